@@ -1,0 +1,347 @@
+//! The words between gates and queues (`docs/contract.md`): requests go down, effects come up.
+//!
+//! The words are the same for every protocol and every driver. No request is answered by anything but the
+//! effects listed here, and every effect names the request it answers.
+
+use std::sync::Arc;
+
+use message::{DeathReason, Message};
+
+/// A consumer of one queue. Never reused, so that late mail to a dead consumer cannot reach a living one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConsumerId(pub u64);
+
+/// A publisher as its receipts see it. Never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PublisherId(pub u64);
+
+/// Correlates a request that expects one answer with that answer. Chosen by whoever asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket(pub u64);
+
+/// What is asked of a queue.
+#[derive(Debug)]
+pub enum Request {
+    /// Store one message. Answered by exactly one [`Effect::Receipt`].
+    Publish(Publish),
+    /// Become a consumer. Answered by [`Effect::Attached`] or [`Effect::Refused`].
+    Attach(Attach),
+    /// No new deliveries; what is unsettled may still be settled. Answered by [`Effect::Gone`].
+    Cancel { consumer: ConsumerId },
+    /// Forget the consumer and requeue what it has not settled; `failed` raises the delivery count of that.
+    /// Answered by [`Effect::Gone`].
+    Detach { consumer: ConsumerId, failed: bool },
+    /// The consumer's whole grant, not an addition to it: `credit` deliveries counted from `delivery_count`
+    /// (both wrap, RFC 1982). With `drain` what cannot be used at once is used up; with `drain` or `echo`
+    /// one [`Effect::CreditState`] follows the deliveries.
+    Grant { consumer: ConsumerId, delivery_count: u32, credit: u32, drain: bool, echo: bool },
+    /// Up to `n` messages without a consumer. Unless `settled`, they are held under `holder` as if it were a
+    /// consumer that had been cancelled. Answered by [`Effect::Fetched`].
+    Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
+    /// Settle the consumer's deliveries `first..=last` (its own consecutive numbers; unknown ones are
+    /// ignored). With `answer`, [`Effect::Settled`] follows.
+    Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
+    /// The dead letter of this token has been dealt with: forget the message. When `refused`, its target
+    /// did not take it: at-most-once drops it and counts it, at-least-once tries again.
+    DeadLettered { token: u64, refused: bool },
+    /// New settings, from a policy or a new declaration.
+    Configure(Box<Config>),
+    /// Drop everything that is ready. Answered by [`Effect::Done`].
+    Purge { ticket: Ticket },
+    /// Delete the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or [`Effect::Refused`].
+    Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
+    /// Answered by [`Effect::Report`].
+    Report { ticket: Ticket },
+}
+
+/// One message to store.
+#[derive(Debug)]
+pub struct Publish {
+    pub publisher: PublisherId,
+    /// The publisher's own number for this message; comes back in the receipt.
+    pub seq: u64,
+    pub message: Message,
+}
+
+/// One consumer to add.
+#[derive(Debug)]
+pub struct Attach {
+    pub consumer: ConsumerId,
+    pub mode: Mode,
+    /// Higher is served first while it has credit. Default 0.
+    pub priority: i32,
+    /// Refuse when there is another consumer, and refuse every later one.
+    pub exclusive: bool,
+    /// Deliveries are settled as they are sent: at most once.
+    pub settled: bool,
+    /// The first delivery count of the consumer's grants.
+    pub delivery_count: u32,
+}
+
+/// How a consumer reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Each message goes to one consumer and leaves the queue when settled.
+    Take,
+    /// Look without taking. Not offered by the fifo machine yet: refused.
+    Browse,
+    /// From any place, again and again. Streams only: refused by the fifo machine.
+    Replay,
+}
+
+/// What a consumer says of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Done: the message leaves the queue.
+    Accepted,
+    /// Invalid: dead-lettered or dropped; counts as a failed delivery.
+    Rejected,
+    /// Not processed: back to its place; does not count as a failed delivery.
+    Released,
+    /// Back to its place, or dead-lettered if `undeliverable_here`; `failed` raises the delivery count.
+    Modified { failed: bool, undeliverable_here: bool },
+}
+
+/// What a queue has to say.
+#[derive(Debug)]
+pub enum Effect {
+    /// What became of one publish. `journaled`: the verdict stands on a fact that the log must have first.
+    Receipt {
+        publisher: PublisherId,
+        seq: u64,
+        verdict: Verdict,
+        journaled: bool,
+    },
+    Attached {
+        consumer: ConsumerId,
+        capabilities: Capabilities,
+    },
+    /// The request was refused and changed nothing.
+    Refused {
+        asked: Asked,
+        why: Refusal,
+    },
+    /// The consumer is no more.
+    Gone {
+        consumer: ConsumerId,
+        reason: GoneReason,
+    },
+    /// Whether this consumer is the active one of a queue with a single active consumer.
+    Active {
+        consumer: ConsumerId,
+        active: bool,
+    },
+    Delivery(Delivery),
+    CreditState {
+        consumer: ConsumerId,
+        state: CreditState,
+    },
+    /// Answers Fetch; `ready` messages are left.
+    Fetched {
+        ticket: Ticket,
+        deliveries: Vec<Delivery>,
+        ready: u64,
+    },
+    Settled {
+        consumer: ConsumerId,
+        first: u64,
+        last: u64,
+    },
+    /// Deliveries were taken back from the consumer.
+    Revoked {
+        consumer: ConsumerId,
+        first: u64,
+        last: u64,
+    },
+    /// Publish this message to `exchange` (already marked with its death), then send
+    /// [`Request::DeadLettered`].
+    DeadLetter {
+        token: u64,
+        message: Message,
+        reason: DeathReason,
+        exchange: Arc<str>,
+        key: Option<Arc<str>>,
+    },
+    /// Answers Purge and Delete with the number of ready messages that went.
+    Done {
+        ticket: Ticket,
+        messages: u64,
+    },
+    /// The queue has decided its own end; the catalog must forget it. Nothing follows.
+    Deleted {
+        reason: DeletedReason,
+    },
+    Report {
+        ticket: Ticket,
+        report: Box<Report>,
+    },
+}
+
+/// What became of a publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Accepted,
+    Rejected(RejectReason),
+    /// Nobody has it: the queue went away.
+    Released,
+}
+
+/// Why a queue would not take a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RejectReason {
+    /// At `max-length` or `max-length-bytes` with overflow `reject-publish`.
+    MaxLength,
+    /// The queue cannot store at the moment.
+    Unavailable,
+}
+
+/// Which request was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    Consumer(ConsumerId),
+    Ticket(Ticket),
+}
+
+/// Why a request was refused. Each gate owns the one table from here to its protocol's errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    NotFound,
+    /// Another consumer is exclusive, or an exclusive one was asked for beside others.
+    ExclusiveConsumer,
+    /// The queue belongs to another connection.
+    LockedQueue,
+    InUse,
+    NotEmpty,
+    /// The queue type does not do this.
+    NotSupported,
+    /// Damaged or closed storage.
+    Unavailable,
+}
+
+/// Why a consumer is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GoneReason {
+    Cancelled,
+    Detached,
+    QueueDeleted,
+}
+
+/// Why a queue is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletedReason {
+    Asked,
+    /// `auto_delete` and the last consumer left.
+    Unused,
+    /// `x-expires`.
+    Expired,
+}
+
+/// What a queue can do for a consumer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// True when reading removes (`move`), false when it does not (`copy`).
+    pub moves: bool,
+}
+
+/// One message on its way to one consumer.
+#[derive(Debug)]
+pub struct Delivery {
+    pub consumer: ConsumerId,
+    /// The consumer's own number: 1, 2, 3, ...
+    pub number: u64,
+    /// The message's place in the queue; never reused.
+    pub seq: u64,
+    pub message: Message,
+    /// Failed deliveries before this one.
+    pub delivery_count: u32,
+    /// It has been delivered to somebody before.
+    pub redelivered: bool,
+}
+
+/// The consumer's credit as the queue sees it, in the order of its deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CreditState {
+    pub delivery_count: u32,
+    pub credit: u32,
+    /// Ready messages, 0 for an inactive consumer.
+    pub available: u32,
+    /// Answers a drain.
+    pub drained: bool,
+}
+
+/// Settings of one queue, with policies already merged in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    pub name: Arc<str>,
+    /// Delete the queue when its last consumer leaves.
+    pub auto_delete: bool,
+    pub single_active_consumer: bool,
+    pub max_length: Option<u64>,
+    pub max_length_bytes: Option<u64>,
+    pub overflow: Overflow,
+    pub message_ttl_ms: Option<u64>,
+    /// Delete the queue when it has been unused this long.
+    pub expires_ms: Option<u64>,
+    pub dead_letter: Option<DeadLetter>,
+    /// Number of levels minus one; `None` is a plain fifo.
+    pub max_priority: Option<u8>,
+}
+
+/// What happens at the length limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overflow {
+    #[default]
+    DropHead,
+    RejectPublish,
+    RejectPublishDlx,
+}
+
+/// Where dead messages go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeadLetter {
+    pub exchange: Arc<str>,
+    /// Replaces the routing keys if given.
+    pub key: Option<Arc<str>>,
+    /// Keep and retry until the target has it; else one attempt.
+    pub at_least_once: bool,
+}
+
+/// What the machine knows of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub ready: u64,
+    pub unsettled: u64,
+    pub leaving: u64,
+    pub ready_bytes: u64,
+    pub unsettled_bytes: u64,
+    pub consumers: u32,
+    pub active_consumer: Option<u64>,
+    pub published: u64,
+    pub delivered: u64,
+    pub redelivered: u64,
+    pub acknowledged: u64,
+    pub expired: u64,
+    pub dropped: u64,
+    pub dead_lettered: u64,
+}
+
+/// What must survive the process. Facts restore the machine without running any decision again. Only
+/// durable messages have facts.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    Put {
+        seq: u64,
+        message: Message,
+    },
+    /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive.
+    Gone {
+        first: u64,
+        last: u64,
+    },
+    /// Requeued: its marks from now on.
+    Returned {
+        seq: u64,
+        delivery_count: u32,
+        redelivered: bool,
+    },
+}
