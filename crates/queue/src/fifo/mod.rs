@@ -200,10 +200,11 @@ impl Fifo {
         match direct {
             Some(slot) => self.deliver(slot, entry, out),
             None => {
+                // Something is ready already or nobody has credit; yet a head that may not be delivered
+                // can have been overtaken by a higher level.
                 self.ready.push(entry);
-                self.dispatch(now_ms, out);
                 self.shed(now_ms, out);
-                self.expire(now_ms, out);
+                self.dispatch(now_ms, out);
             }
         }
     }
@@ -231,8 +232,9 @@ impl Fifo {
 
     /// Its grant has been replaced: uses it, and answers if asked.
     fn granted(&mut self, slot: Slot, drain: bool, echo: bool, now_ms: u64, out: &mut Output) {
-        if self.consumers.get(slot).standing == Standing::Holding {
-            self.consumers.get(slot).grant.drain();
+        // Nothing will come: what is not asked to be drained is void.
+        if self.consumers.get(slot).standing == Standing::Holding && !drain {
+            self.consumers.get(slot).grant.credit = 0;
         }
         self.consumers.regrant(slot);
         self.dispatch(now_ms, out);
@@ -256,12 +258,15 @@ impl Fifo {
 
     /// Heads to consumers, as long as there are both.
     fn dispatch(&mut self, now_ms: u64, out: &mut Output) {
+        self.expire(now_ms, out);
         while !self.ready.is_empty()
             && let Some(slot) = self.consumers.next()
             && let Some(entry) = self.take_head(now_ms, out)
         {
             self.deliver(slot, entry, out);
         }
+        // The last delivery may have left an expired head, which nobody should count as ready.
+        self.expire(now_ms, out);
     }
 
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
@@ -308,6 +313,7 @@ impl Fifo {
         {
             deliveries.push(self.hand_over(slot, entry, settled));
         }
+        self.expire(now_ms, out);
         // Who holds nothing need not detach.
         if !known && (settled || deliveries.is_empty()) {
             self.consumers.remove(slot);

@@ -46,12 +46,9 @@ impl Fifo {
             return;
         }
         self.retire(slot, now_ms, out);
+        self.consumers.get(slot).cancelled = true;
+        self.forget_if_done(slot);
         if !self.end_if_unused(out) {
-            if self.consumers.get(slot).unsettled.is_empty() {
-                self.consumers.remove(slot);
-            } else {
-                self.consumers.get(slot).cancelled = true;
-            }
             self.dispatch(now_ms, out);
         }
     }
@@ -112,7 +109,6 @@ impl Fifo {
         while let Some(entry) = entries.pop() {
             self.ready.put_back(entry);
         }
-        self.expire(now_ms, out);
         self.shed(now_ms, out);
         self.dispatch(now_ms, out);
     }

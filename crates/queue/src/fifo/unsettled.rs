@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::ready::Entry;
 
-/// Below this length a ring with holes is left alone.
-const SPARSE_LEN: usize = 64;
+/// Up to this length a ring with holes is left alone. Tests have short lives.
+const SPARSE_LEN: usize = if cfg!(test) { 4 } else { 64 };
 
 /// A ring indexed by number, so that a settled range costs its length and no search.
 pub(super) struct Unsettled {
