@@ -1,0 +1,7 @@
+//! What a broker decides: the catalog and routing, who may do what, intake and outlet, and one gate per protocol.
+//!
+//! Pure: no sockets, files, clock, tasks or randomness. Time is an argument; work for others is mail.
+#![forbid(unsafe_code)]
+
+pub mod catalog;
+pub mod ids;
