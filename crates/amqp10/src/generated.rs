@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::decode::{DecodeError, Field, Reader};
 use crate::encode::{self, Encode, ListWriter};
 use crate::performative::{DeliveryState, TargetArchetype};
+use crate::sasl::Secret;
 use crate::types::{Map, Symbol, Value};
 
 /// The descriptors of the standard's own types, as numbers.
@@ -1738,7 +1739,7 @@ pub struct SaslInit {
     /// `mechanism`, symbol, mandatory.
     pub mechanism: Symbol,
     /// `initial-response`, binary.
-    pub initial_response: Option<Bytes>,
+    pub initial_response: Option<Secret>,
     /// `hostname`, string.
     pub hostname: Option<String>,
 }
@@ -1833,15 +1834,15 @@ impl Field for SaslChallenge {
 }
 
 /// `amqp:sasl-response:list`, descriptor 0x43.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaslResponse {
     /// `response`, binary, mandatory.
-    pub response: Bytes,
+    pub response: Secret,
 }
 
 impl SaslResponse {
     /// With the mandatory fields given and the others absent or at their defaults.
-    pub fn new(response: Bytes) -> Self {
+    pub fn new(response: Secret) -> Self {
         Self { response }
     }
 
