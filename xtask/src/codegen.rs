@@ -229,7 +229,7 @@ fn enumeration(out: &mut String, t: &Type) -> Result<(), Box<dyn Error>> {
     for (choice, value) in &t.choices {
         writeln!(out, "/// `{value}`\n{},", camel(choice))?;
     }
-    writeln!(out, "}}\n\nimpl Field for {name} {{")?;
+    writeln!(out, "}}\n\nimpl Field for {name} {{\n#[inline]")?;
     writeln!(out, "fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {{")?;
     if t.source != "boolean" {
         writeln!(out, "let offset = reader.offset();")?;

@@ -104,6 +104,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Consumes a null if one is next.
+    #[inline]
     pub fn take_null(&mut self) -> bool {
         match self.rest.split_first() {
             Some((0x40, rest)) => {
@@ -114,82 +115,89 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Consumes exactly these bytes if they are next.
+    #[inline]
+    pub(crate) fn take_exact<const N: usize>(&mut self, bytes: &[u8; N]) -> bool {
+        match self.rest.split_first_chunk::<N>() {
+            Some((chunk, rest)) if chunk == bytes => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Reads a boolean (`0x41`, `0x42`, `0x56`) or null.
+    #[inline]
     pub fn read_bool_opt(&mut self) -> Result<Option<bool>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x41 => Ok(Some(true)),
             0x42 => Ok(Some(false)),
             0x56 => self.boolean_octet().map(Some),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "boolean" }),
+            code => Err(self.wrong_type(code, "boolean")),
         }
     }
 
     /// Reads a ubyte (`0x50`) or null.
+    #[inline]
     pub fn read_u8_opt(&mut self) -> Result<Option<u8>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x50 => self.byte().map(Some),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "ubyte" }),
+            code => Err(self.wrong_type(code, "ubyte")),
         }
     }
 
     /// Reads a ushort (`0x60`) or null.
     pub fn read_u16_opt(&mut self) -> Result<Option<u16>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x60 => Ok(Some(u16::from_be_bytes(self.chunk()?))),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "ushort" }),
+            code => Err(self.wrong_type(code, "ushort")),
         }
     }
 
     /// Reads a uint (`0x43`, `0x52`, `0x70`) or null.
     #[inline]
     pub fn read_u32_opt(&mut self) -> Result<Option<u32>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x43 => Ok(Some(0)),
             0x52 => self.byte().map(|v| Some(v.into())),
             0x70 => Ok(Some(u32::from_be_bytes(self.chunk()?))),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "uint" }),
+            code => Err(self.wrong_type(code, "uint")),
         }
     }
 
     /// Reads a ulong (`0x44`, `0x53`, `0x80`) or null.
     pub fn read_u64_opt(&mut self) -> Result<Option<u64>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x44 => Ok(Some(0)),
             0x53 => self.byte().map(|v| Some(v.into())),
             0x80 => Ok(Some(u64::from_be_bytes(self.chunk()?))),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "ulong" }),
+            code => Err(self.wrong_type(code, "ulong")),
         }
     }
 
     /// Reads a timestamp (`0x83`), in milliseconds since the Unix epoch, or null.
     pub fn read_timestamp_opt(&mut self) -> Result<Option<i64>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0x83 => Ok(Some(i64::from_be_bytes(self.chunk()?))),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "timestamp" }),
+            code => Err(self.wrong_type(code, "timestamp")),
         }
     }
 
     /// Reads a binary (`0xa0`, `0xb0`) or null.
     #[inline]
     pub fn read_binary_opt(&mut self) -> Result<Option<&'a [u8]>, DecodeError> {
-        let at = self.offset();
         match self.byte()? {
             0x40 => Ok(None),
             0xa0 => self.variable8().map(Some),
             0xb0 => self.variable32().map(Some),
-            code => Err(DecodeError::WrongType { offset: at, code, expected: "binary" }),
+            code => Err(self.wrong_type(code, "binary")),
         }
     }
 
@@ -200,7 +208,7 @@ impl<'a> Reader<'a> {
             0x40 => return Ok(None),
             0xa1 => self.variable8()?,
             0xb1 => self.variable32()?,
-            code => return Err(DecodeError::WrongType { offset: at, code, expected: "string" }),
+            code => return Err(self.wrong_type(code, "string")),
         };
         utf8(octets, at).map(Some)
     }
@@ -212,7 +220,7 @@ impl<'a> Reader<'a> {
             0x40 => return Ok(None),
             0xa3 => self.variable8()?,
             0xb3 => self.variable32()?,
-            code => return Err(DecodeError::WrongType { offset: at, code, expected: "symbol" }),
+            code => return Err(self.wrong_type(code, "symbol")),
         };
         ascii(octets, at).map(Some)
     }
@@ -286,6 +294,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the fields of a composite after its descriptor [1.4].
+    #[inline]
     pub fn read_fields(&mut self, type_name: &'static str) -> Result<Fields<'a>, DecodeError> {
         let (count, inner) = self.read_list()?;
         Ok(Fields::new(inner, count, type_name))
@@ -297,8 +306,20 @@ impl<'a> Reader<'a> {
     }
 
     /// Errs if anything is left.
+    #[inline]
     pub fn expect_end(&self) -> Result<(), DecodeError> {
         if self.rest.is_empty() { Ok(()) } else { Err(DecodeError::TrailingBytes { offset: self.offset() }) }
+    }
+
+    /// The type of the value whose format code has just been read.
+    #[cold]
+    fn wrong_type(&self, code: u8, expected: &'static str) -> DecodeError {
+        DecodeError::WrongType { offset: self.offset().saturating_sub(1), code, expected }
+    }
+
+    #[cold]
+    fn truncated(&self) -> DecodeError {
+        DecodeError::Truncated { offset: self.offset() }
     }
 
     #[cold]
@@ -315,7 +336,7 @@ impl<'a> Reader<'a> {
             }
             Some(0x44 | 0x53 | 0x80) => self.read_u64_opt()?.ok_or(unknown),
             Some(_) => Err(unknown),
-            None => Err(DecodeError::Truncated { offset: self.offset() }),
+            None => Err(self.truncated()),
         }
     }
 
@@ -548,7 +569,7 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(taken)
             }
-            None => Err(DecodeError::Truncated { offset: self.offset() }),
+            None => Err(self.truncated()),
         }
     }
 
@@ -559,7 +580,7 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(*chunk)
             }
-            None => Err(DecodeError::Truncated { offset: self.offset() }),
+            None => Err(self.truncated()),
         }
     }
 
@@ -570,7 +591,7 @@ impl<'a> Reader<'a> {
                 self.rest = rest;
                 Ok(*byte)
             }
-            None => Err(DecodeError::Truncated { offset: self.offset() }),
+            None => Err(self.truncated()),
         }
     }
 }

@@ -212,6 +212,7 @@ pub enum Role {
 }
 
 impl Field for Role {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let Some(value) = reader.read_bool_opt()? else { return Ok(None) };
         Ok(Some(match value {
@@ -245,6 +246,7 @@ pub enum SenderSettleMode {
 }
 
 impl Field for SenderSettleMode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
@@ -280,6 +282,7 @@ pub enum ReceiverSettleMode {
 }
 
 impl Field for ReceiverSettleMode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
@@ -315,6 +318,7 @@ pub enum TerminusDurability {
 }
 
 impl Field for TerminusDurability {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u32_opt()? else { return Ok(None) };
@@ -354,6 +358,7 @@ pub enum TerminusExpiryPolicy {
 }
 
 impl Field for TerminusExpiryPolicy {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_symbol_opt()? else { return Ok(None) };
@@ -397,6 +402,7 @@ pub enum SaslCode {
 }
 
 impl Field for SaslCode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
