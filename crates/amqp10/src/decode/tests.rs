@@ -1,9 +1,10 @@
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
 use crate::encode::put_value;
+use crate::types::{Array, Constructor, Described, Map};
 
 fn encoded(value: &Value) -> Vec<u8> {
     let mut out = BytesMut::new();
