@@ -53,6 +53,9 @@ const ENUMS: [&str; 6] = [
     "sasl-code",
 ];
 
+/// The fields, `type.field`, whose octets may be passwords and must not be printed.
+const SECRETS: [&str; 2] = ["sasl-init.initial-response", "sasl-response.response"];
+
 /// Generates the file anew.
 pub fn write() -> Result<(), Box<dyn Error>> {
     let text = generate()?;
@@ -92,6 +95,7 @@ use bytes::{Bytes, BytesMut};
 use crate::decode::{DecodeError, Field, Reader};
 use crate::encode::{self, Encode, ListWriter};
 use crate::performative::{DeliveryState, TargetArchetype};
+use crate::sasl::Secret;
 use crate::types::{Map, Symbol, Value};
 
 ";
@@ -225,7 +229,7 @@ fn enumeration(out: &mut String, t: &Type) -> Result<(), Box<dyn Error>> {
     for (choice, value) in &t.choices {
         writeln!(out, "/// `{value}`\n{},", camel(choice))?;
     }
-    writeln!(out, "}}\n\nimpl Field for {name} {{")?;
+    writeln!(out, "}}\n\nimpl Field for {name} {{\n#[inline]")?;
     writeln!(out, "fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {{")?;
     if t.source != "boolean" {
         writeln!(out, "let offset = reader.offset();")?;
@@ -358,7 +362,9 @@ fn initial(field: &RustField) -> String {
 }
 
 fn rust_field(owner: &Type, field: &XmlField, types: &[Type]) -> Result<RustField, String> {
-    let kind = rust_kind(field, types)?;
+    let path = format!("{}.{}", owner.name, field.name);
+    let secret = SECRETS.contains(&path.as_str());
+    let kind = if secret { "Secret".to_owned() } else { rust_kind(field, types)? };
     let presence = match field.default {
         _ if field.multiple && !field.mandatory => Presence::Multiple,
         _ if field.mandatory => Presence::Mandatory,
@@ -370,7 +376,6 @@ fn rust_field(owner: &Type, field: &XmlField, types: &[Type]) -> Result<RustFiel
         Some(default) => Presence::Default(default.to_owned()),
         None => Presence::Optional,
     };
-    let path = format!("{}.{}", owner.name, field.name);
     Ok(RustField { name: field.name.replace('-', "_"), path, kind, presence })
 }
 

@@ -357,6 +357,12 @@ fn put_pairs(out: &mut BytesMut, map: &Map) {
 
 fn put_array(out: &mut BytesMut, array: &Array) {
     let start = begin_compound(out, 0xe0);
+    put_elements(out, array);
+    end_compound(out, start, array.items().len());
+}
+
+/// The constructor and the elements.
+fn put_elements(out: &mut BytesMut, array: &Array) {
     let constructor = array.constructor();
     for descriptor in &constructor.descriptors {
         out.put_u8(0x00);
@@ -364,7 +370,6 @@ fn put_array(out: &mut BytesMut, array: &Array) {
     }
     out.put_u8(constructor.code);
     array.items().iter().for_each(|item| put_element(out, constructor.code, item));
-    end_compound(out, start, array.items().len());
 }
 
 /// Appends a value without its format code, in the width that the code says. [`Array`] keeps code and items in step.
@@ -398,15 +403,9 @@ fn put_element(out: &mut BytesMut, code: u8, value: &Value) {
             put_nested(out, wide, items.len(), |out| items.iter().for_each(|item| put_value(out, item)));
         }
         Value::Map(map) => put_nested(out, wide, map.len() * 2, |out| put_pairs(out, map)),
-        Value::Array(array) => put_nested(out, wide, array.items().len(), |out| {
-            let constructor = array.constructor();
-            for descriptor in &constructor.descriptors {
-                out.put_u8(0x00);
-                put_value(out, descriptor);
-            }
-            out.put_u8(constructor.code);
-            array.items().iter().for_each(|item| put_element(out, constructor.code, item));
-        }),
+        Value::Array(array) => {
+            put_nested(out, wide, array.items().len(), |out| put_elements(out, array));
+        }
     }
 }
 

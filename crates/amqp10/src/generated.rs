@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use crate::decode::{DecodeError, Field, Reader};
 use crate::encode::{self, Encode, ListWriter};
 use crate::performative::{DeliveryState, TargetArchetype};
+use crate::sasl::Secret;
 use crate::types::{Map, Symbol, Value};
 
 /// The descriptors of the standard's own types, as numbers.
@@ -211,6 +212,7 @@ pub enum Role {
 }
 
 impl Field for Role {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let Some(value) = reader.read_bool_opt()? else { return Ok(None) };
         Ok(Some(match value {
@@ -244,6 +246,7 @@ pub enum SenderSettleMode {
 }
 
 impl Field for SenderSettleMode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
@@ -279,6 +282,7 @@ pub enum ReceiverSettleMode {
 }
 
 impl Field for ReceiverSettleMode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
@@ -314,6 +318,7 @@ pub enum TerminusDurability {
 }
 
 impl Field for TerminusDurability {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u32_opt()? else { return Ok(None) };
@@ -353,6 +358,7 @@ pub enum TerminusExpiryPolicy {
 }
 
 impl Field for TerminusExpiryPolicy {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_symbol_opt()? else { return Ok(None) };
@@ -396,6 +402,7 @@ pub enum SaslCode {
 }
 
 impl Field for SaslCode {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         let offset = reader.offset();
         let Some(value) = reader.read_u8_opt()? else { return Ok(None) };
@@ -1738,7 +1745,7 @@ pub struct SaslInit {
     /// `mechanism`, symbol, mandatory.
     pub mechanism: Symbol,
     /// `initial-response`, binary.
-    pub initial_response: Option<Bytes>,
+    pub initial_response: Option<Secret>,
     /// `hostname`, string.
     pub hostname: Option<String>,
 }
@@ -1833,15 +1840,15 @@ impl Field for SaslChallenge {
 }
 
 /// `amqp:sasl-response:list`, descriptor 0x43.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SaslResponse {
     /// `response`, binary, mandatory.
-    pub response: Bytes,
+    pub response: Secret,
 }
 
 impl SaslResponse {
     /// With the mandatory fields given and the others absent or at their defaults.
-    pub fn new(response: Bytes) -> Self {
+    pub fn new(response: Secret) -> Self {
         Self { response }
     }
 

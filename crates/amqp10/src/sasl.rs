@@ -4,6 +4,9 @@ use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::decode::{DecodeError, Field, Reader};
+use crate::encode::{Encode, put_binary};
+
 /// User name and password in one message (RFC 4616).
 pub const PLAIN: &str = "PLAIN";
 /// No identity; logs in as a configured user (RFC 4505).
@@ -24,6 +27,18 @@ impl Secret {
     /// The secret itself, for whoever checks or sends it.
     pub fn expose(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl Field for Secret {
+    fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
+        Ok(Bytes::read(reader)?.map(Self))
+    }
+}
+
+impl Encode for Secret {
+    fn encode(&self, out: &mut BytesMut) {
+        put_binary(out, self.expose());
     }
 }
 
@@ -97,6 +112,8 @@ pub fn encode_plain(user: &str, password: &Secret) -> Bytes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::generated::SaslInit;
+    use crate::types::Symbol;
 
     #[test]
     fn plain_is_user_and_password() {
@@ -122,5 +139,10 @@ mod tests {
         let credentials = parse_plain(b"\0guest\0s3cret").unwrap();
         let printed = format!("{credentials:?}");
         assert!(printed.contains("***") && !printed.contains("s3cret"), "{printed}");
+
+        let mut init = SaslInit::new(Symbol::from_static(PLAIN));
+        init.initial_response = Some(Secret::new(encode_plain("guest", &credentials.password)));
+        let printed = format!("{init:?}");
+        assert!(printed.contains("***") && !printed.contains("115"), "{printed}");
     }
 }

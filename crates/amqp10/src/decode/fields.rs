@@ -47,8 +47,8 @@ impl<'a> Fields<'a> {
     /// A mandatory field; `field` is its name, `type.field`.
     #[inline]
     pub fn mandatory<T: Field>(&mut self, field: &'static str) -> Result<T, DecodeError> {
-        let offset = self.reader.offset();
-        self.optional()?.ok_or(DecodeError::MissingField { offset, field })
+        let offset = self.reader.position();
+        self.optional()?.ok_or_else(|| missing(offset, field))
     }
 
     /// A timestamp, in milliseconds since the Unix epoch.
@@ -83,7 +83,13 @@ impl<'a> Fields<'a> {
     }
 }
 
+#[cold]
+fn missing(position: usize, field: &'static str) -> DecodeError {
+    DecodeError::MissingField { offset: u32::try_from(position).unwrap_or(u32::MAX), field }
+}
+
 impl Field for bool {
+    #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
         reader.read_bool_opt()
     }

@@ -8,9 +8,7 @@ use crate::encode::Encode;
 use crate::frame::{FrameKind, begin_frame, end_frame};
 use crate::generated::{SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 
-/// The body of a SASL frame [5.3.3].
-///
-/// Responses may carry passwords: do not print them.
+/// The body of a SASL frame [5.3.3]. Responses may carry passwords and print as `***`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SaslFrame {
     /// [5.3.3.1]

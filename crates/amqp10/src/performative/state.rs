@@ -25,6 +25,9 @@ pub enum DeliveryState {
     Other(Box<Described>),
 }
 
+/// The state that nearly all dispositions carry, in its usual encoding.
+const ACCEPTED: [u8; 4] = [0x00, 0x53, 0x24, 0x45];
+
 impl DeliveryState {
     /// Reads a state that must be there.
     ///
@@ -44,10 +47,17 @@ impl DeliveryState {
 impl Field for DeliveryState {
     #[inline]
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
-        if reader.take_null() { Ok(None) } else { read_state(reader).map(Some) }
+        if reader.take_null() {
+            Ok(None)
+        } else if reader.take_exact(&ACCEPTED) {
+            Ok(Some(DeliveryState::Accepted))
+        } else {
+            read_state(reader).map(Some)
+        }
     }
 }
 
+#[inline(never)]
 fn read_state(reader: &mut Reader<'_>) -> Result<DeliveryState, DecodeError> {
     let (offset, code) = (reader.offset(), reader.peek());
     let mut ahead = reader.clone();
@@ -79,7 +89,7 @@ impl Encode for DeliveryState {
     #[inline]
     fn encode(&self, out: &mut BytesMut) {
         match self {
-            Self::Accepted => out.put_slice(&[0x00, 0x53, 0x24, 0x45]),
+            Self::Accepted => out.put_slice(&ACCEPTED),
             Self::Released => out.put_slice(&[0x00, 0x53, 0x26, 0x45]),
             Self::Rejected(None) => out.put_slice(&[0x00, 0x53, 0x25, 0x45]),
             Self::Rejected(error) => Rejected { error: error.clone() }.encode(out),
