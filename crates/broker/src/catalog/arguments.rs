@@ -93,7 +93,10 @@ pub fn queue_config(
                     "reject-publish" => queue::Overflow::RejectPublish,
                     "reject-publish-dlx" => queue::Overflow::RejectPublishDlx,
                     _ => {
-                        return Err(invalid(key, "drop-head, reject-publish or reject-publish-dlx is needed"));
+                        return Err(invalid(
+                            key,
+                            "drop-head, reject-publish or reject-publish-dlx is needed",
+                        ));
                     }
                 }
             }

@@ -35,7 +35,7 @@ impl Trie {
     pub fn insert(&mut self, key: &str, destination: Destination) {
         let mut node = &mut self.root;
         for word in words(key) {
-            node = node.words.entry_ref(word).or_default();
+            node = node.words.entry(word.into()).or_default();
         }
         if !node.destinations.contains(&destination) {
             node.destinations.push(destination);
