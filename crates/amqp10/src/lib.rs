@@ -1,1 +1,42 @@
 //! AMQP 1.0: the type codec, frames, SASL and the sans-IO endpoints, for both roles.
+//!
+//! Everything here is pure: bytes in, values out, and back. There are no sockets, clocks, tasks or random numbers,
+//! and no word about brokers and queues. Bracketed numbers such as [2.7.5] are paragraphs of the OASIS standard.
+//!
+//! Absent: transactions beyond their descriptors and the coordinator target, TLS, and every SASL mechanism that
+//! needs cryptography.
+#![forbid(unsafe_code)]
+
+pub mod chunk;
+pub mod connection;
+pub mod credit;
+pub mod decode;
+pub mod encode;
+pub mod frame;
+pub mod generated;
+pub mod link;
+pub mod output;
+pub mod performative;
+pub mod sasl;
+pub mod sections;
+pub mod serial;
+pub mod session;
+pub mod types;
+pub mod unsettled;
+pub mod violation;
+
+pub use chunk::Chunk;
+pub use connection::{Connection, ConnectionState, Event, Fault};
+pub use decode::{DecodeError, Reader};
+pub use encode::Encode;
+pub use generated::*;
+pub use link::{Delivery, Link};
+pub use output::Output;
+pub use performative::{
+    DeliveryState, Performative, SaslFrame, TargetArchetype, Transfer, TransferHead, put_disposition_frame,
+    put_flow_frame, put_frame, put_sasl_frame, put_transfer_frame, transfer_frame_overhead_max,
+};
+pub use session::{Outgoing, Session, SessionConfig, Tag};
+pub use types::{Array, Constructor, Described, Map, Symbol, Value};
+pub use unsettled::Run;
+pub use violation::{Radius, Violation};

@@ -11,15 +11,36 @@ use crate::deaths::Deaths;
 /// Shared by every message of a link with a fixed target, so that it costs a message one pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Empty for the default exchange.
-    pub exchange: Arc<str>,
-    /// The first is the routing key; the others came from `x-cc` (behaviour B.4).
-    pub keys: Vec<Arc<str>>,
+    exchange: Arc<str>,
+    keys: Vec<Arc<str>>,
+    /// The two annotations that tell receivers of it, encoded once.
+    annotations: Box<[u8]>,
 }
 
 impl Route {
-    pub fn new(exchange: &str, key: &str) -> Self {
-        Self { exchange: exchange.into(), keys: vec![key.into()] }
+    /// `exchange` is empty for the default exchange. The first of `keys` is the routing key; the others came
+    /// from `x-cc` (behaviour B.4).
+    pub fn new(exchange: impl Into<Arc<str>>, keys: Vec<Arc<str>>) -> Self {
+        let exchange = exchange.into();
+        let annotations = crate::delivery::route_annotations(&exchange, keys.first().map_or("", |k| k));
+        Self { exchange, keys, annotations }
+    }
+
+    /// A route with one key.
+    pub fn simple(exchange: &str, key: &str) -> Self {
+        Self::new(exchange, vec![key.into()])
+    }
+
+    pub fn exchange(&self) -> &Arc<str> {
+        &self.exchange
+    }
+
+    pub fn keys(&self) -> &[Arc<str>] {
+        &self.keys
+    }
+
+    pub(crate) fn annotations(&self) -> &[u8] {
+        &self.annotations
     }
 
     /// The routing key, without those of `x-cc`.
@@ -205,7 +226,7 @@ mod tests {
             priority: Some(0),
             ttl_ms: None,
         };
-        let message = Message::new(parts.clone(), Arc::new(Route::new("x", "k")));
+        let message = Message::new(parts.clone(), Arc::new(Route::simple("x", "k")));
         assert_eq!(message.parts(), parts);
         assert_eq!(message.annotations(), b"anno");
         assert_eq!(message.properties(), b"PROP");

@@ -3,8 +3,15 @@
 //! The bytes are the message: what arrived is what is stored and what is sent. Around it stand offsets, the
 //! route it took, and the deaths it died. Absent here: who sends it, who stores it, when.
 
+#![forbid(unsafe_code)]
+
 mod deaths;
+mod delivery;
 mod envelope;
+mod intake;
+mod stored;
 
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
+pub use intake::{Kept, kept};
+pub use stored::StoredError;

@@ -69,7 +69,7 @@ impl Bench {
             fifo.apply(Request::Attach(attach), 0, &mut out);
         }
         let parts = Parts { wire: b"body".to_vec().into(), durable: true, ..Parts::default() };
-        let message = Message::new(parts, Arc::new(Route::new("", "q")));
+        let message = Message::new(parts, Arc::new(Route::simple("", "q")));
         let _shared = message.clone();
         Self { fifo, out, message, granted: [0; CONSUMERS as usize], settled: [0; CONSUMERS as usize] }
     }

@@ -136,8 +136,8 @@ impl Fifo {
             count: 1,
             first_ms: now_ms,
             last_ms: now_ms,
-            exchange: route.exchange.clone(),
-            keys: route.keys.clone(),
+            exchange: route.exchange().clone(),
+            keys: route.keys().to_vec(),
             ttl_ms: None,
         };
         out.effects.push(Effect::DeadLetter {

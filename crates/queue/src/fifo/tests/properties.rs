@@ -134,7 +134,7 @@ impl Run {
                 }
                 model.publish(self.publishes, priority, ttl_ms, len as u64, now_ms);
                 // The route tells whose dead letter it is.
-                let route = message::Route::new("", &self.publishes.to_string());
+                let route = message::Route::simple("", &self.publishes.to_string());
                 let message = message(&text).rerouted(route.into());
                 Request::Publish(Publish { publisher: PublisherId(1), seq: self.publishes, message })
             }

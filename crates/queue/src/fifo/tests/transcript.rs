@@ -48,7 +48,7 @@ pub fn message(text: &str) -> Message {
         ttl_ms: number('~'),
         ..Parts::default()
     };
-    Message::new(parts, Arc::new(Route::new("", "q")))
+    Message::new(parts, Arc::new(Route::simple("", "q")))
 }
 
 pub struct Page {

@@ -1,0 +1,138 @@
+//! Link credit, one type for each end [2.6.7]. Each holds two numbers, and one line spends.
+
+use crate::serial;
+
+/// Credit as the sender of a link sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCredit {
+    /// Deliveries begun on this link, serial.
+    delivery_count: u32,
+    /// Deliveries that may still be begun.
+    credit: u32,
+}
+
+impl SenderCredit {
+    pub const fn starting_at(initial_delivery_count: u32) -> Self {
+        Self { delivery_count: initial_delivery_count, credit: 0 }
+    }
+
+    pub const fn delivery_count(&self) -> u32 {
+        self.delivery_count
+    }
+
+    pub const fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// The receiver's FLOW: credit is what it grants less what is already under way. `delivery_count` is
+    /// absent while the receiver has not seen our ATTACH; it then means the initial value.
+    pub fn handle_flow(&mut self, delivery_count: Option<u32>, link_credit: u32, initial: u32) {
+        let limit = delivery_count.unwrap_or(initial).wrapping_add(link_credit);
+        self.credit = limit.wrapping_sub(self.delivery_count);
+        // The grant may have shrunk below what is under way [2.6.7]: then nothing is left.
+        let in_flight = serial::distance(self.delivery_count, delivery_count.unwrap_or(initial));
+        if in_flight > 0 && in_flight as u32 > link_credit {
+            self.credit = 0;
+        }
+    }
+
+    /// Begins one delivery; false without credit.
+    pub fn spend(&mut self) -> bool {
+        if self.credit == 0 {
+            return false;
+        }
+        self.credit -= 1;
+        self.delivery_count = self.delivery_count.wrapping_add(1);
+        true
+    }
+
+    /// Drain [2.6.7]: uses up what is left without a delivery.
+    pub fn drain(&mut self) {
+        self.delivery_count = self.delivery_count.wrapping_add(self.credit);
+        self.credit = 0;
+    }
+}
+
+/// Credit as the receiver of a link sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiverCredit {
+    /// Deliveries the sender has begun, as far as we have seen, serial.
+    delivery_count: u32,
+    /// Deliveries the sender may still begin.
+    credit: u32,
+}
+
+impl ReceiverCredit {
+    pub const fn starting_at(initial_delivery_count: u32) -> Self {
+        Self { delivery_count: initial_delivery_count, credit: 0 }
+    }
+
+    pub const fn delivery_count(&self) -> u32 {
+        self.delivery_count
+    }
+
+    pub const fn credit(&self) -> u32 {
+        self.credit
+    }
+
+    /// Sets (not adds to) what the sender may still begin.
+    pub fn grant(&mut self, credit: u32) {
+        self.credit = credit;
+    }
+
+    /// The sender has begun a delivery; false if it had no credit.
+    pub fn spend(&mut self) -> bool {
+        if self.credit == 0 {
+            return false;
+        }
+        self.credit -= 1;
+        self.delivery_count = self.delivery_count.wrapping_add(1);
+        true
+    }
+
+    /// The sender's FLOW: after a drain its delivery-count has moved over the credit that it used up.
+    pub fn handle_flow(&mut self, delivery_count: u32) {
+        let ahead = serial::distance(delivery_count, self.delivery_count);
+        if ahead > 0 {
+            self.credit = self.credit.saturating_sub(ahead as u32);
+            self.delivery_count = delivery_count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credit_is_absolute_and_wraps() {
+        let start = u32::MAX - 1;
+        let mut sender = SenderCredit::starting_at(start);
+        sender.handle_flow(None, 50, start);
+        sender.handle_flow(Some(start), 50, start);
+        assert_eq!(sender.credit(), 50);
+        for _ in 0..4 {
+            assert!(sender.spend());
+        }
+        assert_eq!(sender.delivery_count(), 2);
+        sender.handle_flow(Some(start), 10, start);
+        assert_eq!(sender.credit(), 6, "four of the ten are under way");
+        sender.handle_flow(Some(start), 3, start);
+        assert_eq!(sender.credit(), 0, "the grant shrank below what is under way");
+        sender.handle_flow(Some(2), u32::MAX, start);
+        assert_eq!(sender.credit(), u32::MAX);
+    }
+
+    #[test]
+    fn drain_moves_the_count() {
+        let mut sender = SenderCredit::starting_at(0);
+        let mut receiver = ReceiverCredit::starting_at(0);
+        receiver.grant(10);
+        sender.handle_flow(Some(0), 10, 0);
+        assert!(sender.spend() && receiver.spend());
+        sender.drain();
+        receiver.handle_flow(sender.delivery_count());
+        assert_eq!((receiver.credit(), receiver.delivery_count()), (0, 10));
+        assert!(!sender.spend() && !receiver.spend());
+    }
+}

@@ -1,0 +1,152 @@
+//! What can be wrong with encoded bytes.
+
+use std::fmt;
+
+/// Why bytes could not be decoded, and where: offsets count from the start of what the outermost reader was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DecodeError {
+    /// The bytes end inside a value, or a value reaches beyond the list, map or array that holds it.
+    Truncated {
+        /// Where bytes were missing.
+        offset: u32,
+    },
+    /// A format code that the specification does not define [1.2].
+    UnknownConstructor {
+        /// Where the code stands.
+        offset: u32,
+        /// The code.
+        code: u8,
+    },
+    /// A value of another type than the field has.
+    WrongType {
+        /// Where the value starts.
+        offset: u32,
+        /// Its format code.
+        code: u8,
+        /// What the field holds.
+        expected: &'static str,
+    },
+    /// A string that is not UTF-8 [1.6.20].
+    InvalidUtf8 {
+        /// Where the string starts.
+        offset: u32,
+    },
+    /// A symbol that is not ASCII [1.6.21].
+    InvalidSymbol {
+        /// Where the symbol starts.
+        offset: u32,
+    },
+    /// A char that is no Unicode scalar value [1.6.16].
+    InvalidChar {
+        /// Where the char starts.
+        offset: u32,
+    },
+    /// A boolean octet other than 0 and 1 [1.6.2].
+    InvalidBoolean {
+        /// Where the octet stands.
+        offset: u32,
+    },
+    /// A map with a key that has no value [1.6.23].
+    OddMap {
+        /// Where the map starts.
+        offset: u32,
+    },
+    /// A count of items that the bytes cannot hold.
+    CountTooLarge {
+        /// Where the list, map or array starts.
+        offset: u32,
+    },
+    /// More zero-width array elements than [`MAX_ZERO_WIDTH_ITEMS`](super::MAX_ZERO_WIDTH_ITEMS).
+    TooManyItems {
+        /// Where the array starts.
+        offset: u32,
+    },
+    /// Nested deeper than [`MAX_NESTING`](super::MAX_NESTING).
+    TooDeep {
+        /// Where the value that is too deep starts.
+        offset: u32,
+    },
+    /// Bytes behind the last item of a list, map or array, or behind a performative that has no payload.
+    TrailingBytes {
+        /// Where they start.
+        offset: u32,
+    },
+    /// A composite with more fields than its type defines [1.4].
+    TooManyFields {
+        /// Where the first surplus field starts.
+        offset: u32,
+        /// Name of the type.
+        composite: &'static str,
+    },
+    /// A mandatory field that is null or not there [1.4].
+    MissingField {
+        /// Where it should stand.
+        offset: u32,
+        /// `type.field`, such as `attach.handle`.
+        field: &'static str,
+    },
+    /// A restricted type with a value outside its choices.
+    InvalidChoice {
+        /// Where the value starts.
+        offset: u32,
+        /// Name of the restricted type.
+        restricted: &'static str,
+    },
+    /// A described type that does not belong here.
+    UnknownDescriptor {
+        /// Where the described value starts.
+        offset: u32,
+    },
+}
+
+impl DecodeError {
+    /// Where decoding failed.
+    pub fn offset(&self) -> u32 {
+        match *self {
+            Self::Truncated { offset }
+            | Self::UnknownConstructor { offset, .. }
+            | Self::WrongType { offset, .. }
+            | Self::InvalidUtf8 { offset }
+            | Self::InvalidSymbol { offset }
+            | Self::InvalidChar { offset }
+            | Self::InvalidBoolean { offset }
+            | Self::OddMap { offset }
+            | Self::CountTooLarge { offset }
+            | Self::TooManyItems { offset }
+            | Self::TooDeep { offset }
+            | Self::TrailingBytes { offset }
+            | Self::TooManyFields { offset, .. }
+            | Self::MissingField { offset, .. }
+            | Self::InvalidChoice { offset, .. }
+            | Self::UnknownDescriptor { offset } => offset,
+        }
+    }
+}
+
+impl fmt::Display for DecodeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Truncated { .. } => f.write_str("truncated value"),
+            Self::UnknownConstructor { code, .. } => write!(f, "unknown format code 0x{code:02x}"),
+            Self::WrongType { code, expected, .. } => {
+                write!(f, "expected {expected}, found format code 0x{code:02x}")
+            }
+            Self::InvalidUtf8 { .. } => f.write_str("string is not UTF-8"),
+            Self::InvalidSymbol { .. } => f.write_str("symbol is not ASCII"),
+            Self::InvalidChar { .. } => f.write_str("char is not a Unicode scalar value"),
+            Self::InvalidBoolean { .. } => f.write_str("boolean is neither 0 nor 1"),
+            Self::OddMap { .. } => f.write_str("map has a key without a value"),
+            Self::CountTooLarge { .. } => f.write_str("count exceeds the bytes that follow"),
+            Self::TooManyItems { .. } => f.write_str("too many zero-width array elements"),
+            Self::TooDeep { .. } => f.write_str("values nested too deep"),
+            Self::TrailingBytes { .. } => f.write_str("unexpected trailing bytes"),
+            Self::TooManyFields { composite, .. } => write!(f, "too many fields in {composite}"),
+            Self::MissingField { field, .. } => write!(f, "mandatory field {field} is missing"),
+            Self::InvalidChoice { restricted, .. } => write!(f, "invalid value for {restricted}"),
+            Self::UnknownDescriptor { .. } => f.write_str("unexpected descriptor"),
+        }?;
+        write!(f, " at byte {}", self.offset())
+    }
+}
+
+impl std::error::Error for DecodeError {}

@@ -1,0 +1,96 @@
+//! Bytes on their way to the peer: small frames gathered in one buffer, large payloads as shared slices, so
+//! that one vectored write sends them all and no large body is copied.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use bytes::{Buf, Bytes, BytesMut};
+
+/// Payloads from here on are sent from where they lie instead of being copied: below, a copy is cheaper than
+/// one more slice in the vectored write.
+const SHARE_FROM: usize = 4096;
+
+/// Bytes to write, in order.
+#[derive(Debug, Default)]
+pub struct Output {
+    segments: VecDeque<Bytes>,
+    segment_bytes: usize,
+    tail: BytesMut,
+}
+
+impl Output {
+    /// Bytes not yet written.
+    pub fn len(&self) -> usize {
+        self.segment_bytes + self.tail.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where frames are encoded to.
+    pub fn buffer(&mut self) -> &mut BytesMut {
+        &mut self.tail
+    }
+
+    /// Appends payload without copying it if it is large.
+    pub fn put_payload(&mut self, payload: &Bytes, from: usize, to: usize) {
+        if to - from < SHARE_FROM {
+            self.tail.extend_from_slice(&payload[from..to]);
+            return;
+        }
+        if !self.tail.is_empty() {
+            let head = self.tail.split().freeze();
+            self.segment_bytes += head.len();
+            self.segments.push_back(head);
+        }
+        self.segment_bytes += to - from;
+        self.segments.push_back(payload.slice(from..to));
+    }
+
+    /// The next bytes for one vectored write; returns how many slices were filled.
+    pub fn slices<'a>(&'a self, into: &mut [IoSlice<'a>]) -> usize {
+        let mut n = 0;
+        for segment in &self.segments {
+            if n == into.len() {
+                return n;
+            }
+            into[n] = IoSlice::new(segment);
+            n += 1;
+        }
+        if n < into.len() && !self.tail.is_empty() {
+            into[n] = IoSlice::new(&self.tail);
+            n += 1;
+        }
+        n
+    }
+
+    /// `n` bytes have been written.
+    pub fn advance(&mut self, mut n: usize) {
+        while n > 0 {
+            match self.segments.front_mut() {
+                Some(front) if front.len() > n => {
+                    front.advance(n);
+                    self.segment_bytes -= n;
+                    return;
+                }
+                Some(front) => {
+                    n -= front.len();
+                    self.segment_bytes -= front.len();
+                    self.segments.pop_front();
+                }
+                None => {
+                    self.tail.advance(n.min(self.tail.len()));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Gives the memory of an idle connection back.
+    pub fn shrink(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+}

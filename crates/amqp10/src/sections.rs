@@ -1,0 +1,228 @@
+//! Finding the sections of a message without parsing it [3.2].
+//!
+//! ```text
+//!   header?  delivery-     message-      properties?  application-  body: data+            footer?
+//!            annotations?  annotations?               properties?      or amqp-sequence+
+//!                                                                      or one amqp-value
+//!                                        |<----------------- bare message ------------------>|
+//! ```
+//!
+//! The scan jumps from section to section by their sizes. It reads the few fields of the header and the keys of the
+//! annotations, and nothing else; properties and bodies are looked into only when somebody asks, see [`lazy`].
+
+use std::ops::Range;
+
+use crate::decode::{DecodeError, Reader};
+use crate::descriptor;
+use crate::generated::Header;
+
+mod error;
+pub mod lazy;
+
+pub use error::{SectionError, SectionKind};
+pub use lazy::{MapContent, MapIter, map_content, map_pairs, properties, property_field, to, user_id};
+
+/// Sections of one message at most; a message of more empty data sections than this only wants to cost us time.
+pub const MAX_SECTIONS: u32 = 10_000;
+
+/// What the keys of annotations must start with; all others are reserved [3.2.10].
+pub const ANNOTATION_PREFIX: &str = "x-";
+
+/// Fields that the standard defines for properties [3.2.4].
+const PROPERTIES_FIELDS: u32 = 13;
+
+/// Where the sections of a message lie. Ranges are bytes of the message and cover whole sections, descriptor
+/// included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sections {
+    /// The header's fields, as the sender set them; `None` if there is no header section.
+    pub header: Option<Header>,
+    /// Meant for the next hop only.
+    pub delivery_annotations: Option<Range<u32>>,
+    /// Travel with the message, but are not part of the bare message.
+    pub message_annotations: Option<Range<u32>>,
+    /// Immutable; fields are read by [`lazy`].
+    pub properties: Option<Range<u32>>,
+    /// Immutable; pairs are read by [`map_pairs`].
+    pub application_properties: Option<Range<u32>>,
+    /// All body sections.
+    pub body: Range<u32>,
+    /// What the body sections are.
+    pub body_kind: BodyKind,
+    /// Annotations about the bare message, such as checksums.
+    pub footer: Option<Range<u32>>,
+    /// From the first of properties, application-properties and body to the end, footer included: the bytes that
+    /// nobody between sender and receiver may touch.
+    pub bare: Range<u32>,
+}
+
+/// What a body is made of [3.2].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyKind {
+    /// One or more sections of octets [3.2.6].
+    Data,
+    /// One or more lists [3.2.7].
+    Sequence,
+    /// Exactly one value [3.2.8].
+    Value,
+}
+
+/// Finds the sections of a complete message. Allocates nothing unless it fails.
+///
+/// # Errors
+/// See [`SectionError`]; its text is meant for the publisher.
+pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
+    let len = u32::try_from(message.len()).map_err(|_| SectionError::TooLarge)?;
+    let mut reader = Reader::new(message);
+    let mut found = Found::default();
+    let mut count = 0u32;
+    while !reader.is_empty() {
+        count = count.saturating_add(1);
+        if count > MAX_SECTIONS {
+            return Err(SectionError::TooManySections);
+        }
+        let start = reader.offset();
+        let kind = read_kind(&mut reader)?;
+        found.admit(kind)?;
+        match kind {
+            SectionKind::Header => found.header = Some(Header::decode_fields(&mut reader)?),
+            SectionKind::DeliveryAnnotations | SectionKind::MessageAnnotations | SectionKind::Footer => {
+                check_annotations(&mut reader, kind)?;
+            }
+            SectionKind::Properties => {
+                let offset = reader.offset();
+                let (fields, _) = reader.read_list()?;
+                if fields > PROPERTIES_FIELDS {
+                    return Err(DecodeError::TooManyFields { offset, composite: "properties" }.into());
+                }
+            }
+            SectionKind::ApplicationProperties => {
+                reader.read_map()?;
+            }
+            SectionKind::Data => {
+                if reader.read_binary_opt()?.is_none() {
+                    return Err(SectionError::NullBody { section: kind });
+                }
+            }
+            SectionKind::AmqpSequence => {
+                reader.read_list()?;
+            }
+            SectionKind::AmqpValue => reader.skip_value()?,
+        }
+        found.place(kind, start..reader.offset());
+    }
+    let (body_kind, body) = found.body.ok_or(SectionError::MissingBody)?;
+    let starts = [&found.properties, &found.application_properties];
+    let bare_start = starts.into_iter().flatten().map(|range| range.start).min().unwrap_or(body.start);
+    Ok(Sections {
+        header: found.header,
+        delivery_annotations: found.delivery_annotations,
+        message_annotations: found.message_annotations,
+        properties: found.properties,
+        application_properties: found.application_properties,
+        body,
+        body_kind,
+        footer: found.footer,
+        bare: bare_start..len,
+    })
+}
+
+/// What the scan has passed so far.
+#[derive(Default)]
+struct Found {
+    header: Option<Header>,
+    delivery_annotations: Option<Range<u32>>,
+    message_annotations: Option<Range<u32>>,
+    properties: Option<Range<u32>>,
+    application_properties: Option<Range<u32>>,
+    body: Option<(BodyKind, Range<u32>)>,
+    footer: Option<Range<u32>>,
+    last: Option<SectionKind>,
+}
+
+impl Found {
+    /// Whether a section may follow those before it.
+    #[inline]
+    fn admit(&mut self, kind: SectionKind) -> Result<(), SectionError> {
+        let Some(last) = self.last.replace(kind) else { return Ok(()) };
+        if last.rank() < kind.rank() {
+            return Ok(());
+        }
+        match (last, kind) {
+            (SectionKind::Data, SectionKind::Data)
+            | (SectionKind::AmqpSequence, SectionKind::AmqpSequence) => Ok(()),
+            (last, kind) if last == kind => Err(SectionError::Duplicate { section: kind }),
+            (last, kind) if last.rank() == kind.rank() => {
+                Err(SectionError::MixedBody { first: last, second: kind })
+            }
+            (last, kind) => Err(SectionError::OutOfOrder { section: kind, after: last }),
+        }
+    }
+
+    #[inline]
+    fn place(&mut self, kind: SectionKind, range: Range<u32>) {
+        match kind {
+            SectionKind::Header => {}
+            SectionKind::DeliveryAnnotations => self.delivery_annotations = Some(range),
+            SectionKind::MessageAnnotations => self.message_annotations = Some(range),
+            SectionKind::Properties => self.properties = Some(range),
+            SectionKind::ApplicationProperties => self.application_properties = Some(range),
+            SectionKind::Footer => self.footer = Some(range),
+            SectionKind::Data => self.extend_body(BodyKind::Data, range),
+            SectionKind::AmqpSequence => self.extend_body(BodyKind::Sequence, range),
+            SectionKind::AmqpValue => self.extend_body(BodyKind::Value, range),
+        }
+    }
+
+    fn extend_body(&mut self, kind: BodyKind, range: Range<u32>) {
+        match &mut self.body {
+            Some((_, body)) => body.end = range.end,
+            None => self.body = Some((kind, range)),
+        }
+    }
+}
+
+#[inline]
+fn read_kind(reader: &mut Reader<'_>) -> Result<SectionKind, SectionError> {
+    let offset = reader.offset();
+    let code = match reader.read_descriptor() {
+        Ok(code) => code,
+        Err(DecodeError::UnknownDescriptor { .. }) => return Err(SectionError::UnknownSection { offset }),
+        Err(DecodeError::WrongType { .. }) => return Err(SectionError::NotASection { offset }),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(match code {
+        descriptor::HEADER => SectionKind::Header,
+        descriptor::DELIVERY_ANNOTATIONS => SectionKind::DeliveryAnnotations,
+        descriptor::MESSAGE_ANNOTATIONS => SectionKind::MessageAnnotations,
+        descriptor::PROPERTIES => SectionKind::Properties,
+        descriptor::APPLICATION_PROPERTIES => SectionKind::ApplicationProperties,
+        descriptor::DATA => SectionKind::Data,
+        descriptor::AMQP_SEQUENCE => SectionKind::AmqpSequence,
+        descriptor::AMQP_VALUE => SectionKind::AmqpValue,
+        descriptor::FOOTER => SectionKind::Footer,
+        _ => return Err(SectionError::UnknownSection { offset }),
+    })
+}
+
+/// Keys are symbols that start with `x-`; ulong keys and all other symbols are reserved [3.2.10].
+fn check_annotations(reader: &mut Reader<'_>, section: SectionKind) -> Result<(), SectionError> {
+    let (pairs, mut content) = reader.read_map()?;
+    for _ in 0..pairs {
+        let offset = content.offset();
+        let key = match content.peek() {
+            Some(0xa3 | 0xb3) => content.read_symbol_opt()?.unwrap_or_default(),
+            Some(_) => return Err(SectionError::KeyNotSymbol { section, offset }),
+            None => return Err(DecodeError::Truncated { offset }.into()),
+        };
+        if !key.starts_with(ANNOTATION_PREFIX) {
+            return Err(SectionError::reserved_key(section, key));
+        }
+        content.skip_value()?;
+    }
+    content.expect_end()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

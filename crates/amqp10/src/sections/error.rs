@@ -1,0 +1,173 @@
+//! What can be wrong with the sections of a message. The texts reach the publisher.
+
+use std::fmt;
+
+use crate::decode::DecodeError;
+
+/// How many bytes of a refused annotation key are shown.
+const KEY_SHOWN_MAX: usize = 64;
+
+/// The kinds of sections [3.2].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SectionKind {
+    /// [3.2.1]
+    Header,
+    /// [3.2.2]
+    DeliveryAnnotations,
+    /// [3.2.3]
+    MessageAnnotations,
+    /// [3.2.4]
+    Properties,
+    /// [3.2.5]
+    ApplicationProperties,
+    /// [3.2.6]
+    Data,
+    /// [3.2.7]
+    AmqpSequence,
+    /// [3.2.8]
+    AmqpValue,
+    /// [3.2.9]
+    Footer,
+}
+
+impl SectionKind {
+    /// The name in the specification.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::DeliveryAnnotations => "delivery-annotations",
+            Self::MessageAnnotations => "message-annotations",
+            Self::Properties => "properties",
+            Self::ApplicationProperties => "application-properties",
+            Self::Data => "data",
+            Self::AmqpSequence => "amqp-sequence",
+            Self::AmqpValue => "amqp-value",
+            Self::Footer => "footer",
+        }
+    }
+
+    /// The place in a message; the three kinds of body share one.
+    pub(super) fn rank(self) -> u8 {
+        match self {
+            Self::Header => 0,
+            Self::DeliveryAnnotations => 1,
+            Self::MessageAnnotations => 2,
+            Self::Properties => 3,
+            Self::ApplicationProperties => 4,
+            Self::Data | Self::AmqpSequence | Self::AmqpValue => 5,
+            Self::Footer => 6,
+        }
+    }
+}
+
+impl fmt::Display for SectionKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a message was refused; all of them are `amqp:decode-error` on the link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SectionError {
+    /// A section's encoding is broken.
+    Malformed(DecodeError),
+    /// A described value that is no section.
+    UnknownSection {
+        /// Where it starts.
+        offset: u32,
+    },
+    /// Something that is not described, where a section should start.
+    NotASection {
+        /// Where it starts.
+        offset: u32,
+    },
+    /// A section behind one that it must precede.
+    OutOfOrder {
+        /// The section.
+        section: SectionKind,
+        /// The one before it.
+        after: SectionKind,
+    },
+    /// A section that may appear once, twice.
+    Duplicate {
+        /// The section.
+        section: SectionKind,
+    },
+    /// Body sections of different kinds.
+    MixedBody {
+        /// The kind that came first.
+        first: SectionKind,
+        /// The kind that followed.
+        second: SectionKind,
+    },
+    /// A body section without a value.
+    NullBody {
+        /// The section.
+        section: SectionKind,
+    },
+    /// No body section.
+    MissingBody,
+    /// More than [`MAX_SECTIONS`](super::MAX_SECTIONS).
+    TooManySections,
+    /// An annotation key that is not a symbol; number keys are reserved.
+    KeyNotSymbol {
+        /// The section.
+        section: SectionKind,
+        /// Where the key starts.
+        offset: u32,
+    },
+    /// An annotation key that does not start with `x-`.
+    ReservedKey {
+        /// The section.
+        section: SectionKind,
+        /// The key, shortened if it is long.
+        key: Box<str>,
+    },
+    /// A message of 4 GiB or more.
+    TooLarge,
+}
+
+impl SectionError {
+    #[cold]
+    pub(super) fn reserved_key(section: SectionKind, key: &str) -> Self {
+        let shown = key.get(..key.len().min(KEY_SHOWN_MAX)).unwrap_or_default();
+        Self::ReservedKey { section, key: shown.into() }
+    }
+}
+
+impl From<DecodeError> for SectionError {
+    fn from(error: DecodeError) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+impl fmt::Display for SectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(error) => write!(f, "malformed message: {error}"),
+            Self::UnknownSection { offset } => write!(f, "unknown message section at byte {offset}"),
+            Self::NotASection { offset } => write!(f, "no message section at byte {offset}"),
+            Self::OutOfOrder { section, after } => write!(f, "section {section} must not follow {after}"),
+            Self::Duplicate { section } => write!(f, "more than one section {section}"),
+            Self::MixedBody { first, second } => write!(f, "body mixes {first} and {second}"),
+            Self::NullBody { section } => write!(f, "section {section} is null"),
+            Self::MissingBody => f.write_str("message has no body"),
+            Self::TooManySections => {
+                write!(f, "message has more than {} sections", super::MAX_SECTIONS)
+            }
+            Self::KeyNotSymbol { section, offset } => {
+                write!(f, "key in {section} at byte {offset} is not a symbol")
+            }
+            Self::ReservedKey { section, key } => {
+                write!(f, "{section} has the reserved key '{key}': keys must start with 'x-'")
+            }
+            Self::TooLarge => f.write_str("message of 4 GiB or more"),
+        }
+    }
+}
+
+impl std::error::Error for SectionError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        if let Self::Malformed(error) = self { Some(error) } else { None }
+    }
+}

@@ -1,0 +1,26 @@
+//! Serial number arithmetic (RFC 1982 with 32 bits) for delivery-counts, transfer-ids and delivery-ids [2.8.10].
+
+/// How far `a` is ahead of `b`; negative if it is behind. Exact while the distance is below 2^31.
+pub const fn distance(a: u32, b: u32) -> i32 {
+    a.wrapping_sub(b) as i32
+}
+
+/// Whether `id` lies in `first..=last`, which may wrap. A range that runs backwards holds nothing.
+pub const fn in_range(id: u32, first: u32, last: u32) -> bool {
+    distance(last, first) >= 0 && id.wrapping_sub(first) <= last.wrapping_sub(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_wrap() {
+        assert_eq!(distance(1, u32::MAX), 2);
+        assert_eq!(distance(u32::MAX, 1), -2);
+        assert!(in_range(0, u32::MAX - 1, 1));
+        assert!(!in_range(2, u32::MAX - 1, 1));
+        assert!(!in_range(5, 7, 3));
+        assert!(in_range(7, 7, 7));
+    }
+}

@@ -1,0 +1,126 @@
+//! What a peer can do wrong, each with its paragraph, and the one table that sentences it: how far the damage
+//! reaches and which condition names it on the wire.
+
+use std::fmt;
+
+use crate::decode::DecodeError;
+use crate::{AmqpError, Symbol, condition};
+
+/// A rule of the protocol that the peer has broken.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Violation {
+    /// [2.2] The first eight bytes are no protocol header that we speak.
+    ProtocolHeader([u8; 8]),
+    /// [2.3.1] A frame header that cannot be.
+    Framing(crate::frame::FrameError),
+    /// [2.3.1] A frame on a channel above the negotiated channel-max.
+    ChannelMax { channel: u16, max: u16 },
+    /// [2.3.2] The performative cannot be decoded.
+    Decode(DecodeError),
+    /// [2.4] A frame that the state of the connection does not allow.
+    UnexpectedFrame(&'static str),
+    /// [2.4.1] OPEN with a max-frame-size below 512.
+    FrameSizeTooSmall(u32),
+    /// [2.4.5] OPEN with an idle-time-out too short to keep.
+    IdleTimeOutTooShort(u32),
+    /// [2.4.5] Nothing was heard for longer than our idle-time-out.
+    IdleTimeOut,
+    /// [2.5.1] BEGIN on a channel that has a session.
+    ChannelInUse(u16),
+    /// [2.5.6] A transfer while our incoming window was closed, or ids that were never sent.
+    WindowViolation,
+    /// [2.6.2] ATTACH with a handle above handle-max.
+    HandleMax { handle: u32, max: u32 },
+    /// [2.6.2] ATTACH with a handle that is in use.
+    HandleInUse(u32),
+    /// [2.6.2] A frame for a handle that has no link.
+    UnattachedHandle(u32),
+    /// [2.6.7] A delivery without credit.
+    TransferLimitExceeded,
+    /// [2.7.3] A delivery above max-message-size.
+    MessageSizeExceeded { max: u64 },
+    /// [2.7.5] A continued delivery that contradicts its beginning.
+    InconsistentDelivery(&'static str),
+    /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
+    SettledMismatch,
+    /// [2.7.5] rcv-settle-mode second on a delivery, which was not negotiated.
+    SettleModeSecond,
+}
+
+/// How far a violation reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Radius {
+    Link,
+    Session,
+    Connection,
+}
+
+impl Violation {
+    /// The sentence: radius and condition.
+    pub fn sentence(&self) -> (Radius, Symbol) {
+        use Radius::{Connection, Link, Session};
+        match self {
+            Self::ProtocolHeader(_) | Self::Framing(_) | Self::ChannelMax { .. } => {
+                (Connection, condition::FRAMING_ERROR)
+            }
+            Self::Decode(_) => (Connection, condition::DECODE_ERROR),
+            Self::UnexpectedFrame(_) => (Connection, condition::ILLEGAL_STATE),
+            Self::FrameSizeTooSmall(_) => (Connection, condition::FRAME_SIZE_TOO_SMALL),
+            Self::IdleTimeOutTooShort(_) => (Connection, condition::NOT_ALLOWED),
+            Self::IdleTimeOut => (Connection, condition::RESOURCE_LIMIT_EXCEEDED),
+            Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
+            Self::WindowViolation => (Session, condition::WINDOW_VIOLATION),
+            Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
+            Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),
+            Self::UnattachedHandle(_) => (Session, condition::UNATTACHED_HANDLE),
+            Self::TransferLimitExceeded => (Link, condition::TRANSFER_LIMIT_EXCEEDED),
+            Self::MessageSizeExceeded { .. } => (Session, condition::MESSAGE_SIZE_EXCEEDED),
+            Self::InconsistentDelivery(_) | Self::SettledMismatch => (Link, condition::INVALID_FIELD),
+            Self::SettleModeSecond => (Link, condition::NOT_IMPLEMENTED),
+        }
+    }
+
+    /// The error as it goes to the peer.
+    pub fn to_error(&self) -> AmqpError {
+        AmqpError { condition: self.sentence().1, description: Some(self.to_string()), info: None }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
+            Self::Framing(error) => write!(f, "{error}"),
+            Self::ChannelMax { channel, max } => {
+                write!(f, "channel number ({channel}) exceeds maximum channel number ({max})")
+            }
+            Self::Decode(error) => write!(f, "undecodable performative: {error}"),
+            Self::UnexpectedFrame(what) => write!(f, "unexpected {what}"),
+            Self::FrameSizeTooSmall(size) => {
+                write!(
+                    f,
+                    "max-frame-size {size} is below the minimum of {}",
+                    crate::frame::MIN_MAX_FRAME_SIZE
+                )
+            }
+            Self::IdleTimeOutTooShort(ms) => write!(f, "idle-time-out of {ms} ms is below 1000 ms"),
+            Self::IdleTimeOut => f.write_str("no frame received from client within idle timeout threshold"),
+            Self::ChannelInUse(channel) => write!(f, "BEGIN on channel {channel}, which has a session"),
+            Self::WindowViolation => f.write_str("incoming window violated by peer"),
+            Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
+            Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),
+            Self::UnattachedHandle(handle) => write!(f, "unattached link handle {handle}"),
+            Self::TransferLimitExceeded => f.write_str("insufficient credit available for this transfer"),
+            Self::MessageSizeExceeded { max } => {
+                write!(f, "delivery exceeds the maximum message size of {max} bytes")
+            }
+            Self::InconsistentDelivery(field) => {
+                write!(f, "{field} differs between the transfers of one delivery")
+            }
+            Self::SettledMismatch => {
+                f.write_str("the settled flag of a transfer contradicts the negotiated snd-settle-mode")
+            }
+            Self::SettleModeSecond => f.write_str("rcv-settle-mode second is not supported"),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Who may come in, and who may do what. Every protocol verb and every HTTP route asks [`Access::authorize`].
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use amqp10::sasl::Secret;
+use hashbrown::HashMap;
+
+use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
+
+/// What a user may do to the resources of one kind of verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    Everything,
+    Nothing,
+}
+
+/// The permission triple (behaviour G).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    pub configure: Grant,
+    pub write: Grant,
+    pub read: Grant,
+}
+
+impl Permissions {
+    pub const ALL: Self =
+        Self { configure: Grant::Everything, write: Grant::Everything, read: Grant::Everything };
+}
+
+/// A user.
+#[derive(Clone, Debug)]
+pub struct User {
+    pub name: Arc<str>,
+    pub password: Secret,
+    pub tags: Vec<String>,
+    /// Only from this machine (`loopback_users`).
+    pub loopback_only: bool,
+    pub permissions: HashMap<Arc<str>, Permissions>,
+}
+
+/// A user who has shown who he is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    pub user: Arc<str>,
+    pub tags: Arc<[String]>,
+}
+
+impl Identity {
+    pub fn has_tag(&self, tag: &str) -> bool {
+        self.tags.iter().any(|t| t == tag)
+    }
+}
+
+/// A kind of verb.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permission {
+    Configure,
+    Write,
+    Read,
+}
+
+/// What a verb is done to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource<'a> {
+    Exchange(&'a str),
+    Queue(&'a str),
+}
+
+/// Why somebody is not let in. The reason goes to the log, not to the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoginRefused {
+    UnknownUserOrPassword,
+    AnonymousDisabled,
+}
+
+/// A refusal, worded as the reference words it (behaviour B.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AccessRefused {
+    pub reason: String,
+}
+
+impl fmt::Display for AccessRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+/// All users.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    users: HashMap<Arc<str>, User>,
+}
+
+impl Access {
+    pub fn new(users: impl IntoIterator<Item = User>) -> Self {
+        Self { users: users.into_iter().map(|u| (u.name.clone(), u)).collect() }
+    }
+
+    /// # Errors
+    /// The user is unknown or the password is another.
+    pub fn login(&self, user: &str, password: &[u8]) -> Result<Identity, LoginRefused> {
+        let known = self.users.get(user).ok_or(LoginRefused::UnknownUserOrPassword)?;
+        if !same_secret(known.password.expose(), password) {
+            return Err(LoginRefused::UnknownUserOrPassword);
+        }
+        Ok(identity(known))
+    }
+
+    /// # Errors
+    /// There is no user for the nameless.
+    pub fn login_anonymous(&self, as_user: Option<&str>) -> Result<Identity, LoginRefused> {
+        as_user.and_then(|u| self.users.get(u)).map(identity).ok_or(LoginRefused::AnonymousDisabled)
+    }
+
+    /// Whether the user may come from there.
+    ///
+    /// # Errors
+    /// A user for this machine alone who comes from elsewhere.
+    pub fn check_origin(&self, identity: &Identity, peer: IpAddr) -> Result<(), AccessRefused> {
+        let loopback_only = self.users.get(&identity.user).is_none_or(|u| u.loopback_only);
+        if loopback_only && !peer.to_canonical().is_loopback() {
+            return Err(AccessRefused {
+                reason: format!("user '{}' can only connect via localhost", identity.user),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether the user may use the virtual host at all.
+    ///
+    /// # Errors
+    /// He has no permissions there.
+    pub fn check_vhost(&self, identity: &Identity, vhost: &str) -> Result<(), AccessRefused> {
+        if self.users.get(&identity.user).is_some_and(|u| u.permissions.contains_key(vhost)) {
+            return Ok(());
+        }
+        Err(AccessRefused {
+            reason: format!("access to vhost '{vhost}' refused for user '{}'", identity.user),
+        })
+    }
+
+    /// The one question.
+    ///
+    /// # Errors
+    /// The permission is missing.
+    pub fn authorize(
+        &self,
+        identity: &Identity,
+        vhost: &str,
+        resource: Resource<'_>,
+        permission: Permission,
+    ) -> Result<(), AccessRefused> {
+        let permissions = self.users.get(&identity.user).and_then(|u| u.permissions.get(vhost));
+        let granted = permissions.map(|p| match permission {
+            Permission::Configure => p.configure,
+            Permission::Write => p.write,
+            Permission::Read => p.read,
+        });
+        if granted == Some(Grant::Everything) {
+            return Ok(());
+        }
+        let verb = match permission {
+            Permission::Configure => "configure",
+            Permission::Write => "write",
+            Permission::Read => "read",
+        };
+        let (kind, name) = match resource {
+            Resource::Exchange("") => ("exchange", DEFAULT_EXCHANGE_ALIAS),
+            Resource::Exchange(name) => ("exchange", name),
+            Resource::Queue(name) => ("queue", name),
+        };
+        Err(AccessRefused {
+            reason: format!(
+                "{verb} access to {kind} '{name}' in vhost '{vhost}' refused for user '{}'",
+                identity.user
+            ),
+        })
+    }
+}
+
+fn identity(user: &User) -> Identity {
+    Identity { user: user.name.clone(), tags: user.tags.clone().into() }
+}
+
+/// Compares in a time that depends on the lengths alone.
+fn same_secret(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(permissions: Permissions) -> (Access, Identity) {
+        let user = User {
+            name: "u".into(),
+            password: Secret::new("p"),
+            tags: vec!["administrator".into()],
+            loopback_only: true,
+            permissions: [("/".into(), permissions)].into_iter().collect(),
+        };
+        let access = Access::new([user]);
+        let identity = access.login("u", b"p").unwrap();
+        (access, identity)
+    }
+
+    #[test]
+    fn a_wrong_password_and_a_wrong_user_look_the_same() {
+        let (access, _) = access(Permissions::ALL);
+        assert_eq!(access.login("u", b"q"), Err(LoginRefused::UnknownUserOrPassword));
+        assert_eq!(access.login("v", b"p"), Err(LoginRefused::UnknownUserOrPassword));
+    }
+
+    #[test]
+    fn each_permission_is_asked_for_by_its_name() {
+        let (access, identity) = access(Permissions { write: Grant::Nothing, ..Permissions::ALL });
+        let ask = |resource, permission| access.authorize(&identity, "/", resource, permission);
+        assert_eq!(ask(Resource::Queue("q"), Permission::Read), Ok(()));
+        assert_eq!(
+            ask(Resource::Exchange(""), Permission::Write).unwrap_err().reason,
+            "write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
+        );
+        assert!(access.check_vhost(&identity, "other").is_err());
+    }
+
+    #[test]
+    fn loopback_users_stay_home() {
+        let (access, identity) = access(Permissions::ALL);
+        assert!(access.check_origin(&identity, "127.0.0.1".parse().unwrap()).is_ok());
+        assert!(access.check_origin(&identity, "::ffff:127.0.0.1".parse().unwrap()).is_ok());
+        assert!(access.check_origin(&identity, "10.0.0.1".parse().unwrap()).is_err());
+    }
+}

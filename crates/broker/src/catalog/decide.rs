@@ -1,0 +1,472 @@
+//! What may be done to the catalog, and what comes of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::arguments::ARGUMENTS_MAX;
+use super::topic;
+use super::{
+    Arguments, Binding, Catalog, Change, Destination, Exchange, ExchangeKind, QueueRecord, RESERVED_PREFIX,
+    queue_config,
+};
+use crate::ids::{ConnectionId, QueueId, ShardId};
+
+/// Names of queues and exchanges are at most this long, as everywhere in this field.
+const NAME_MAX: usize = 255;
+
+/// Something to be done.
+#[derive(Clone, Debug)]
+pub enum Command {
+    DeclareQueue(DeclareQueue),
+    /// Give a queue its home; the first to ask wins.
+    PlaceQueue {
+        queue: QueueId,
+        home: ShardId,
+    },
+    /// The queue's machine is gone, or has never been.
+    ForgetQueue {
+        queue: QueueId,
+    },
+    DeclareExchange(DeclareExchange),
+    DeleteExchange {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        if_unused: bool,
+    },
+    Bind(Binding),
+    Unbind(Binding),
+}
+
+#[derive(Clone, Debug)]
+pub struct DeclareQueue {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub durable: bool,
+    /// The connection that asks for itself alone.
+    pub exclusive: bool,
+    pub auto_delete: bool,
+    pub arguments: Arguments,
+    /// Who asks.
+    pub connection: Option<ConnectionId>,
+    /// The broker itself may use its own name space.
+    pub internal: bool,
+    /// Give it this home at once instead of with the first link.
+    pub home: Option<ShardId>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DeclareExchange {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub kind: String,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub arguments: Arguments,
+}
+
+/// What comes of a command that is allowed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    pub changes: Vec<Change>,
+    pub answer: Answer,
+}
+
+/// What the asker is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Made, or as it was already.
+    Queue {
+        record: Arc<QueueRecord>,
+        created: bool,
+    },
+    Done {
+        changed: bool,
+    },
+}
+
+/// Why a command is not carried out. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CatalogError {
+    /// The thing named does not exist.
+    NotFound { reason: String },
+    /// It exists and is different, or is in use, or an argument does not fit.
+    PreconditionFailed { reason: String },
+    /// It exists with other properties.
+    Inequivalent { reason: String },
+    /// The name or the operation is not for clients.
+    Forbidden { reason: String },
+    /// Another connection has it for itself.
+    Locked { reason: String },
+    /// The request makes no sense.
+    Invalid { reason: String },
+}
+
+impl fmt::Display for CatalogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound { reason }
+            | Self::PreconditionFailed { reason }
+            | Self::Inequivalent { reason }
+            | Self::Forbidden { reason }
+            | Self::Locked { reason }
+            | Self::Invalid { reason } => f.write_str(reason),
+        }
+    }
+}
+
+impl std::error::Error for CatalogError {}
+
+impl CatalogError {
+    pub fn no_queue(vhost: &str, name: &str) -> Self {
+        Self::NotFound { reason: format!("no queue '{name}' in vhost '{vhost}'") }
+    }
+
+    pub fn no_exchange(vhost: &str, name: &str) -> Self {
+        Self::NotFound { reason: format!("no exchange '{name}' in vhost '{vhost}'") }
+    }
+
+    pub fn locked(vhost: &str, name: &str) -> Self {
+        Self::Locked {
+            reason: format!(
+                "cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be \
+                 originally declared on another connection or the exclusive property value does not match \
+                 that of the original declaration."
+            ),
+        }
+    }
+}
+
+impl Catalog {
+    /// Decides a command on the newest version. The changes are to be applied in their order.
+    ///
+    /// # Errors
+    /// Why not; nothing changes then.
+    pub fn decide(&self, command: Command) -> Result<Decision, CatalogError> {
+        match command {
+            Command::DeclareQueue(declare) => self.declare_queue(declare),
+            Command::PlaceQueue { queue, home } => Ok(self.place_queue(queue, home)),
+            Command::ForgetQueue { queue } => Ok(self.forget_queue(queue)),
+            Command::DeclareExchange(declare) => self.declare_exchange(declare),
+            Command::DeleteExchange { vhost, name, if_unused } => {
+                self.delete_exchange(&vhost, &name, if_unused)
+            }
+            Command::Bind(binding) => self.bind(binding),
+            Command::Unbind(binding) => self.unbind(binding),
+        }
+    }
+
+    fn declare_queue(&self, declare: DeclareQueue) -> Result<Decision, CatalogError> {
+        let DeclareQueue {
+            vhost,
+            name,
+            durable,
+            exclusive,
+            auto_delete,
+            arguments,
+            connection,
+            internal,
+            home,
+        } = declare;
+        check_name("queue", &name)?;
+        check_arguments(&arguments)?;
+        self.check_vhost(&vhost)?;
+        if let Some(known) = self.queue(&vhost, &name) {
+            if known.exclusive.is_some() && known.exclusive != connection {
+                return Err(CatalogError::locked(&vhost, &name));
+            }
+            let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
+                reason: format!(
+                    "inequivalent arg '{what}' for queue '{name}' in vhost '{vhost}': received '{got}' but \
+                     current is '{current}'"
+                ),
+            };
+            if known.durable != durable {
+                return Err(differs("durable", durable.to_string(), known.durable.to_string()));
+            }
+            if known.exclusive.is_some() != exclusive {
+                return Err(differs(
+                    "exclusive",
+                    exclusive.to_string(),
+                    known.exclusive.is_some().to_string(),
+                ));
+            }
+            if known.auto_delete != auto_delete {
+                return Err(differs("auto_delete", auto_delete.to_string(), known.auto_delete.to_string()));
+            }
+            for key in known.arguments.keys().chain(arguments.keys()) {
+                let (old, new) = (known.arguments.get(key), arguments.get(key));
+                if old != new && !same_argument(key, old, new) {
+                    let show = |v: Option<&amqp10::Value>| v.map_or("none".into(), |v| format!("{v:?}"));
+                    return Err(differs(key, show(new), show(old)));
+                }
+            }
+            return Ok(Decision {
+                changes: Vec::new(),
+                answer: Answer::Queue { record: known.clone(), created: false },
+            });
+        }
+        if name.starts_with(RESERVED_PREFIX) && !internal {
+            return Err(CatalogError::Forbidden {
+                reason: format!("queue name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
+            });
+        }
+        if !durable && !exclusive {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!(
+                    "queue '{name}' in vhost '{vhost}' is neither durable nor exclusive: transient \
+                     non-exclusive queues are not supported"
+                ),
+            });
+        }
+        let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
+        let record = Arc::new(QueueRecord {
+            id: self.next_queue_id(),
+            vhost,
+            name,
+            durable,
+            exclusive: if exclusive { connection } else { None },
+            auto_delete,
+            arguments,
+            config: Arc::new(config),
+            fsync,
+            home,
+        });
+        Ok(Decision {
+            changes: vec![Change::QueueDeclared(record.clone())],
+            answer: Answer::Queue { record, created: true },
+        })
+    }
+
+    fn place_queue(&self, queue: QueueId, home: ShardId) -> Decision {
+        let unplaced = self.queue_by_id(queue).is_some_and(|q| q.home.is_none());
+        let changes = if unplaced { vec![Change::QueuePlaced { queue, home }] } else { Vec::new() };
+        Decision { answer: Answer::Done { changed: unplaced }, changes }
+    }
+
+    /// Its bindings go first, so that no change ever speaks of a queue that is not there.
+    fn forget_queue(&self, queue: QueueId) -> Decision {
+        let Some(record) = self.queue_by_id(queue) else {
+            return Decision { changes: Vec::new(), answer: Answer::Done { changed: false } };
+        };
+        let mut changes = self.unbind_all(&record.vhost, &Destination::Queue(record.name.clone()));
+        changes.push(Change::QueueForgotten { queue });
+        Decision { changes, answer: Answer::Done { changed: true } }
+    }
+
+    /// Everything that binds to `destination`, and the exchanges that this leaves unused.
+    fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let Some(v) = self.vhosts.get(vhost) else { return changes };
+        for table in v.exchanges.values() {
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                table.bindings().partition(|b| b.destination == *destination);
+            if gone.is_empty() {
+                continue;
+            }
+            changes.extend(gone.into_iter().cloned().map(Change::Unbound));
+            if kept.is_empty() && table.exchange.auto_delete {
+                changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
+                let name = table.exchange.name.clone();
+                changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
+            }
+        }
+        changes
+    }
+
+    fn declare_exchange(&self, declare: DeclareExchange) -> Result<Decision, CatalogError> {
+        let DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = declare;
+        check_not_default(&name)?;
+        check_name("exchange", &name)?;
+        check_arguments(&arguments)?;
+        self.check_vhost(&vhost)?;
+        let Some(kind) = ExchangeKind::parse(&kind) else {
+            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
+        };
+        let alternate = match arguments.get("alternate-exchange") {
+            None => None,
+            Some(value) => match value.as_str() {
+                Some(name) => Some(Arc::from(name)),
+                None => {
+                    return Err(CatalogError::PreconditionFailed {
+                        reason: format!(
+                            "invalid arg 'alternate-exchange' for exchange '{name}': a string is needed"
+                        ),
+                    });
+                }
+            },
+        };
+        let exchange = Exchange { vhost, name, kind, durable, auto_delete, internal, arguments, alternate };
+        if let Some(known) = self.exchange(&exchange.vhost, &exchange.name) {
+            if **known == exchange {
+                return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+            }
+            let differs = |what: &str, got: &dyn fmt::Debug, current: &dyn fmt::Debug| {
+                CatalogError::Inequivalent {
+                    reason: format!(
+                        "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got:?} but current \
+                     is {current:?}",
+                        exchange.name, exchange.vhost
+                    ),
+                }
+            };
+            return Err(if known.kind != exchange.kind {
+                differs("type", &exchange.kind.as_str(), &known.kind.as_str())
+            } else if known.durable != exchange.durable {
+                differs("durable", &exchange.durable, &known.durable)
+            } else if known.auto_delete != exchange.auto_delete {
+                differs("auto_delete", &exchange.auto_delete, &known.auto_delete)
+            } else if known.internal != exchange.internal {
+                differs("internal", &exchange.internal, &known.internal)
+            } else {
+                differs("arguments", &exchange.arguments, &known.arguments)
+            });
+        }
+        if exchange.name.starts_with(RESERVED_PREFIX) {
+            return Err(CatalogError::Forbidden {
+                reason: format!(
+                    "exchange name '{}' starts with the reserved prefix '{RESERVED_PREFIX}'",
+                    exchange.name
+                ),
+            });
+        }
+        let change = Change::ExchangeDeclared(Arc::new(exchange));
+        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
+    }
+
+    fn delete_exchange(
+        &self,
+        vhost: &Arc<str>,
+        name: &Arc<str>,
+        if_unused: bool,
+    ) -> Result<Decision, CatalogError> {
+        check_not_default(name)?;
+        check_name("exchange", name)?;
+        if name.starts_with(RESERVED_PREFIX) {
+            return Err(CatalogError::Forbidden {
+                reason: format!("exchange name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
+            });
+        }
+        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        };
+        if if_unused && table.bindings().len() > 0 {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!("exchange '{name}' in vhost '{vhost}' in use"),
+            });
+        }
+        let mut changes: Vec<Change> = table.bindings().cloned().map(Change::Unbound).collect();
+        changes.extend(self.unbind_all(vhost, &Destination::Exchange(name.clone())));
+        changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
+        Ok(Decision { changes, answer: Answer::Done { changed: true } })
+    }
+
+    fn check_binding(&self, binding: &Binding) -> Result<(), CatalogError> {
+        check_not_default(&binding.source)?;
+        check_arguments(&binding.arguments)?;
+        check_text("routing key", &binding.key)?;
+        match &binding.destination {
+            Destination::Exchange(name) => check_not_default(name),
+            Destination::Queue(_) => Ok(()),
+        }
+    }
+
+    fn bind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+        self.check_binding(&binding)?;
+        let vhost = &binding.vhost;
+        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
+            return Err(CatalogError::no_exchange(vhost, &binding.source));
+        };
+        match &binding.destination {
+            Destination::Queue(name) if self.queue(vhost, name).is_none() => {
+                return Err(CatalogError::no_queue(vhost, name));
+            }
+            Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
+                return Err(CatalogError::no_exchange(vhost, name));
+            }
+            _ => {}
+        }
+        if table.exchange.kind == ExchangeKind::Topic && !topic::is_acceptable(&binding.key) {
+            return Err(CatalogError::Invalid {
+                reason: format!(
+                    "binding key '{}' has more than {} '#' wildcards",
+                    binding.key,
+                    topic::HASHES_MAX
+                ),
+            });
+        }
+        if table.has(&binding) {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        }
+        let change = Change::Bound(Arc::new(binding));
+        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
+    }
+
+    fn unbind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+        self.check_binding(&binding)?;
+        let vhost = &binding.vhost;
+        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
+        let Some(table) = table.filter(|t| t.has(&binding)) else {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        };
+        let last = table.bindings().len() == 1 && table.exchange.auto_delete;
+        let mut changes = vec![Change::Unbound(Arc::new(binding.clone()))];
+        if last {
+            changes.extend(self.unbind_all(vhost, &Destination::Exchange(binding.source.clone())));
+            changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: binding.source });
+        }
+        Ok(Decision { changes, answer: Answer::Done { changed: true } })
+    }
+
+    fn check_vhost(&self, vhost: &str) -> Result<(), CatalogError> {
+        if self.has_vhost(vhost) {
+            return Ok(());
+        }
+        Err(CatalogError::NotFound { reason: format!("no vhost '{vhost}'") })
+    }
+}
+
+/// `x-queue-type: classic` and its absence are the same declaration.
+fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Value>) -> bool {
+    let number = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_u64);
+    let classic = |v: Option<&amqp10::Value>| v.is_none_or(|v| v.as_str() == Some("classic"));
+    let text = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_str).map(str::to_owned);
+    (key == "x-queue-type" && classic(old) && classic(new))
+        || (number(old).is_some() && number(old) == number(new))
+        || (text(old).is_some() && text(old) == text(new))
+}
+
+fn check_text(what: &str, text: &str) -> Result<(), CatalogError> {
+    if text.len() > NAME_MAX {
+        return Err(CatalogError::Invalid { reason: format!("{what} is longer than {NAME_MAX} bytes") });
+    }
+    if text.contains(['\r', '\n']) {
+        return Err(CatalogError::Invalid {
+            reason: format!("{what} '{}' contains a line break", text.escape_default()),
+        });
+    }
+    Ok(())
+}
+
+fn check_name(what: &str, name: &str) -> Result<(), CatalogError> {
+    if name.is_empty() {
+        return Err(CatalogError::Invalid { reason: format!("{what} name is empty") });
+    }
+    check_text(&format!("{what} name"), name)
+}
+
+fn check_not_default(exchange: &str) -> Result<(), CatalogError> {
+    if exchange.is_empty() || exchange == super::DEFAULT_EXCHANGE_ALIAS {
+        return Err(CatalogError::Forbidden {
+            reason: "operation not permitted on the default exchange".into(),
+        });
+    }
+    Ok(())
+}
+
+fn check_arguments(arguments: &Arguments) -> Result<(), CatalogError> {
+    if arguments.len() > ARGUMENTS_MAX {
+        return Err(CatalogError::Invalid { reason: format!("more than {ARGUMENTS_MAX} arguments") });
+    }
+    Ok(())
+}

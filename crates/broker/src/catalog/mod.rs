@@ -1,0 +1,339 @@
+//! What exists: virtual hosts, exchanges, queues, bindings.
+//!
+//! A deterministic machine, the same on every shard. The first shard decides ([`Catalog::decide`]) and numbers
+//! the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
+
+mod arguments;
+mod decide;
+mod exchange;
+mod stored;
+mod topic;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use message::Message;
+use smallvec::SmallVec;
+
+pub use arguments::{Arguments, queue_config};
+pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue};
+pub use exchange::{Exchange, ExchangeKind};
+pub use stored::{decode_change, encode_change};
+
+use crate::ids::{ConnectionId, QueueId, ShardId};
+
+/// The virtual host that exists from the start.
+pub const DEFAULT_VHOST: &str = "/";
+
+/// How the default exchange is spelled where an empty name would not be seen.
+pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
+
+/// Name space of what the broker itself declares.
+pub const RESERVED_PREFIX: &str = "amq.";
+
+/// A queue as the catalog knows it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueRecord {
+    pub id: QueueId,
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub durable: bool,
+    /// Only this connection may use it, and it dies with it.
+    pub exclusive: Option<ConnectionId>,
+    pub auto_delete: bool,
+    pub arguments: Arguments,
+    /// The arguments as the machine takes them.
+    pub config: Arc<queue::Config>,
+    /// Every record of it is synced before it is confirmed (`x-fsync`).
+    pub fsync: bool,
+    /// Where its machine runs; nowhere until the first link comes (house.md section 5).
+    pub home: Option<ShardId>,
+}
+
+/// Where a binding or a route leads.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Destination {
+    Queue(Arc<str>),
+    Exchange(Arc<str>),
+}
+
+/// A binding of one exchange to a destination in the same virtual host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Binding {
+    pub vhost: Arc<str>,
+    pub source: Arc<str>,
+    pub destination: Destination,
+    pub key: Arc<str>,
+    pub arguments: Arguments,
+}
+
+/// One step of the catalog, decided once and applied everywhere.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    QueueDeclared(Arc<QueueRecord>),
+    QueuePlaced { queue: QueueId, home: ShardId },
+    QueueForgotten { queue: QueueId },
+    ExchangeDeclared(Arc<Exchange>),
+    ExchangeDeleted { vhost: Arc<str>, name: Arc<str> },
+    Bound(Arc<Binding>),
+    Unbound(Arc<Binding>),
+}
+
+/// A queue that a message is routed to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RouteTarget {
+    pub queue: QueueId,
+    pub home: Option<ShardId>,
+}
+
+/// Most routes lead to a few queues.
+pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
+
+/// One virtual host.
+#[derive(Debug, Default)]
+struct Vhost {
+    exchanges: HashMap<Arc<str>, exchange::Table>,
+    queues: HashMap<Arc<str>, QueueId>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Catalog {
+    version: u64,
+    vhosts: HashMap<Arc<str>, Vhost>,
+    queues: Vec<Option<Arc<QueueRecord>>>,
+    free_slots: Vec<u32>,
+    next_incarnation: u32,
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        let mut catalog = Self {
+            version: 0,
+            vhosts: HashMap::new(),
+            queues: Vec::new(),
+            free_slots: Vec::new(),
+            next_incarnation: 1,
+        };
+        let vhost: Arc<str> = DEFAULT_VHOST.into();
+        let mut exchanges = HashMap::new();
+        for exchange in Exchange::predeclared(&vhost) {
+            exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
+        }
+        catalog.vhosts.insert(vhost, Vhost { exchanges, queues: HashMap::new() });
+        catalog
+    }
+}
+
+impl Catalog {
+    /// Counts the changes applied so far; a cached route of another version is stale.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub fn has_vhost(&self, vhost: &str) -> bool {
+        self.vhosts.contains_key(vhost)
+    }
+
+    pub fn vhosts(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.vhosts.keys()
+    }
+
+    pub fn queue(&self, vhost: &str, name: &str) -> Option<&Arc<QueueRecord>> {
+        let id = *self.vhosts.get(vhost)?.queues.get(name)?;
+        self.queue_by_id(id)
+    }
+
+    pub fn queue_by_id(&self, id: QueueId) -> Option<&Arc<QueueRecord>> {
+        self.queues.get(id.slot())?.as_ref().filter(|q| q.id == id)
+    }
+
+    pub fn queues(&self) -> impl Iterator<Item = &Arc<QueueRecord>> {
+        self.queues.iter().flatten()
+    }
+
+    pub fn exchange(&self, vhost: &str, name: &str) -> Option<&Arc<Exchange>> {
+        Some(&self.vhosts.get(vhost)?.exchanges.get(name)?.exchange)
+    }
+
+    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<Exchange>> {
+        self.vhosts.values().flat_map(|v| v.exchanges.values().map(|t| &t.exchange))
+    }
+
+    /// Every binding that somebody made, then those that every queue has with the default exchange.
+    pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
+        let made =
+            self.vhosts.values().flat_map(|v| v.exchanges.values()).flat_map(|t| t.bindings().cloned());
+        let implied = self.queues().map(|q| {
+            Arc::new(Binding {
+                vhost: q.vhost.clone(),
+                source: "".into(),
+                destination: Destination::Queue(q.name.clone()),
+                key: q.name.clone(),
+                arguments: Arguments::default(),
+            })
+        });
+        made.chain(implied)
+    }
+
+    /// The bindings whose source is this exchange; none for the default exchange.
+    pub fn bindings_of_source(&self, vhost: &str, source: &str) -> Vec<Arc<Binding>> {
+        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
+        table.map(|t| t.bindings().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Every queue that a message to `exchange` with `keys` reaches, each once; `None` if the exchange does
+    /// not exist.
+    pub fn route(
+        &self,
+        vhost: &str,
+        exchange: &str,
+        keys: &[Arc<str>],
+        message: &Message,
+    ) -> Option<RouteTargets> {
+        let vhost = self.vhosts.get(vhost)?;
+        let mut targets = RouteTargets::new();
+        if exchange.is_empty() {
+            for key in keys {
+                vhost.queues.get(key).into_iter().for_each(|id| self.push_target(*id, &mut targets));
+            }
+            return Some(targets);
+        }
+        let mut seen: SmallVec<[&str; 4]> = SmallVec::new();
+        let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
+        todo.push(vhost.exchanges.get_key_value(exchange)?.0);
+        while let Some(name) = todo.pop() {
+            // Cycles of exchanges and alternate exchanges end here: each handles a message once.
+            if seen.contains(&name) {
+                continue;
+            }
+            seen.push(name);
+            let Some(table) = vhost.exchanges.get(name) else { continue };
+            let mut any = false;
+            for key in keys {
+                table.route(key, message, &mut |destination| {
+                    any = true;
+                    match destination {
+                        Destination::Queue(queue) => {
+                            if let Some(id) = vhost.queues.get(queue) {
+                                self.push_target(*id, &mut targets);
+                            }
+                        }
+                        Destination::Exchange(exchange) => {
+                            if let Some((name, _)) = vhost.exchanges.get_key_value(exchange) {
+                                todo.push(name);
+                            }
+                        }
+                    }
+                });
+            }
+            if !any
+                && let Some(alternate) = &table.exchange.alternate
+                && let Some((name, _)) = vhost.exchanges.get_key_value(alternate)
+            {
+                todo.push(name);
+            }
+        }
+        Some(targets)
+    }
+
+    fn push_target(&self, id: QueueId, targets: &mut RouteTargets) {
+        if targets.iter().all(|t| t.queue != id)
+            && let Some(record) = self.queue_by_id(id)
+        {
+            targets.push(RouteTarget { queue: id, home: record.home });
+        }
+    }
+
+    /// Applies one change that was decided for this version.
+    pub fn apply(&mut self, change: &Change) {
+        self.version += 1;
+        match change {
+            Change::QueueDeclared(record) => {
+                let slot = record.id.slot();
+                if self.queues.len() <= slot {
+                    let from = self.queues.len() as u32;
+                    self.queues.resize(slot + 1, None);
+                    self.free_slots.extend(from..slot as u32);
+                }
+                match self.free_slots.last() {
+                    Some(last) if *last as usize == slot => drop(self.free_slots.pop()),
+                    _ => self.free_slots.retain(|free| *free as usize != slot),
+                }
+                self.next_incarnation = self.next_incarnation.max(record.id.incarnation().wrapping_add(1));
+                if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
+                    vhost.queues.insert(record.name.clone(), record.id);
+                }
+                self.queues[slot] = Some(record.clone());
+            }
+            Change::QueuePlaced { queue, home } => {
+                if let Some(Some(record)) = self.queues.get_mut(queue.slot())
+                    && record.id == *queue
+                {
+                    Arc::make_mut(record).home = Some(*home);
+                }
+            }
+            Change::QueueForgotten { queue } => {
+                let Some(record) = self.queue_by_id(*queue).cloned() else { return };
+                self.queues[queue.slot()] = None;
+                self.free_slots.push(queue.slot() as u32);
+                if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
+                    vhost.queues.remove(&record.name);
+                }
+            }
+            Change::ExchangeDeclared(exchange) => {
+                if let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) {
+                    vhost.exchanges.insert(exchange.name.clone(), exchange::Table::new(exchange.clone()));
+                }
+            }
+            Change::ExchangeDeleted { vhost, name } => {
+                if let Some(vhost) = self.vhosts.get_mut(vhost) {
+                    vhost.exchanges.remove(name);
+                }
+            }
+            Change::Bound(binding) => {
+                if let Some(table) = self.table_mut(binding) {
+                    table.bind(binding.clone());
+                }
+            }
+            Change::Unbound(binding) => {
+                if let Some(table) = self.table_mut(binding) {
+                    table.unbind(binding);
+                }
+            }
+        }
+    }
+
+    fn table_mut(&mut self, binding: &Binding) -> Option<&mut exchange::Table> {
+        self.vhosts.get_mut(&binding.vhost)?.exchanges.get_mut(&binding.source)
+    }
+
+    fn next_queue_id(&self) -> QueueId {
+        let slot = self.free_slots.last().copied().unwrap_or(self.queues.len() as u32);
+        QueueId::new(self.next_incarnation, slot)
+    }
+
+    /// Whether restarting must bring the change back.
+    pub fn is_durable(&self, change: &Change) -> bool {
+        let durable_queue = |q: &QueueRecord| q.durable && q.exclusive.is_none();
+        match change {
+            Change::QueueDeclared(record) => durable_queue(record),
+            Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
+            Change::QueuePlaced { .. } => false,
+            Change::ExchangeDeclared(exchange) => exchange.durable,
+            Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
+            Change::Bound(binding) | Change::Unbound(binding) => {
+                let source = self.exchange(&binding.vhost, &binding.source).is_some_and(|e| e.durable);
+                source
+                    && match &binding.destination {
+                        Destination::Queue(name) => {
+                            self.queue(&binding.vhost, name).is_some_and(|q| durable_queue(q))
+                        }
+                        Destination::Exchange(name) => {
+                            self.exchange(&binding.vhost, name).is_some_and(|e| e.durable)
+                        }
+                    }
+            }
+        }
+    }
+}

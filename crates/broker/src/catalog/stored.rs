@@ -1,0 +1,126 @@
+//! The stored form of a change: one AMQP list, its first item the number of the kind.
+//!
+//! ```text
+//! list [ kind ubyte, fields ... ]                         format 1, since 0.1
+//!   1 queue declared    id, vhost, name, durable, auto-delete, arguments
+//!   2 queue forgotten   id
+//!   3 exchange declared vhost, name, type, durable, auto-delete, internal, arguments
+//!   4 exchange deleted  vhost, name
+//!   5 bound             vhost, source, destination, to-exchange, key, arguments
+//!   6 unbound           the same
+//! ```
+//!
+//! Placements and exclusive queues are not stored.
+
+use std::sync::Arc;
+
+use amqp10::{Map, Reader, Value, encode};
+use bytes::BytesMut;
+
+use super::{Arguments, Binding, Change, Destination, Exchange, ExchangeKind, QueueRecord, queue_config};
+use crate::ids::QueueId;
+
+/// Appends the stored form.
+pub fn encode_change(change: &Change, out: &mut BytesMut) {
+    let text = |s: &Arc<str>| Value::String(s.to_string());
+    let arguments = |a: &Arguments| {
+        Value::Map(a.iter().map(|(k, v)| (Value::from(k.clone()), v.clone())).collect::<Map>())
+    };
+    let fields = match change {
+        Change::QueueDeclared(q) => vec![
+            Value::Ubyte(1),
+            Value::Ulong(q.id.0),
+            text(&q.vhost),
+            text(&q.name),
+            Value::Boolean(q.durable),
+            Value::Boolean(q.auto_delete),
+            arguments(&q.arguments),
+        ],
+        Change::QueueForgotten { queue } => vec![Value::Ubyte(2), Value::Ulong(queue.0)],
+        Change::ExchangeDeclared(e) => vec![
+            Value::Ubyte(3),
+            text(&e.vhost),
+            text(&e.name),
+            Value::String(e.kind.as_str().into()),
+            Value::Boolean(e.durable),
+            Value::Boolean(e.auto_delete),
+            Value::Boolean(e.internal),
+            arguments(&e.arguments),
+        ],
+        Change::ExchangeDeleted { vhost, name } => vec![Value::Ubyte(4), text(vhost), text(name)],
+        Change::Bound(b) | Change::Unbound(b) => {
+            let (destination, to_exchange) = match &b.destination {
+                Destination::Queue(name) => (name, false),
+                Destination::Exchange(name) => (name, true),
+            };
+            vec![
+                Value::Ubyte(if matches!(change, Change::Bound(_)) { 5 } else { 6 }),
+                text(&b.vhost),
+                text(&b.source),
+                text(destination),
+                Value::Boolean(to_exchange),
+                text(&b.key),
+                arguments(&b.arguments),
+            ]
+        }
+        Change::QueuePlaced { .. } => return,
+    };
+    encode::put_value(out, &Value::List(fields));
+}
+
+/// Reads a change back; `None` if the bytes are none.
+pub fn decode_change(stored: &[u8]) -> Option<Change> {
+    let value = Reader::new(stored).read_value().ok()?;
+    let fields = value.as_list()?;
+    let text = |i: usize| fields.get(i)?.as_str().map(Arc::<str>::from);
+    let boolean = |i: usize| fields.get(i)?.as_bool();
+    let arguments = |i: usize| -> Option<Arguments> {
+        fields.get(i)?.as_map()?.iter().map(|(k, v)| Some((k.as_str()?.to_owned(), v.clone()))).collect()
+    };
+    Some(match fields.first()?.as_u64()? {
+        1 => {
+            let (vhost, name, auto_delete, arguments) = (text(2)?, text(3)?, boolean(5)?, arguments(6)?);
+            let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments).ok()?;
+            Change::QueueDeclared(Arc::new(QueueRecord {
+                id: QueueId(fields.get(1)?.as_u64()?),
+                vhost,
+                name,
+                durable: boolean(4)?,
+                exclusive: None,
+                auto_delete,
+                arguments,
+                config: Arc::new(config),
+                fsync,
+                home: None,
+            }))
+        }
+        2 => Change::QueueForgotten { queue: QueueId(fields.get(1)?.as_u64()?) },
+        3 => {
+            let arguments = arguments(7)?;
+            Change::ExchangeDeclared(Arc::new(Exchange {
+                vhost: text(1)?,
+                name: text(2)?,
+                kind: ExchangeKind::parse(&text(3)?)?,
+                durable: boolean(4)?,
+                auto_delete: boolean(5)?,
+                internal: boolean(6)?,
+                alternate: arguments.get("alternate-exchange").and_then(Value::as_str).map(Arc::from),
+                arguments,
+            }))
+        }
+        4 => Change::ExchangeDeleted { vhost: text(1)?, name: text(2)? },
+        kind @ (5 | 6) => {
+            let destination =
+                if boolean(4)? { Destination::Exchange(text(3)?) } else { Destination::Queue(text(3)?) };
+            let binding = Arc::new(Binding {
+                vhost: text(1)?,
+                source: text(2)?,
+                destination,
+                key: text(5)?,
+                arguments: arguments(6)?,
+            });
+            if kind == 5 { Change::Bound(binding) } else { Change::Unbound(binding) }
+        }
+        _ => return None,
+    })
+}

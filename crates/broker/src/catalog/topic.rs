@@ -1,0 +1,156 @@
+//! Topic matching: words separated by dots, `*` is one word, `#` is none or more (behaviour D.3).
+
+use hashbrown::HashMap;
+
+use super::Destination;
+
+/// Binding keys by word. Each node is one word deeper; a destination sits where its key ends.
+#[derive(Debug, Default)]
+pub(super) struct Trie {
+    root: Node,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    words: HashMap<Box<str>, Node>,
+    destinations: Vec<Destination>,
+}
+
+impl Node {
+    fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.destinations.is_empty()
+    }
+}
+
+/// The words of a key; the empty key has none.
+fn words(key: &str) -> impl Iterator<Item = &str> {
+    let mut words = key.split('.');
+    if key.is_empty() {
+        words.next();
+    }
+    words
+}
+
+impl Trie {
+    pub fn insert(&mut self, key: &str, destination: Destination) {
+        let mut node = &mut self.root;
+        for word in words(key) {
+            node = node.words.entry(word.into()).or_default();
+        }
+        if !node.destinations.contains(&destination) {
+            node.destinations.push(destination);
+        }
+    }
+
+    pub fn remove(&mut self, key: &str, destination: &Destination) {
+        fn prune(node: &mut Node, key: &[&str], destination: &Destination) {
+            let Some((word, rest)) = key.split_first() else {
+                node.destinations.retain(|d| d != destination);
+                return;
+            };
+            if let Some(child) = node.words.get_mut(*word) {
+                prune(child, rest, destination);
+                if child.is_empty() {
+                    node.words.remove(*word);
+                }
+            }
+        }
+        let words: Vec<&str> = words(key).collect();
+        prune(&mut self.root, &words, destination);
+    }
+
+    /// Calls `found` for every destination whose key matches; the same destination may come more than once.
+    pub fn matches<'a>(&'a self, key: &str, found: &mut dyn FnMut(&'a Destination)) {
+        let words: smallvec::SmallVec<[&str; 16]> = words(key).collect();
+        walk(&self.root, &words, found);
+    }
+}
+
+fn walk<'a>(node: &'a Node, key: &[&str], found: &mut dyn FnMut(&'a Destination)) {
+    match key.split_first() {
+        None => node.destinations.iter().for_each(&mut *found),
+        Some((word, rest)) => {
+            if let Some(child) = node.words.get(*word) {
+                walk(child, rest, found);
+            }
+            if let Some(child) = node.words.get("*") {
+                walk(child, rest, found);
+            }
+        }
+    }
+    if let Some(child) = node.words.get("#") {
+        for skipped in 0..=key.len() {
+            walk(child, &key[skipped..], found);
+        }
+    }
+}
+
+/// A binding key may hold this many `#`, for matching costs the key length to the power of their number.
+pub(super) const HASHES_MAX: usize = 2;
+
+/// Whether a binding key keeps [`HASHES_MAX`].
+pub(super) fn is_acceptable(key: &str) -> bool {
+    words(key).filter(|w| *w == "#").count() <= HASHES_MAX
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(bindings: &[&str], key: &str) -> Vec<String> {
+        let mut trie = Trie::default();
+        for binding in bindings {
+            trie.insert(binding, Destination::Queue((*binding).into()));
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        trie.matches(key, &mut |d| {
+            let Destination::Queue(name) = d else { return };
+            seen.insert(name.to_string());
+        });
+        seen.into_iter().collect()
+    }
+
+    #[test]
+    fn words_stars_and_hashes() {
+        let all = ["a.b.c", "a.*.c", "a.#", "#", "*", "#.c", "", "a.#.c", "*.*", "a"];
+        assert_eq!(matching(&all, "a.b.c"), ["#", "#.c", "a.#", "a.#.c", "a.*.c", "a.b.c"]);
+        assert_eq!(matching(&all, "a"), ["#", "*", "a", "a.#"]);
+        assert_eq!(matching(&all, "a.c"), ["#", "#.c", "*.*", "a.#", "a.#.c"]);
+        assert_eq!(matching(&all, ""), ["", "#"], "the empty key has no word");
+        assert_eq!(matching(&all, "x.y"), ["#", "*.*"]);
+    }
+
+    #[test]
+    fn removing_leaves_nothing_behind() {
+        let mut trie = Trie::default();
+        let d = Destination::Queue("q".into());
+        for key in ["a.b.c", "a.b", "#", ""] {
+            trie.insert(key, d.clone());
+        }
+        for key in ["a.b.c", "a.b", "#", "", "never.there"] {
+            trie.remove(key, &d);
+        }
+        assert!(trie.root.is_empty());
+    }
+
+    #[test]
+    fn matching_agrees_with_the_definition() {
+        fn naive(pattern: &[&str], key: &[&str]) -> bool {
+            match pattern.split_first() {
+                None => key.is_empty(),
+                Some((&"#", rest)) => (0..=key.len()).any(|i| naive(rest, &key[i..])),
+                Some((word, rest)) => key
+                    .split_first()
+                    .is_some_and(|(k, more)| (*word == "*" || word == k) && naive(rest, more)),
+            }
+        }
+        use proptest::prelude::*;
+        let word = prop::sample::select(vec!["a", "b", "*", "#"]);
+        let pattern = prop::collection::vec(word, 1..5);
+        let key = prop::collection::vec(prop::sample::select(vec!["a", "b", "c"]), 1..5);
+        proptest!(|(pattern in pattern, key in key)| {
+            let (p, k) = (pattern.join("."), key.join("."));
+            prop_assert_eq!(!matching(&[&p], &k).is_empty(), naive(&pattern, &key), "{} on {}", p, k);
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! Plain counts of what went through; `admin` gives them names and labels.
+
+/// Counts of one shard, or the sum over shards. All only grow, but for the last three.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages that publishers sent.
+    pub received: u64,
+    /// Of those, the ones that want a receipt.
+    pub received_confirm: u64,
+    /// Messages that reached at least one queue.
+    pub routed: u64,
+    /// Receipts given.
+    pub confirmed: u64,
+    /// Settled messages that no queue wanted.
+    pub unroutable_dropped: u64,
+    /// Unsettled messages that no queue wanted: released.
+    pub unroutable_returned: u64,
+    /// Messages sent to consumers.
+    pub delivered: u64,
+    /// Of those, the ones to be settled by the consumer.
+    pub delivered_manual_ack: u64,
+    pub delivered_auto_ack: u64,
+    pub redelivered: u64,
+    /// Deliveries that consumers settled as accepted.
+    pub acknowledged: u64,
+    pub dead_lettered_expired: u64,
+    pub dead_lettered_rejected: u64,
+    pub dead_lettered_maxlen: u64,
+    pub auth_attempts: u64,
+    pub auth_attempts_succeeded: u64,
+    pub auth_attempts_failed: u64,
+    pub connections_opened: u64,
+    pub connections_closed: u64,
+    pub sessions_opened: u64,
+    pub queues_declared: u64,
+    pub queues_created: u64,
+    pub queues_deleted: u64,
+    pub io_write_bytes: u64,
+    /// Now.
+    pub connections: u64,
+    pub publishers: u64,
+    pub consumers: u64,
+}
+
+impl Counters {
+    /// Adds another shard's counts.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            received,
+            received_confirm,
+            routed,
+            confirmed,
+            unroutable_dropped,
+            unroutable_returned,
+            delivered,
+            delivered_manual_ack,
+            delivered_auto_ack,
+            redelivered,
+            acknowledged,
+            dead_lettered_expired,
+            dead_lettered_rejected,
+            dead_lettered_maxlen,
+            auth_attempts,
+            auth_attempts_succeeded,
+            auth_attempts_failed,
+            connections_opened,
+            connections_closed,
+            sessions_opened,
+            queues_declared,
+            queues_created,
+            queues_deleted,
+            io_write_bytes,
+            connections,
+            publishers,
+            consumers,
+        } = other;
+        let pairs: [(&mut u64, &u64); 27] = [
+            (&mut self.received, received),
+            (&mut self.received_confirm, received_confirm),
+            (&mut self.routed, routed),
+            (&mut self.confirmed, confirmed),
+            (&mut self.unroutable_dropped, unroutable_dropped),
+            (&mut self.unroutable_returned, unroutable_returned),
+            (&mut self.delivered, delivered),
+            (&mut self.delivered_manual_ack, delivered_manual_ack),
+            (&mut self.delivered_auto_ack, delivered_auto_ack),
+            (&mut self.redelivered, redelivered),
+            (&mut self.acknowledged, acknowledged),
+            (&mut self.dead_lettered_expired, dead_lettered_expired),
+            (&mut self.dead_lettered_rejected, dead_lettered_rejected),
+            (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),
+            (&mut self.auth_attempts, auth_attempts),
+            (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
+            (&mut self.auth_attempts_failed, auth_attempts_failed),
+            (&mut self.connections_opened, connections_opened),
+            (&mut self.connections_closed, connections_closed),
+            (&mut self.sessions_opened, sessions_opened),
+            (&mut self.queues_declared, queues_declared),
+            (&mut self.queues_created, queues_created),
+            (&mut self.queues_deleted, queues_deleted),
+            (&mut self.io_write_bytes, io_write_bytes),
+            (&mut self.connections, connections),
+            (&mut self.publishers, publishers),
+            (&mut self.consumers, consumers),
+        ];
+        pairs.into_iter().for_each(|(sum, more)| *sum += more);
+    }
+}

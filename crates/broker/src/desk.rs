@@ -1,0 +1,236 @@
+//! What management asks of the broker, whatever protocol it asks by: the trait [`Desk`] and its rows.
+//!
+//! `node` implements it with mail to the shards, bounded in rows and time; `admin` serves it over HTTP.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use amqp10::sasl::Secret;
+
+use crate::access::Identity;
+use crate::catalog::{Arguments, Binding, CatalogError, Exchange};
+
+/// Why the desk did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DeskError {
+    /// Wrong user or password, or not from there.
+    LoginRefused(String),
+    /// He may not.
+    AccessRefused(String),
+    Catalog(CatalogError),
+    /// The queue said no: in use, not empty, locked.
+    Refused(String),
+    /// No answer within a second: stale data is not given out as fresh.
+    TimedOut,
+}
+
+/// A queue and its numbers.
+#[derive(Clone, Debug)]
+pub struct QueueRow {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub durable: bool,
+    pub exclusive: bool,
+    pub auto_delete: bool,
+    pub arguments: Arguments,
+    /// `classic`.
+    pub kind: &'static str,
+    pub report: queue::Report,
+    /// The node it lives on.
+    pub node: Arc<str>,
+}
+
+/// A link of a session.
+#[derive(Clone, Debug)]
+pub struct LinkRow {
+    pub handle: u32,
+    pub name: String,
+    /// The client publishes on it.
+    pub incoming: bool,
+    pub source_address: Option<String>,
+    pub target_address: Option<String>,
+    pub snd_settle_mode: &'static str,
+    pub max_message_size: u64,
+    pub delivery_count: u32,
+    pub credit: u32,
+    /// Publishing: messages without receipt. Consuming: deliveries not settled.
+    pub unsettled: u64,
+}
+
+/// A session of a connection.
+#[derive(Clone, Debug)]
+pub struct SessionRow {
+    pub channel: u16,
+    pub handle_max: u32,
+    pub next_incoming_id: u32,
+    pub incoming_window: u32,
+    pub next_outgoing_id: u32,
+    pub remote_incoming_window: u32,
+    pub outgoing_unsettled: u64,
+    /// Deliveries that wait for the client's window or socket.
+    pub outgoing_pending: u64,
+    pub links: Vec<LinkRow>,
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionRow {
+    /// `peer:port -> host:port`.
+    pub name: Arc<str>,
+    pub user: Arc<str>,
+    pub vhost: Arc<str>,
+    pub container_id: String,
+    pub client_properties: Option<amqp10::Map>,
+    pub channel_max: u16,
+    pub frame_max: u32,
+    pub connected_at_ms: u64,
+    pub recv_bytes: u64,
+    pub send_bytes: u64,
+    pub sessions: Vec<SessionRow>,
+    pub node: Arc<str>,
+}
+
+/// The node at a glance.
+#[derive(Clone, Debug, Default)]
+pub struct Overview {
+    pub product: String,
+    pub product_version: String,
+    pub sluice_version: String,
+    pub cluster_name: String,
+    pub node: String,
+    pub connections: u64,
+    pub sessions: u64,
+    pub queues: u64,
+    pub exchanges: u64,
+    pub consumers: u64,
+    pub messages_ready: u64,
+    pub messages_unacknowledged: u64,
+    /// `(protocol, ip, port)`.
+    pub listeners: Vec<(String, String, u16)>,
+    pub counters: crate::counters::Counters,
+    pub uptime_ms: u64,
+}
+
+/// Alarms in force: (`memory` or `disk`, node).
+pub type Alarms = Vec<(&'static str, String)>;
+
+/// A queue to declare.
+#[derive(Clone, Debug)]
+pub struct QueueSpec {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub arguments: Arguments,
+}
+
+/// An exchange to declare.
+#[derive(Clone, Debug)]
+pub struct ExchangeSpec {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    pub kind: String,
+    pub durable: bool,
+    pub auto_delete: bool,
+    pub internal: bool,
+    pub arguments: Arguments,
+}
+
+/// The desk. Every call is authorized by the one function, as the identity given.
+pub trait Desk: Clone + Send + Sync + 'static {
+    fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError>;
+
+    fn overview(&self) -> impl Future<Output = Result<Overview, DeskError>> + Send;
+
+    /// Queues of one virtual host or of all, in the order of their names; at most `limit` from `offset` on,
+    /// and how many there are.
+    fn queues(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        offset: usize,
+        limit: usize,
+    ) -> impl Future<Output = Result<(Vec<QueueRow>, usize), DeskError>> + Send;
+
+    fn queue(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<QueueRow, DeskError>> + Send;
+
+    /// True when it was created, false when it was there and the same.
+    fn declare_queue(
+        &self,
+        who: &Identity,
+        spec: QueueSpec,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// Returns how many ready messages went with it.
+    fn delete_queue(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> impl Future<Output = Result<u64, DeskError>> + Send;
+
+    fn purge_queue(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<u64, DeskError>> + Send;
+
+    fn exchanges(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<Arc<Exchange>>, DeskError>> + Send;
+
+    fn declare_exchange(
+        &self,
+        who: &Identity,
+        spec: ExchangeSpec,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    fn delete_exchange(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    fn bindings(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<Arc<Binding>>, DeskError>> + Send;
+
+    fn bind(&self, who: &Identity, binding: Binding) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    fn unbind(
+        &self,
+        who: &Identity,
+        binding: Binding,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    fn connections(
+        &self,
+        who: &Identity,
+    ) -> impl Future<Output = Result<Vec<ConnectionRow>, DeskError>> + Send;
+
+    /// Closes a connection by name; false if there is none.
+    fn close_connection(
+        &self,
+        who: &Identity,
+        name: &str,
+        reason: &str,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// Alarms in force anywhere.
+    fn alarms(&self) -> Alarms;
+}

@@ -1,0 +1,12 @@
+//! What a broker decides: the catalog and routing, who may do what, intake and outlet, and one gate per protocol.
+//!
+//! Pure: no sockets, files, clock, tasks or randomness. Time is an argument; work for others is mail.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod catalog;
+pub mod counters;
+pub mod desk;
+pub mod ids;
+pub mod mail;
+pub mod settings;

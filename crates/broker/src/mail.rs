@@ -1,0 +1,78 @@
+//! What travels between gates, queues and the catalog, on one shard and between shards.
+//!
+//! Mail never blocks and is never refused. Each kind is bounded by what paid for it, as said beside it.
+
+use std::sync::Arc;
+
+use queue::{ConsumerId, Effect, PublisherId, Request, Ticket, Verdict};
+
+use crate::catalog::{Answer, CatalogError, Change, Command};
+use crate::ids::{QueueId, ShardId};
+
+/// One piece of mail.
+#[derive(Debug)]
+pub enum Mail {
+    /// For a queue's machine. Publishes are bounded by link credit, grants by one in flight per consumer,
+    /// settlements by the deliveries granted, the rest by the requests in flight of their links.
+    Request { queue: QueueId, request: Request },
+    /// From a queue, for one consumer or ticket. Bounded by grants and by requests.
+    Effect { queue: QueueId, effect: Effect },
+    /// From a queue, for one publisher: what became of `first..=last`. Bounded by link credit.
+    Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
+    /// For the shard that decides. Bounded by management credit, dynamic links and queues without a home.
+    Propose { ticket: Option<Ticket>, from: ShardId, command: Command },
+    /// From the shard that decides: changes to apply in their order. Bounded by proposals.
+    Changes { version: u64, changes: Arc<[Change]> },
+    /// All changes up to `version` are applied there.
+    Applied { version: u64, by: ShardId },
+    /// What came of a proposal.
+    Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
+}
+
+/// Where mail is put. The shard sorts it: same shard and other shards use the same boxes and the same order.
+#[derive(Debug, Default)]
+pub struct Post {
+    /// For queues on any shard, in the order in which it was sent.
+    pub requests: Vec<(QueueId, Request)>,
+    pub proposals: Vec<(Option<Ticket>, Command)>,
+}
+
+impl Post {
+    pub fn request(&mut self, queue: QueueId, request: Request) {
+        self.requests.push((queue, request));
+    }
+
+    pub fn propose(&mut self, ticket: Option<Ticket>, command: Command) {
+        self.proposals.push((ticket, command));
+    }
+}
+
+/// Whom an effect is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    Consumer(ConsumerId),
+    Ticket(Ticket),
+    Publisher(PublisherId),
+    /// The shard on which the queue lives.
+    Home,
+}
+
+/// Reads the address off an effect.
+pub fn recipient(effect: &Effect) -> Recipient {
+    match effect {
+        Effect::Attached { consumer, .. }
+        | Effect::Gone { consumer, .. }
+        | Effect::Active { consumer, .. }
+        | Effect::CreditState { consumer, .. }
+        | Effect::Settled { consumer, .. }
+        | Effect::Revoked { consumer, .. } => Recipient::Consumer(*consumer),
+        Effect::Refused { asked: queue::Asked::Consumer(consumer), .. } => Recipient::Consumer(*consumer),
+        Effect::Refused { asked: queue::Asked::Ticket(ticket), .. } => Recipient::Ticket(*ticket),
+        Effect::Delivery(delivery) => Recipient::Consumer(delivery.consumer),
+        Effect::Fetched { ticket, .. } | Effect::Done { ticket, .. } | Effect::Report { ticket, .. } => {
+            Recipient::Ticket(*ticket)
+        }
+        Effect::Receipt { publisher, .. } => Recipient::Publisher(*publisher),
+        Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
+    }
+}

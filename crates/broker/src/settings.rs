@@ -1,0 +1,64 @@
+//! What an operator can set and the pure wing reads. `sluice` fills it from the configuration file.
+
+/// Names follow `sluice.conf`; defaults are RabbitMQ's.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of the largest message taken (`max_message_size`).
+    pub max_message_size: u64,
+    /// Bytes of the largest frame taken (`frame_max`).
+    pub frame_max: u32,
+    /// Seconds; a silent connection is given up after it (`heartbeat`). 0 is never.
+    pub heartbeat_s: u32,
+    /// Milliseconds from accept to OPEN (`handshake_timeout`).
+    pub handshake_timeout_ms: u64,
+    /// Sessions of one connection (`session_max_per_connection`).
+    pub session_max_per_connection: u16,
+    /// Links of one session (`link_max_per_session`).
+    pub link_max_per_session: u32,
+    /// Link credit granted to a publisher (`amqp10.max_link_credit`).
+    pub max_link_credit: u32,
+    /// The most that a consumer's link asks of its queue at once (`amqp10.max_queue_credit`).
+    pub max_queue_credit: u32,
+    /// Transfer frames a publisher's session may send between two FLOWs (`amqp10.max_incoming_window`).
+    pub max_incoming_window: u32,
+    /// Deliveries that a consumer may leave unsettled on one link; 0 is no limit
+    /// (`amqp10.max_unsettled_per_link`).
+    pub max_unsettled_per_link: u32,
+    /// A message without any header section is durable (`amqp10.durable_by_default`).
+    pub durable_by_default: bool,
+    /// What OPEN and the API say the product is (`compat.product`).
+    pub compat_product: String,
+    /// And its version (`compat.version`).
+    pub compat_version: String,
+    /// Node name, as shown (`sluice@host`).
+    pub node_name: String,
+    pub cluster_name: String,
+    /// The user that ANONYMOUS logs in as (`anonymous_login_user`); `None` disables it.
+    pub anonymous_login_user: Option<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            max_message_size: 16 * 1024 * 1024,
+            frame_max: 131_072,
+            heartbeat_s: 60,
+            handshake_timeout_ms: 10_000,
+            session_max_per_connection: 64,
+            link_max_per_session: 256,
+            max_link_credit: 170,
+            max_queue_credit: 256,
+            max_incoming_window: 400,
+            max_unsettled_per_link: 100_000,
+            durable_by_default: true,
+            compat_product: "RabbitMQ".into(),
+            compat_version: "4.3.6".into(),
+            node_name: "sluice@localhost".into(),
+            cluster_name: "sluice@localhost".into(),
+            anonymous_login_user: Some("guest".into()),
+        }
+    }
+}
+
+/// This program's own version.
+pub const SLUICE_VERSION: &str = env!("CARGO_PKG_VERSION");

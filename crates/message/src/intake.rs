@@ -1,0 +1,50 @@
+//! What the broker keeps of a message that arrived: everything from its annotations on (behaviour S54, S55).
+
+use std::ops::Range;
+
+use amqp10::sections::Sections;
+use bytes::Bytes;
+
+use crate::Parts;
+
+/// Which bytes of the arrived message to keep, and where things lie in them.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    /// Of the arrived message.
+    pub range: Range<usize>,
+    parts: Parts,
+}
+
+/// Decides what to keep. Header and delivery-annotations go: the first is rebuilt for each delivery, the
+/// second was meant for this hop. `durable_by_default`: house.md section 6, "header".
+pub fn kept(sections: &Sections, durable_by_default: bool) -> Kept {
+    let bare = sections.bare.clone();
+    let start = sections.message_annotations.as_ref().map_or(bare.start, |a| a.start);
+    let body_at = sections.body.start - start;
+    let header = sections.header.as_ref();
+    let durable_header = header.and_then(|h| h.durable).unwrap_or(false);
+    Kept {
+        range: start as usize..bare.end as usize,
+        parts: Parts {
+            wire: Bytes::new(),
+            bare_at: bare.start - start,
+            application_properties_at: sections
+                .application_properties
+                .as_ref()
+                .map_or(body_at, |a| a.start - start),
+            body_at,
+            durable: if header.is_some() { durable_header } else { durable_by_default },
+            durable_header,
+            priority: header.and_then(|h| h.priority),
+            ttl_ms: header.and_then(|h| h.ttl),
+        },
+    }
+}
+
+impl Kept {
+    /// The parts, with `wire` being the kept bytes in their home.
+    pub fn into_parts(self, wire: Bytes) -> Parts {
+        debug_assert_eq!(wire.len(), self.range.len());
+        Parts { wire, ..self.parts }
+    }
+}

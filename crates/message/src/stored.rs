@@ -1,0 +1,254 @@
+//! The stored form of a message: a small head, then the bytes as they came.
+//!
+//! ```text
+//! | format u8 = 1 | flags u8 | priority u8 | 0 u8 | ttl u32 |                     format 1, since 0.1
+//! | bare_at u32 | application_properties_at u32 | body_at u32 | deaths u32 |       numbers are big-endian
+//! | keys u16 | exchange length u16 | exchange | key length u16 | key | ... |
+//! | deaths: an AMQP list of maps, `deaths` bytes |
+//! | wire ...                                                                      to the end
+//! ```
+
+use std::fmt;
+use std::sync::Arc;
+
+use amqp10::{Array, Map, Reader, Value, encode};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::deaths::{Death, DeathReason, Deaths};
+use crate::delivery::deaths_value;
+use crate::envelope::{Message, Parts, Route};
+
+const FORMAT: u8 = 1;
+const FIXED: usize = 8 + 16 + 2;
+
+const DURABLE: u8 = 1;
+const DURABLE_HEADER: u8 = 1 << 1;
+const HAS_PRIORITY: u8 = 1 << 2;
+const HAS_TTL: u8 = 1 << 3;
+
+/// Bytes that are no stored message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoredError {
+    /// Written by a newer version.
+    Format(u8),
+    Malformed,
+}
+
+impl fmt::Display for StoredError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Format(format) => write!(f, "stored message of unknown format {format}"),
+            Self::Malformed => f.write_str("malformed stored message"),
+        }
+    }
+}
+
+impl std::error::Error for StoredError {}
+
+impl Message {
+    /// Appends the head of the stored form; [`Message::stored_tail`] follows.
+    pub fn put_stored_head(&self, out: &mut BytesMut) {
+        let parts = self.parts();
+        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
+        out.put_u8(FORMAT);
+        out.put_u8(
+            flag(parts.durable, DURABLE)
+                | flag(parts.durable_header, DURABLE_HEADER)
+                | flag(parts.priority.is_some(), HAS_PRIORITY)
+                | flag(parts.ttl_ms.is_some(), HAS_TTL),
+        );
+        out.put_u8(parts.priority.unwrap_or(0));
+        out.put_u8(0);
+        out.put_u32(parts.ttl_ms.unwrap_or(0));
+        out.put_u32(parts.bare_at);
+        out.put_u32(parts.application_properties_at);
+        out.put_u32(parts.body_at);
+        let deaths_at = out.len();
+        out.put_u32(0);
+        out.put_u16(self.route().keys().len() as u16);
+        put_text(self.route().exchange(), out);
+        self.route().keys().iter().for_each(|key| put_text(key, out));
+        if let Some(deaths) = self.deaths() {
+            let start = out.len();
+            encode::put_value(
+                out,
+                &Value::List(vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)]),
+            );
+            let len = (out.len() - start) as u32;
+            out[deaths_at..deaths_at + 4].copy_from_slice(&len.to_be_bytes());
+        }
+    }
+
+    /// The bytes as they came.
+    pub fn stored_tail(&self) -> Bytes {
+        self.parts().wire
+    }
+
+    /// Reads a stored message; the result shares the bytes of `stored`.
+    ///
+    /// # Errors
+    /// See [`StoredError`].
+    pub fn from_stored(mut stored: Bytes) -> Result<Self, StoredError> {
+        let format = *stored.first().ok_or(StoredError::Malformed)?;
+        if format != FORMAT {
+            return Err(StoredError::Format(format));
+        }
+        if stored.len() < FIXED {
+            return Err(StoredError::Malformed);
+        }
+        stored.advance(1);
+        let flags = stored.get_u8();
+        let priority = stored.get_u8();
+        stored.advance(1);
+        let ttl_ms = stored.get_u32();
+        let (bare_at, application_properties_at, body_at) =
+            (stored.get_u32(), stored.get_u32(), stored.get_u32());
+        let deaths_len = stored.get_u32() as usize;
+        let keys = stored.get_u16();
+        let exchange = take_text(&mut stored)?;
+        let keys = (0..keys).map(|_| take_text(&mut stored)).collect::<Result<Vec<_>, _>>()?;
+        if stored.len() < deaths_len {
+            return Err(StoredError::Malformed);
+        }
+        let deaths = stored.split_to(deaths_len);
+        let ascending = bare_at <= application_properties_at
+            && application_properties_at <= body_at
+            && body_at as usize <= stored.len();
+        if !ascending {
+            return Err(StoredError::Malformed);
+        }
+        let parts = Parts {
+            wire: stored,
+            bare_at,
+            application_properties_at,
+            body_at,
+            durable: flags & DURABLE != 0,
+            durable_header: flags & DURABLE_HEADER != 0,
+            priority: (flags & HAS_PRIORITY != 0).then_some(priority),
+            ttl_ms: (flags & HAS_TTL != 0).then_some(ttl_ms),
+        };
+        let message = Self::new(parts, Arc::new(Route::new(exchange, keys)));
+        if deaths.is_empty() {
+            return Ok(message);
+        }
+        Ok(message.with_deaths(read_deaths(&deaths).ok_or(StoredError::Malformed)?))
+    }
+}
+
+fn put_text(text: &str, out: &mut BytesMut) {
+    // Names and keys are checked against 255 bytes where they come in, addresses against 64 KiB.
+    let len = text.len().min(usize::from(u16::MAX));
+    out.put_u16(len as u16);
+    out.put_slice(&text.as_bytes()[..len]);
+}
+
+fn take_text(stored: &mut Bytes) -> Result<Arc<str>, StoredError> {
+    if stored.len() < 2 {
+        return Err(StoredError::Malformed);
+    }
+    let len = usize::from(stored.get_u16());
+    if stored.len() < len {
+        return Err(StoredError::Malformed);
+    }
+    let text = stored.split_to(len);
+    std::str::from_utf8(&text).map(Arc::from).map_err(|_| StoredError::Malformed)
+}
+
+fn read_deaths(stored: &[u8]) -> Option<Deaths> {
+    let value = Reader::new(stored).read_value().ok()?;
+    let [first_from_end, Value::Array(deaths)] = value.as_list()? else { return None };
+    let deaths = deaths.items().iter().map(|d| read_death(d.as_map()?)).collect::<Option<Vec<_>>>()?;
+    Some(Deaths::restore(deaths, first_from_end.as_u64()? as usize))
+}
+
+fn read_death(map: &Map) -> Option<Death> {
+    let text = |key| map.get(key)?.as_str().map(Arc::<str>::from);
+    let time = |key| match map.get(key)? {
+        Value::Timestamp(ms) => Some(*ms as u64),
+        _ => None,
+    };
+    let reason = text("reason")?;
+    let reasons =
+        [DeathReason::Expired, DeathReason::Rejected, DeathReason::MaxLength, DeathReason::DeliveryLimit];
+    let keys = match map.get("routing-keys")? {
+        Value::Array(keys) => read_keys(keys)?,
+        _ => Vec::new(),
+    };
+    Some(Death {
+        queue: text("queue")?,
+        reason: reasons.into_iter().find(|r| r.as_str() == &*reason)?,
+        count: map.get("count")?.as_u64()?,
+        first_ms: time("first-time")?,
+        last_ms: time("last-time")?,
+        exchange: text("exchange")?,
+        keys,
+        ttl_ms: map.get("ttl").and_then(Value::as_u64).and_then(|ttl| u32::try_from(ttl).ok()),
+    })
+}
+
+fn read_keys(keys: &Array) -> Option<Vec<Arc<str>>> {
+    keys.items().iter().map(|k| k.as_str().map(Arc::<str>::from)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(message: &Message) -> Bytes {
+        let mut out = BytesMut::new();
+        message.put_stored_head(&mut out);
+        out.put_slice(&message.stored_tail());
+        out.freeze()
+    }
+
+    fn example() -> Message {
+        let parts = Parts {
+            wire: Bytes::from_static(b"AAPPPPbody"),
+            bare_at: 2,
+            application_properties_at: 6,
+            body_at: 6,
+            durable: true,
+            durable_header: true,
+            priority: Some(9),
+            ttl_ms: Some(60_000),
+        };
+        Message::new(parts, Arc::new(Route::new("x", vec!["k".into(), "cc".into()])))
+    }
+
+    #[test]
+    fn what_is_stored_comes_back() {
+        let message = example();
+        assert_eq!(Message::from_stored(stored(&message)), Ok(message.clone()));
+        let death = |queue: &str, reason| Death {
+            queue: queue.into(),
+            reason,
+            count: 1,
+            first_ms: 1,
+            last_ms: 2,
+            exchange: "x".into(),
+            keys: vec!["k".into(), "cc".into()],
+            ttl_ms: None,
+        };
+        let dead = message
+            .with_death(death("q", DeathReason::Expired))
+            .with_death(death("r", DeathReason::MaxLength))
+            .with_death(death("q", DeathReason::Expired));
+        assert_eq!(Message::from_stored(stored(&dead)), Ok(dead));
+    }
+
+    #[test]
+    fn truncated_bytes_are_no_message() {
+        let whole = stored(&example());
+        let tail = example().stored_tail().len();
+        for len in 0..whole.len() - tail + 5 {
+            assert_eq!(Message::from_stored(whole.slice(..len)), Err(StoredError::Malformed), "{len}");
+        }
+    }
+
+    #[test]
+    fn a_newer_format_is_refused() {
+        let mut bytes = stored(&example()).to_vec();
+        bytes[0] = 2;
+        assert_eq!(Message::from_stored(bytes.into()), Err(StoredError::Format(2)));
+    }
+}
