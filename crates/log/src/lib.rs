@@ -7,7 +7,7 @@
 //!  shards          Handover{records, sync} ──┐
 //!  Writer          swaps the list of hand-overs, one round at a time
 //!  Log::append     one batch, one vectored write, at most one sync; then one Completion per hand-over
-//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
+//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose;  testing::FalseDisk: a disk that fails on purpose
 //! ```
 //!
 //! What is promised:
@@ -25,15 +25,18 @@
 mod batch;
 mod disk;
 mod file;
+mod handover;
 mod machine;
 mod record;
 mod recover;
 mod scan;
+pub mod testing;
 mod writer;
 
 pub use disk::{Disk, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
-pub use machine::{Completion, Handover, Log, Options, Span, WriteError};
+pub use handover::{Completion, Handover, WriteError};
+pub use machine::{Log, Options, Span};
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
 pub use writer::{OnDone, Writer, WriterHandle};

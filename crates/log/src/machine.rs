@@ -18,7 +18,8 @@ use std::io::{self, IoSlice};
 use crate::batch::{BATCH_HEADER, BatchHeader, Proof};
 use crate::disk::Disk;
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader};
-use crate::record::{Record, Records};
+use crate::handover::{Completion, Failure, Handover, WriteError};
+use crate::record::Record;
 use crate::recover::{self, OpenError, Recovery};
 use crate::scan;
 
@@ -27,55 +28,6 @@ const PIECES_MAX: usize = 1024;
 
 /// Names of files that hold nothing good and could not be removed; at the bound nothing is written until one can.
 const LEFTOVERS_MAX: usize = 4;
-
-/// One hand-over of a shard: answered exactly once.
-#[derive(Debug)]
-pub struct Handover {
-    pub shard: u32,
-    /// The shard's number for it.
-    pub ticket: u64,
-    /// May be empty: then `sync` alone asks for everything acknowledged so far to be synced.
-    pub records: Records,
-    /// The completion must wait for the sync.
-    pub sync: bool,
-}
-
-/// The answer to a [`Handover`].
-#[derive(Debug)]
-pub struct Completion {
-    pub shard: u32,
-    pub ticket: u64,
-    pub result: Result<(), WriteError>,
-}
-
-/// The disk refused, twice: in the file that was open and in a fresh one.
-#[derive(Debug)]
-pub struct WriteError {
-    pub kind: io::ErrorKind,
-    /// What the operating system called it, if it did.
-    pub errno: Option<i32>,
-    /// The file that refused last; empty if it was none.
-    pub file: String,
-    /// What was handed over, to be handed over again when the shard sees fit.
-    pub records: Records,
-}
-
-impl WriteError {
-    pub(crate) fn without_file(error: io::Error) -> Self {
-        Failure { error, file: String::new() }.into()
-    }
-}
-
-impl std::fmt::Display for WriteError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.errno {
-            Some(errno) => write!(f, "log file {}: {}", self.file, io::Error::from_raw_os_error(errno)),
-            None => write!(f, "log file {}: {}", self.file, self.kind),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
 
 /// How a log is kept.
 #[derive(Clone, Debug)]
@@ -140,22 +92,6 @@ struct Open<F> {
     doomed: bool,
 }
 
-struct Failure {
-    error: io::Error,
-    file: String,
-}
-
-impl From<Failure> for WriteError {
-    fn from(failure: Failure) -> Self {
-        Self {
-            kind: failure.error.kind(),
-            errno: failure.error.raw_os_error(),
-            file: failure.file,
-            records: Records::new(),
-        }
-    }
-}
-
 impl<D: Disk> Log<D> {
     /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
     /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files.
@@ -203,16 +139,9 @@ impl<D: Disk> Log<D> {
                 .count();
             let result = self.append_group(&handovers[..group]);
             done.extend(handovers.drain(..group).map(|handover| {
-                let result = match &result {
-                    Ok(()) => Ok(()),
-                    Err(failure) => Err(WriteError {
-                        kind: failure.error.kind(),
-                        errno: failure.error.raw_os_error(),
-                        file: failure.file.clone(),
-                        records: handover.records,
-                    }),
-                };
-                Completion { shard: handover.shard, ticket: handover.ticket, result }
+                let Handover { shard, ticket, records, .. } = handover;
+                let result = result.as_ref().map_err(|failure| failure.with(records)).copied();
+                Completion { shard, ticket, result }
             }));
         }
     }
@@ -421,8 +350,9 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes the acknowledged batches of doomed files to the current file, as far as they can still be read. What
-    /// cannot be read is lost to a power failure and will be found missing then.
+    /// Writes the acknowledged batches of doomed files to the current file. While one of them cannot be read,
+    /// nothing is synced. A batch that reads back as something else is lost: the disk took it and dropped it. The
+    /// next open reports it.
     fn copy_doomed(&mut self) -> Result<u32, Failure> {
         let mut copied = BTreeSet::new();
         for index in 0..self.dirty.len() {
@@ -431,7 +361,14 @@ impl<D: Disk> Log<D> {
                 continue;
             }
             let last = file.last;
-            let Ok((bytes, _)) = scan::read_file(&mut self.disk, &mut file.handle) else { continue };
+            let name = file::name(file.number);
+            let bytes = match scan::read_file(&mut self.disk, &mut file.handle) {
+                Ok((bytes, false)) => bytes,
+                Ok((_, true)) => {
+                    return Err(Failure { error: io::Error::from_raw_os_error(libc::EIO), file: name });
+                }
+                Err(error) => return Err(Failure { error, file: name }),
+            };
             for found in scan::scan(&bytes, file.generation).batches {
                 let wanted = found.intact && found.header.number > self.synced && found.header.number <= last;
                 if wanted && copied.insert(found.header.number) {

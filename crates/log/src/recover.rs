@@ -152,8 +152,10 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
 
     let cuts = directory.tail(tail, &mut recovery);
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
-    if !recovery.clean {
-        directory.settle(disk, &cuts)?;
+    if !chain.is_empty() || !recovery.clean {
+        // The mark of a clean stop vouches for all but itself.
+        let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { 0 };
+        directory.settle(disk, from, &cuts)?;
     }
     Ok(Opened {
         recovery,
@@ -391,8 +393,8 @@ impl Directory {
     }
 
     /// Cuts, and syncs whatever a former life left unsynced: from now on it is relied on.
-    fn settle<D: Disk>(&self, disk: &mut D, cuts: &[(usize, u64)]) -> Result<(), OpenError> {
-        for (index, file) in self.files.iter().enumerate().rev() {
+    fn settle<D: Disk>(&self, disk: &mut D, from: usize, cuts: &[(usize, u64)]) -> Result<(), OpenError> {
+        for (index, file) in self.files.iter().enumerate().skip(from).rev() {
             let name = file::name(file.number);
             let keep = cuts.iter().find(|cut| cut.0 == index).map(|cut| cut.1);
             let done = match keep {

@@ -8,7 +8,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use crate::disk::Disk;
-use crate::machine::{Completion, Handover, Log, WriteError};
+use crate::handover::{Completion, Handover, WriteError};
+use crate::machine::Log;
 
 /// Called on the log's thread once per round, with the completions of all hand-overs of the round.
 pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
