@@ -94,7 +94,8 @@ struct Open<F> {
 
 impl<D: Disk> Log<D> {
     /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
-    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files.
+    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files, and what
+    /// `on_record` keeps. On an error some records may have been passed on already: forget them.
     ///
     /// # Errors
     /// See [`OpenError`]. Damage is no error; see [`Recovery::damage`].
@@ -125,7 +126,7 @@ impl<D: Disk> Log<D> {
     /// Writes everything handed over, in order: one batch, one vectored append, at most one sync; then one
     /// completion each, in the same order. (A round of more bytes than a file takes one batch per file.)
     ///
-    /// Leaves `handovers` empty.
+    /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces.
     pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
         while !handovers.is_empty() {
             let mut bytes = 0;

@@ -21,7 +21,8 @@ use crate::machine::Span;
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
 
-/// Why a directory could not be opened. Nothing was written.
+/// Why a directory could not be opened. Nothing was written, except that [`OpenError::Io`] may come while the tail
+/// is cut; opening again then goes on from there.
 #[derive(Debug)]
 pub enum OpenError {
     /// Another process has it open.
@@ -375,9 +376,7 @@ impl Directory {
                 cuts.push((index, keep));
             }
         }
-        if let Some(&(_, _)) = cuts.first()
-            && let Some(&(index, keep)) = cuts.iter().find(|(index, _)| self.files[*index].unreadable)
-        {
+        if let Some(&(index, keep)) = cuts.iter().find(|(index, _)| self.files[*index].unreadable) {
             let file = &self.files[index];
             let bytes = file.length - keep;
             let name = file::name(file.number);
