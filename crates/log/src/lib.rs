@@ -14,8 +14,8 @@
 //!
 //! * `Ok` without `sync`: the records were handed to the operating system and survive the process.
 //! * `Ok` with `sync`: they, and everything acknowledged before them, were synced and survive power loss.
-//! * `Err`: they may or may not be found by the next [`Log::open`] of another process, but never once the log
-//!   has acknowledged anything later. The records come back in [`WriteError::records`] to be handed over again.
+//! * `Err`: they may or may not be found by the next [`Log::open`] of another process, but never once anything
+//!   acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over again.
 //!
 //! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
 //! in `record.rs`.
