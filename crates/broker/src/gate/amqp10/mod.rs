@@ -529,7 +529,7 @@ impl Gate {
 
     /// Writes what the turn has brought: dispositions, then grants.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
-        self.conn.pump();
+        self.pump();
         let touched = std::mem::take(&mut self.touched);
         for (session, _) in &touched {
             self.flush_session(*session);
@@ -549,6 +549,26 @@ impl Gate {
         if self.touched.is_empty() {
             self.touched = touched;
         }
+    }
+
+    /// Sends what waited for room. Links of a session in which nothing waits any more may fetch again.
+    fn pump(&mut self) {
+        let waiting: Vec<u16> =
+            self.conn.sessions().filter(|(_, s)| s.pending_len() > 0).map(|(n, _)| n).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        self.conn.pump();
+        for session in waiting {
+            if self.conn.session(session).is_some_and(|s| s.pending_len() == 0) {
+                self.touch_session(session);
+            }
+        }
+    }
+
+    /// Whether deliveries wait for the client's window or the socket.
+    pub fn has_pending(&self) -> bool {
+        self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
     }
 
     /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as

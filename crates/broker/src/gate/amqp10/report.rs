@@ -8,6 +8,11 @@ use super::{Gate, LinkRole, Phase};
 use crate::desk::{ConnectionRow, LinkRow, SessionRow};
 
 impl Gate {
+    /// Sessions that are open.
+    pub fn session_count(&self) -> usize {
+        self.sessions.iter().flatten().count()
+    }
+
     /// A row for listings; `None` before OPEN.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
         if self.phase != Phase::Open {
