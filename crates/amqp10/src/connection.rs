@@ -572,7 +572,8 @@ impl Connection {
         }
     }
 
-    /// Sends a delivery on a link on which we send. False without credit or link: nothing happened.
+    /// Sends a delivery on a link on which we send. False without link, or without credit if the delivery is
+    /// unsettled: nothing happened. A settled delivery is sent even without credit.
     pub fn send(&mut self, session: u16, link: u32, delivery: Outgoing) -> bool {
         match self.parts(session) {
             Some((s, output, max_frame)) => s.send(link, delivery, max_frame, output),

@@ -535,11 +535,17 @@ impl Session {
         }
     }
 
-    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without
-    /// credit or link: nothing was sent.
+    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
+    /// or without credit if the delivery is unsettled: nothing was sent. A settled one is sent even when its
+    /// credit has just been withdrawn: its queue has given it up already.
     pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
         let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return false };
-        if *state == LinkState::Detaching || !credit.spend() {
+        if *state == LinkState::Detaching {
+            return false;
+        }
+        if delivery.settled {
+            credit.spend_anyway();
+        } else if !credit.spend() {
             return false;
         }
         let mut sent = 0;
