@@ -242,13 +242,13 @@ impl Session {
             Performative::Transfer(transfer) => self.handle_transfer(&transfer, frame, payload_at, out),
             Performative::Flow(flow) => self.handle_flow(flow, out),
             Performative::Disposition(disposition) => Ok(Some(handle_disposition(disposition))),
-            Performative::Attach(attach) => self.handle_attach(attach).map(Some),
+            Performative::Attach(attach) => self.handle_attach(attach),
             Performative::Detach(detach) => self.handle_detach(detach),
             _ => Err((None, Violation::UnexpectedFrame("frame on a session"))),
         }
     }
 
-    fn handle_attach<'a>(&mut self, attach: Box<Attach>) -> Result<SessionEvent<'a>, SessionFault> {
+    fn handle_attach<'a>(&mut self, attach: Box<Attach>) -> Result<Option<SessionEvent<'a>>, SessionFault> {
         if attach.handle > self.handle_max {
             return Err((None, Violation::HandleMax { handle: attach.handle, max: self.handle_max }));
         }
@@ -258,9 +258,11 @@ impl Session {
         }
         let sending = attach.role == Role::Receiver;
         // The answer to an ATTACH of ours has the same name and the other role.
+        // If there are two, to the older one, which we have given up meanwhile.
         let ours = self
             .links()
-            .find(|(_, l)| l.remote_handle.is_none() && l.is_sending() == sending && l.name == attach.name);
+            .filter(|(_, l)| l.awaits_attach() && l.is_sending() == sending && l.name == attach.name)
+            .max_by_key(|(_, l)| l.state == LinkState::Detaching);
         let (link, answers_ours) = match ours {
             Some((link, _)) => (link, true),
             None => {
@@ -275,6 +277,7 @@ impl Session {
                     state: LinkState::Half,
                     end,
                     remote_handle: None,
+                    peer_detached: false,
                     snd_settle_mode: attach.snd_settle_mode,
                     rcv_settle_mode: attach.rcv_settle_mode,
                     max_message_size: attach.max_message_size.unwrap_or(0),
@@ -289,6 +292,9 @@ impl Session {
         self.by_remote_handle[remote] = Some(link);
         if let Some(l) = self.link_mut(link) {
             l.remote_handle = Some(attach.handle);
+            if l.state == LinkState::Detaching {
+                return Ok(None);
+            }
             if answers_ours {
                 l.state = LinkState::Attached;
                 l.snd_settle_mode = attach.snd_settle_mode;
@@ -303,7 +309,7 @@ impl Session {
                 }
             }
         }
-        Ok(SessionEvent::Attach { link, attach })
+        Ok(Some(SessionEvent::Attach { link, attach }))
     }
 
     fn insert_link(&mut self, link: Link) -> u32 {
@@ -333,6 +339,7 @@ impl Session {
         } else if let Some(l) = self.link_mut(link) {
             // The peer sends nothing more on it; our DETACH is still to come.
             let handle = l.remote_handle.take();
+            l.peer_detached = true;
             if let Some(slot) = handle.and_then(|h| self.by_remote_handle.get_mut(h as usize)) {
                 *slot = None;
             }
@@ -466,6 +473,7 @@ impl Session {
                     End::Receiving(Receiving::default())
                 },
                 remote_handle: None,
+                peer_detached: false,
                 snd_settle_mode: attach.snd_settle_mode,
                 rcv_settle_mode: attach.rcv_settle_mode,
                 max_message_size: 0,
@@ -493,7 +501,7 @@ impl Session {
         if l.state == LinkState::Detaching {
             return;
         }
-        let peer_is_gone = l.remote_handle.is_none();
+        let peer_is_gone = l.peer_detached;
         l.state = LinkState::Detaching;
         self.abort_pending(link, out);
         self.unsettled.forget_link(link);
@@ -539,8 +547,10 @@ impl Session {
     /// or without credit if the delivery is unsettled: nothing was sent. A settled one is sent even when its
     /// credit has just been withdrawn: its queue has given it up already.
     pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
-        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return false };
-        if *state == LinkState::Detaching {
+        let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
+            return false;
+        };
+        if *state == LinkState::Detaching || *peer_detached {
             return false;
         }
         if delivery.settled {
