@@ -521,7 +521,10 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Credit { link: l, .. } => *l != link,
         });
-        if let Some(id) = begun {
+        // Without window the DETACH alone has to tell it.
+        if let Some(id) = begun
+            && self.remote_incoming_window > 0
+        {
             let head = TransferHead {
                 handle: link,
                 delivery_id: Some(id),
@@ -530,7 +533,7 @@ impl Session {
             };
             put_transfer_frame(out.buffer(), self.channel, &head, 0);
             self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
-            self.remote_incoming_window = self.remote_incoming_window.saturating_sub(1);
+            self.remote_incoming_window -= 1;
         }
     }
 
