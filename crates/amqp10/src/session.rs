@@ -83,7 +83,8 @@ pub struct Session {
 #[derive(Debug)]
 enum Pending {
     Delivery { link: u32, delivery: Outgoing, sent: usize, id: Option<u32> },
-    Credit { link: u32, available: u32, drain: bool },
+    /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
+    Credit { link: u32, available: u32, drain: bool, credit: SenderCredit },
 }
 
 /// A delivery to send: `head` and then `bare` are its payload.
@@ -573,28 +574,38 @@ impl Session {
     /// Reports our credit on a link on which we send, behind the deliveries that wait. With `drain` what is
     /// left of the credit is used up first [2.6.7].
     pub(crate) fn report_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
-        if drain && let Some(Link { end: End::Sending(credit), .. }) = self.link_mut(link) {
+        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return };
+        if *state == LinkState::Detaching {
+            return;
+        }
+        if drain {
             credit.drain();
         }
+        let credit = *credit;
         if self.pending.is_empty() {
-            self.put_credit(link, available, drain, out);
+            self.put_credit(link, available, drain, credit, out);
         } else {
-            self.pending.push_back(Pending::Credit { link, available, drain });
+            self.pending.push_back(Pending::Credit { link, available, drain, credit });
         }
     }
 
-    fn put_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
-        if self.link(link).is_some_and(|l| l.state != LinkState::Detaching) {
-            let flow = Flow { drain, ..self.flow(Some(link), Some(available)) };
-            put_flow_frame(out.buffer(), self.channel, &flow);
-        }
+    fn put_credit(&mut self, link: u32, available: u32, drain: bool, credit: SenderCredit, out: &mut Output) {
+        let flow = Flow {
+            drain,
+            delivery_count: Some(credit.delivery_count()),
+            link_credit: Some(credit.credit()),
+            ..self.flow(Some(link), Some(available))
+        };
+        put_flow_frame(out.buffer(), self.channel, &flow);
     }
 
     /// Sends what waits, as far as window and output allow.
     pub(crate) fn pump(&mut self, max_frame: usize, out: &mut Output) {
         while let Some(front) = self.pending.pop_front() {
             match front {
-                Pending::Credit { link, available, drain } => self.put_credit(link, available, drain, out),
+                Pending::Credit { link, available, drain, credit } => {
+                    self.put_credit(link, available, drain, credit, out);
+                }
                 Pending::Delivery { link, delivery, mut sent, mut id } => {
                     if !self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
