@@ -36,6 +36,11 @@ impl SenderCredit {
         }
     }
 
+    /// Before the first delivery: counts from another start. Credit stays.
+    pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
+        self.delivery_count = initial_delivery_count;
+    }
+
     /// Begins one delivery; false without credit.
     pub fn spend(&mut self) -> bool {
         if self.credit == 0 {

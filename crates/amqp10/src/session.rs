@@ -483,6 +483,12 @@ impl Session {
         });
         attach.handle = number;
         if let Some(l) = self.link_mut(number) {
+            if let End::Sending(credit) = &mut l.end
+                && l.state == LinkState::Half
+            {
+                credit.restart_at(initial);
+                l.initial_delivery_count = initial;
+            }
             if l.remote_handle.is_some() {
                 l.state = LinkState::Attached;
             }
@@ -719,13 +725,15 @@ impl Session {
             End::Sending(credit) => (credit.delivery_count(), credit.credit()),
             End::Receiving(receiving) => (receiving.credit.delivery_count(), receiving.credit.credit()),
         });
+        // [2.7.4] A receiver that has not seen the sender's ATTACH does not know its delivery-count.
+        let unknown = link.and_then(|l| self.link(l)).is_some_and(|l| !l.is_sending() && l.awaits_attach());
         Flow {
             next_incoming_id: Some(self.next_incoming_id),
             incoming_window: self.incoming_window,
             next_outgoing_id: self.next_outgoing_id,
             outgoing_window: OUTGOING_WINDOW,
             handle: link,
-            delivery_count: credit.map(|c| c.0),
+            delivery_count: credit.map(|c| c.0).filter(|_| !unknown),
             link_credit: credit.map(|c| c.1),
             available,
             ..Flow::default()
