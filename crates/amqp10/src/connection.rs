@@ -552,10 +552,10 @@ impl Connection {
     // ---- output: links ----------------------------------------------------------------------------------------
 
     /// Answers the peer's ATTACH on `link`, or with `None` proposes a link. `attach.handle` is filled in.
-    /// Returns the number of the link; `None` if the session is gone.
+    /// Returns the number of the link; `None` if the session is gone or all its handles are in use.
     pub fn attach(&mut self, session: u16, link: Option<u32>, attach: Attach) -> Option<u32> {
         let (s, output, _) = self.parts(session)?;
-        Some(s.attach(link, attach, output))
+        s.attach(link, attach, output)
     }
 
     /// Detaches (closed), or answers the peer's DETACH.

@@ -460,10 +460,13 @@ impl Session {
     }
 
     /// Attaches: answers the peer's ATTACH on `link`, or with `None` proposes a new link. `attach.handle` is
-    /// filled in. Returns the link's number.
-    pub(crate) fn attach(&mut self, link: Option<u32>, mut attach: Attach, out: &mut Output) -> u32 {
+    /// filled in. Returns the link's number; `None` if all handles are in use.
+    pub(crate) fn attach(&mut self, link: Option<u32>, mut attach: Attach, out: &mut Output) -> Option<u32> {
         let sending = attach.role == Role::Sender;
         let initial = attach.initial_delivery_count.unwrap_or(0);
+        if link.is_none() && self.links().count() > self.handle_max as usize {
+            return None;
+        }
         let number = link.unwrap_or_else(|| {
             self.insert_link(Link {
                 name: attach.name.clone(),
@@ -499,7 +502,7 @@ impl Session {
             }
         }
         put_frame(out.buffer(), self.channel, &attach);
-        number
+        Some(number)
     }
 
     /// Detaches, or answers the peer's DETACH. Deliveries of the link that wait are forgotten.
