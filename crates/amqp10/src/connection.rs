@@ -322,7 +322,7 @@ impl Connection {
             }
             // [2.4.6] After our CLOSE only the peer's is of interest.
             _ if self.state == ConnectionState::Closing => Ok(None),
-            Performative::Begin(begin) => self.handle_begin(channel, begin).map(Some),
+            Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
             other => self.handle_session_frame(channel, other, input, payload_at),
         }
@@ -349,16 +349,21 @@ impl Connection {
         Ok(Event::Open(open))
     }
 
-    fn handle_begin<'a>(&mut self, channel: u16, begin: Begin) -> Result<Event<'a>, Fault> {
+    fn handle_begin<'a>(&mut self, channel: u16, begin: Begin) -> Result<Option<Event<'a>>, Fault> {
         let at = usize::from(channel);
         if let Some(session) = self.by_remote_channel.get(at).copied().flatten() {
             let fault = Violation::ChannelInUse(channel);
             return Err(Fault { violation: fault, session: Some(session), link: None });
         }
         let (session, answered) = match begin.remote_channel {
-            Some(ours) if self.session(ours).is_some_and(|s| s.state == SessionState::Half) => (ours, true),
+            Some(ours) if self.session(ours).is_some_and(Session::awaits_begin) => (ours, true),
             Some(_) => return Err(Fault::connection(Violation::UnexpectedFrame("answer to no BEGIN"))),
-            None => (channel, false),
+            // Our channel is the peer's, unless a session still has it.
+            None if self.session(channel).is_none() => (channel, false),
+            None => match self.free_channel() {
+                Some(free) => (free, false),
+                None => return Err(Fault::connection(Violation::ChannelInUse(channel))),
+            },
         };
         if self.by_remote_channel.len() <= at {
             self.by_remote_channel.resize(at + 1, None);
@@ -370,11 +375,19 @@ impl Connection {
         if let Some(s) = self.session_mut(session) {
             s.remote_channel = Some(channel);
             s.handle_begin(&begin);
+            if s.state == SessionState::Ending {
+                return Ok(None);
+            }
             if answered {
                 s.state = SessionState::Mapped;
             }
         }
-        Ok(Event::Begin { session, begin, answered })
+        Ok(Some(Event::Begin { session, begin, answered }))
+    }
+
+    fn free_channel(&self) -> Option<u16> {
+        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
+        u16::try_from(free).ok().filter(|n| *n <= self.channel_max)
     }
 
     fn put_session(&mut self, number: u16) {
@@ -401,7 +414,7 @@ impl Connection {
         if answered {
             self.sessions[usize::from(session)] = None;
         } else {
-            s.remote_channel = None;
+            s.peer_ended = true;
         }
         Some(Event::End { session, error, answered })
     }
@@ -492,8 +505,7 @@ impl Connection {
         let number = match session {
             Some(number) => number,
             None => {
-                let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
-                let free = u16::try_from(free).ok().filter(|n| *n <= self.channel_max)?;
+                let free = self.free_channel()?;
                 self.put_session(free);
                 free
             }
@@ -511,12 +523,9 @@ impl Connection {
     /// Ends the session, or answers the peer's END.
     pub fn end(&mut self, session: u16, error: Option<AmqpError>) {
         let Some((s, output, _)) = self.parts(session) else { return };
-        if s.state == SessionState::Ending {
-            return;
-        }
         s.put_end(error, output);
         s.state = SessionState::Ending;
-        if s.remote_channel.is_none() {
+        if s.peer_ended {
             self.sessions[usize::from(session)] = None;
         }
     }
@@ -598,8 +607,12 @@ impl Connection {
         }
     }
 
+    /// A session on which something may be said: nothing follows our END [2.5.5].
     fn parts(&mut self, session: u16) -> Option<(&mut Session, &mut Output, usize)> {
         let s = self.sessions.get_mut(usize::from(session))?.as_deref_mut()?;
+        if s.state == SessionState::Ending {
+            return None;
+        }
         Some((s, &mut self.output, self.remote_max_frame_size as usize))
     }
 

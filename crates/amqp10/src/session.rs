@@ -4,6 +4,8 @@
 //! ```text
 //!   (none) --BEGIN received--> Half --begin()----------> Mapped --end()--> Ending --END received--> (none)
 //!   (none) --begin()---------> Half --BEGIN received---> Mapped --END received, answered---------> (none)
+//!
+//!   Half --end()--> Ending, if we began the session: the peer's BEGIN and END are still to come.
 //! ```
 
 use std::collections::VecDeque;
@@ -56,6 +58,8 @@ pub struct SessionConfig {
 pub struct Session {
     pub(crate) channel: u16,
     pub(crate) remote_channel: Option<u16>,
+    /// The peer has sent END, and ours is still to come.
+    pub(crate) peer_ended: bool,
     pub(crate) state: SessionState,
     config: SessionConfig,
     /// Serial id of the next transfer frame from the peer.
@@ -149,6 +153,7 @@ impl Session {
         Self {
             channel,
             remote_channel: None,
+            peer_ended: false,
             state: SessionState::Half,
             config,
             next_incoming_id: 0,
@@ -178,6 +183,11 @@ impl Session {
 
     pub fn links(&self) -> impl Iterator<Item = (u32, &Link)> {
         self.links.iter().enumerate().filter_map(|(i, l)| Some((i as u32, l.as_ref()?)))
+    }
+
+    /// We have begun it and the peer has not answered.
+    pub(crate) fn awaits_begin(&self) -> bool {
+        self.remote_channel.is_none()
     }
 
     pub fn next_incoming_id(&self) -> u32 {
@@ -455,7 +465,12 @@ impl Session {
         put_frame(out.buffer(), self.channel, &begin);
     }
 
+    /// Sends END. What waits is forgotten: nothing may follow.
     pub(crate) fn put_end(&mut self, error: Option<AmqpError>, out: &mut Output) {
+        self.pending.clear();
+        self.unsettled = Unsettled::default();
+        self.links.clear();
+        self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });
     }
 
