@@ -628,7 +628,8 @@ impl Connection {
         if !self.open_received || self.state == ConnectionState::Closed {
             return None;
         }
-        let heartbeat = (self.heartbeat_ms > 0).then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
+        let beats = self.heartbeat_ms > 0 && self.state == ConnectionState::Opened;
+        let heartbeat = beats.then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
         let idle = u64::from(self.config.idle_time_out_ms);
         let silence = (idle > 0).then(|| self.last_heard_ms + idle);
         heartbeat.into_iter().chain(silence).min()
