@@ -73,6 +73,8 @@ pub struct Connection {
     /// Our channel by the peer's.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
+    /// See [`Connection::start_ids_at`].
+    first_id: u32,
 }
 
 /// What the peer wants of us. Sessions and links are named by our own numbers.
@@ -187,8 +189,15 @@ impl Connection {
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
             output: Output::default(),
+            first_id: 0,
             config,
         }
+    }
+
+    /// Sessions begun from now on number their transfers and deliveries from `id` instead of 0; any start is
+    /// allowed [2.8.10], and a late one brings the wrap into reach.
+    pub fn start_ids_at(&mut self, id: u32) {
+        self.first_id = id;
     }
 
     pub fn state(&self) -> ConnectionState {
@@ -395,7 +404,7 @@ impl Connection {
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
         }
-        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session)));
+        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session, self.first_id)));
     }
 
     fn session_mut(&mut self, session: u16) -> Option<&mut Session> {

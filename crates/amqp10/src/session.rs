@@ -70,6 +70,7 @@ pub struct Session {
     window_open: bool,
     /// Frames tolerated beyond a window that we have closed: those that were under way (behaviour B.2).
     margin: u32,
+    first_outgoing_id: u32,
     next_outgoing_id: u32,
     /// Transfer frames that we may still send.
     remote_incoming_window: u32,
@@ -149,7 +150,7 @@ pub(crate) enum SessionEvent<'a> {
 pub(crate) type SessionFault = (Option<u32>, Violation);
 
 impl Session {
-    pub(crate) fn new(channel: u16, config: SessionConfig) -> Self {
+    pub(crate) fn new(channel: u16, config: SessionConfig, first_id: u32) -> Self {
         Self {
             channel,
             remote_channel: None,
@@ -160,9 +161,10 @@ impl Session {
             incoming_window: 0,
             window_open: true,
             margin: 0,
-            next_outgoing_id: 0,
+            first_outgoing_id: first_id,
+            next_outgoing_id: first_id,
             remote_incoming_window: 0,
-            next_delivery_id: 0,
+            next_delivery_id: first_id,
             handle_max: config.handle_max,
             links: Vec::new(),
             by_remote_handle: Vec::new(),
@@ -412,8 +414,8 @@ impl Session {
         flow: Flow,
         out: &mut Output,
     ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
-        // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id, 0.
-        let next_incoming_id = flow.next_incoming_id.unwrap_or(0);
+        // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id.
+        let next_incoming_id = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
         if serial::distance(next_incoming_id, self.next_outgoing_id) > 0 {
             return Err((None, Violation::WindowViolation));
         }
