@@ -87,9 +87,19 @@ pub struct Session {
 /// Output that waits for the peer's window or for the socket, in order.
 #[derive(Debug)]
 enum Pending {
-    Delivery { link: u32, delivery: Outgoing, sent: usize, id: Option<u32> },
+    Delivery {
+        link: u32,
+        delivery: Outgoing,
+        sent: usize,
+        id: Option<u32>,
+    },
     /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
-    Credit { link: u32, available: u32, drain: bool, credit: SenderCredit },
+    Credit {
+        link: u32,
+        available: u32,
+        drain: bool,
+        credit: SenderCredit,
+    },
 }
 
 /// A delivery to send: `head` and then `bare` are its payload.

@@ -27,6 +27,7 @@ mod driver;
 mod error;
 mod events;
 mod link;
+pub mod management;
 pub mod message;
 mod options;
 mod outcomes;
@@ -37,6 +38,7 @@ pub mod url;
 
 pub use connection::{Connection, Session};
 pub use error::{Error, Scope};
+pub use management::Management;
 pub use message::{Body, Message};
 pub use options::{Credit, Options, ReceiverOptions, SenderOptions, Settle};
 pub use receiver::{Delivery, Drained, Receiver};
