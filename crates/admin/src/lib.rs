@@ -81,3 +81,6 @@ pub async fn serve(
         () = deadline => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;
