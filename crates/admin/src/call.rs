@@ -21,6 +21,9 @@ const BODY_BYTES_MAX: usize = 10_000_000;
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
+/// Characters of the header `X-Reason` that are passed on: they go into one frame.
+const REASON_CHARS_MAX: usize = 255;
+
 /// A request whose sender is known.
 #[derive(Debug)]
 pub struct Call<'a, D> {
@@ -78,7 +81,8 @@ async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result
         Map::new()
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
-    let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok()).map(str::to_owned);
+    let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
+    let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let call = Call { desk, who, query, fields, reason, params };
     match dispatch(action, &call).await {
         // A desk says no to whatever is in a virtual host that does not exist; the reference says 404.

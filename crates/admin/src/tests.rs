@@ -56,6 +56,32 @@ async fn credentials_that_are_none() {
     assert_eq!(request(server.management, "GET", "/api/whoami", any_case, "").await.status, 200);
 }
 
+/// The peer's address decides for users who may come from this machine only.
+#[test]
+fn where_a_user_comes_from_is_asked() {
+    let desk = desk::FakeDesk::new();
+    let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
+    let headers = headers.into_iter().collect();
+    let from = |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap());
+    assert_eq!(&*from("::ffff:127.0.0.1").unwrap().user, "guest");
+    assert_eq!(from("10.0.0.1").unwrap_err().status, 401);
+}
+
+#[tokio::test]
+async fn a_server_stops_when_it_is_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let router = crate::management_router(desk::FakeDesk::new());
+    let server = tokio::spawn(crate::serve(listener, router, async { drop(stopped.await) }));
+    assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
+    // One that never says anything does not keep the server.
+    let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
 #[tokio::test]
 async fn paths_and_verbs_that_do_not_exist() {
     let server = Server::start().await;
