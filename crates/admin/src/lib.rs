@@ -4,7 +4,7 @@
 //! request -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
 //! ```
 //!
-//! Every route goes through the one function [`auth`] before its handler runs; the page at `/` and the metrics
+//! Every route goes through the one function `auth::authenticate` before its handler runs; the page at `/` and the metrics
 //! are the exceptions, as in the reference. No body is read before its sender is known.
 #![forbid(unsafe_code)]
 
