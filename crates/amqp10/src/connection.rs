@@ -73,6 +73,8 @@ pub struct Connection {
     /// Our channel by the peer's.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
+    /// See [`Connection::start_ids_at`].
+    first_id: u32,
 }
 
 /// What the peer wants of us. Sessions and links are named by our own numbers.
@@ -187,8 +189,15 @@ impl Connection {
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
             output: Output::default(),
+            first_id: 0,
             config,
         }
+    }
+
+    /// Sessions begun from now on number their transfers and deliveries from `id` instead of 0; any start is
+    /// allowed [2.8.10], and a late one brings the wrap into reach.
+    pub fn start_ids_at(&mut self, id: u32) {
+        self.first_id = id;
     }
 
     pub fn state(&self) -> ConnectionState {
@@ -322,7 +331,7 @@ impl Connection {
             }
             // [2.4.6] After our CLOSE only the peer's is of interest.
             _ if self.state == ConnectionState::Closing => Ok(None),
-            Performative::Begin(begin) => self.handle_begin(channel, begin).map(Some),
+            Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
             other => self.handle_session_frame(channel, other, input, payload_at),
         }
@@ -349,16 +358,21 @@ impl Connection {
         Ok(Event::Open(open))
     }
 
-    fn handle_begin<'a>(&mut self, channel: u16, begin: Begin) -> Result<Event<'a>, Fault> {
+    fn handle_begin<'a>(&mut self, channel: u16, begin: Begin) -> Result<Option<Event<'a>>, Fault> {
         let at = usize::from(channel);
         if let Some(session) = self.by_remote_channel.get(at).copied().flatten() {
             let fault = Violation::ChannelInUse(channel);
             return Err(Fault { violation: fault, session: Some(session), link: None });
         }
         let (session, answered) = match begin.remote_channel {
-            Some(ours) if self.session(ours).is_some_and(|s| s.state == SessionState::Half) => (ours, true),
+            Some(ours) if self.session(ours).is_some_and(Session::awaits_begin) => (ours, true),
             Some(_) => return Err(Fault::connection(Violation::UnexpectedFrame("answer to no BEGIN"))),
-            None => (channel, false),
+            // Our channel is the peer's, unless a session still has it.
+            None if self.session(channel).is_none() => (channel, false),
+            None => match self.free_channel() {
+                Some(free) => (free, false),
+                None => return Err(Fault::connection(Violation::ChannelInUse(channel))),
+            },
         };
         if self.by_remote_channel.len() <= at {
             self.by_remote_channel.resize(at + 1, None);
@@ -370,11 +384,19 @@ impl Connection {
         if let Some(s) = self.session_mut(session) {
             s.remote_channel = Some(channel);
             s.handle_begin(&begin);
+            if s.state == SessionState::Ending {
+                return Ok(None);
+            }
             if answered {
                 s.state = SessionState::Mapped;
             }
         }
-        Ok(Event::Begin { session, begin, answered })
+        Ok(Some(Event::Begin { session, begin, answered }))
+    }
+
+    fn free_channel(&self) -> Option<u16> {
+        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
+        u16::try_from(free).ok().filter(|n| *n <= self.channel_max)
     }
 
     fn put_session(&mut self, number: u16) {
@@ -382,7 +404,7 @@ impl Connection {
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
         }
-        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session)));
+        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session, self.first_id)));
     }
 
     fn session_mut(&mut self, session: u16) -> Option<&mut Session> {
@@ -401,7 +423,7 @@ impl Connection {
         if answered {
             self.sessions[usize::from(session)] = None;
         } else {
-            s.remote_channel = None;
+            s.peer_ended = true;
         }
         Some(Event::End { session, error, answered })
     }
@@ -492,8 +514,7 @@ impl Connection {
         let number = match session {
             Some(number) => number,
             None => {
-                let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
-                let free = u16::try_from(free).ok().filter(|n| *n <= self.channel_max)?;
+                let free = self.free_channel()?;
                 self.put_session(free);
                 free
             }
@@ -511,12 +532,9 @@ impl Connection {
     /// Ends the session, or answers the peer's END.
     pub fn end(&mut self, session: u16, error: Option<AmqpError>) {
         let Some((s, output, _)) = self.parts(session) else { return };
-        if s.state == SessionState::Ending {
-            return;
-        }
         s.put_end(error, output);
         s.state = SessionState::Ending;
-        if s.remote_channel.is_none() {
+        if s.peer_ended {
             self.sessions[usize::from(session)] = None;
         }
     }
@@ -552,10 +570,10 @@ impl Connection {
     // ---- output: links ----------------------------------------------------------------------------------------
 
     /// Answers the peer's ATTACH on `link`, or with `None` proposes a link. `attach.handle` is filled in.
-    /// Returns the number of the link; `None` if the session is gone.
+    /// Returns the number of the link; `None` if the session is gone or all its handles are in use.
     pub fn attach(&mut self, session: u16, link: Option<u32>, attach: Attach) -> Option<u32> {
         let (s, output, _) = self.parts(session)?;
-        Some(s.attach(link, attach, output))
+        s.attach(link, attach, output)
     }
 
     /// Detaches (closed), or answers the peer's DETACH.
@@ -572,7 +590,8 @@ impl Connection {
         }
     }
 
-    /// Sends a delivery on a link on which we send. False without credit or link: nothing happened.
+    /// Sends a delivery on a link on which we send. False without link, or without credit if the delivery is
+    /// unsettled: nothing happened. A settled delivery is sent even without credit.
     pub fn send(&mut self, session: u16, link: u32, delivery: Outgoing) -> bool {
         match self.parts(session) {
             Some((s, output, max_frame)) => s.send(link, delivery, max_frame, output),
@@ -597,8 +616,12 @@ impl Connection {
         }
     }
 
+    /// A session on which something may be said: nothing follows our END [2.5.5].
     fn parts(&mut self, session: u16) -> Option<(&mut Session, &mut Output, usize)> {
         let s = self.sessions.get_mut(usize::from(session))?.as_deref_mut()?;
+        if s.state == SessionState::Ending {
+            return None;
+        }
         Some((s, &mut self.output, self.remote_max_frame_size as usize))
     }
 
@@ -614,7 +637,8 @@ impl Connection {
         if !self.open_received || self.state == ConnectionState::Closed {
             return None;
         }
-        let heartbeat = (self.heartbeat_ms > 0).then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
+        let beats = self.heartbeat_ms > 0 && self.state == ConnectionState::Opened;
+        let heartbeat = beats.then(|| self.last_sent_ms + u64::from(self.heartbeat_ms));
         let idle = u64::from(self.config.idle_time_out_ms);
         let silence = (idle > 0).then(|| self.last_heard_ms + idle);
         heartbeat.into_iter().chain(silence).min()

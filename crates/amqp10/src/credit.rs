@@ -36,6 +36,11 @@ impl SenderCredit {
         }
     }
 
+    /// Before the first delivery: counts from another start. Credit stays.
+    pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
+        self.delivery_count = initial_delivery_count;
+    }
+
     /// Begins one delivery; false without credit.
     pub fn spend(&mut self) -> bool {
         if self.credit == 0 {
@@ -44,6 +49,12 @@ impl SenderCredit {
         self.credit -= 1;
         self.delivery_count = self.delivery_count.wrapping_add(1);
         true
+    }
+
+    /// Begins one delivery even without credit: the receiver withdrew it when the delivery was already on its way.
+    pub fn spend_anyway(&mut self) {
+        self.credit = self.credit.saturating_sub(1);
+        self.delivery_count = self.delivery_count.wrapping_add(1);
     }
 
     /// Drain [2.6.7]: uses up what is left without a delivery.
@@ -60,11 +71,13 @@ pub struct ReceiverCredit {
     delivery_count: u32,
     /// Deliveries the sender may still begin.
     credit: u32,
+    /// Deliveries beyond `credit` that may be under way, because an earlier grant allowed them [2.6.7].
+    withdrawn: u32,
 }
 
 impl ReceiverCredit {
     pub const fn starting_at(initial_delivery_count: u32) -> Self {
-        Self { delivery_count: initial_delivery_count, credit: 0 }
+        Self { delivery_count: initial_delivery_count, credit: 0, withdrawn: 0 }
     }
 
     pub const fn delivery_count(&self) -> u32 {
@@ -75,17 +88,22 @@ impl ReceiverCredit {
         self.credit
     }
 
-    /// Sets (not adds to) what the sender may still begin.
+    /// Sets (not adds to) what the sender may still begin. What an earlier grant allowed beyond that may be under
+    /// way and is still taken.
     pub fn grant(&mut self, credit: u32) {
+        self.withdrawn = self.credit.saturating_add(self.withdrawn).saturating_sub(credit);
         self.credit = credit;
     }
 
-    /// The sender has begun a delivery; false if it had no credit.
+    /// The sender has begun a delivery; false if it never had credit for it.
     pub fn spend(&mut self) -> bool {
-        if self.credit == 0 {
+        if self.credit > 0 {
+            self.credit -= 1;
+        } else if self.withdrawn > 0 {
+            self.withdrawn -= 1;
+        } else {
             return false;
         }
-        self.credit -= 1;
         self.delivery_count = self.delivery_count.wrapping_add(1);
         true
     }
@@ -94,7 +112,9 @@ impl ReceiverCredit {
     pub fn handle_flow(&mut self, delivery_count: u32) {
         let ahead = serial::distance(delivery_count, self.delivery_count);
         if ahead > 0 {
+            let beyond = (ahead as u32).saturating_sub(self.credit);
             self.credit = self.credit.saturating_sub(ahead as u32);
+            self.withdrawn = self.withdrawn.saturating_sub(beyond);
             self.delivery_count = delivery_count;
         }
     }
@@ -121,6 +141,24 @@ mod tests {
         assert_eq!(sender.credit(), 0, "the grant shrank below what is under way");
         sender.handle_flow(Some(2), u32::MAX, start);
         assert_eq!(sender.credit(), u32::MAX);
+    }
+
+    #[test]
+    fn withdrawn_credit_may_be_under_way() {
+        let (mut sender, mut receiver) = (SenderCredit::starting_at(0), ReceiverCredit::starting_at(0));
+        receiver.grant(3);
+        sender.handle_flow(Some(0), 3, 0);
+        assert!(sender.spend());
+        receiver.grant(0);
+        sender.handle_flow(Some(0), 0, 0);
+        assert_eq!((sender.credit(), sender.delivery_count()), (0, 1));
+        sender.spend_anyway();
+        assert_eq!((sender.credit(), sender.delivery_count()), (0, 2));
+        assert!(receiver.spend() && receiver.spend());
+        receiver.grant(2);
+        sender.handle_flow(Some(receiver.delivery_count()), 2, 0);
+        assert_eq!((sender.credit(), receiver.credit(), receiver.delivery_count()), (2, 2, 2));
+        assert!(receiver.spend() && receiver.spend() && !receiver.spend(), "the old grant is used up");
     }
 
     #[test]

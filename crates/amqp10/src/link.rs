@@ -8,6 +8,8 @@
 //!                         DETACH received (answered by detach())   detach() sent
 //!                                     |                            |
 //!                                   (none)                     Detaching --DETACH received--> (none)
+//!
+//!      Half --detach()--> Detaching, if we proposed the link: the peer's ATTACH and DETACH are still to come.
 //! ```
 
 use bytes::{Bytes, BytesMut};
@@ -48,6 +50,8 @@ pub struct Link {
     pub end: End,
     /// The peer's handle, once its ATTACH has come.
     pub remote_handle: Option<u32>,
+    /// The peer has sent DETACH, and ours is still to come.
+    pub(crate) peer_detached: bool,
     pub snd_settle_mode: SenderSettleMode,
     pub rcv_settle_mode: ReceiverSettleMode,
     /// Largest delivery this link takes, in bytes; 0 is no limit. Ours if we receive, the peer's if we send.
@@ -99,6 +103,11 @@ impl Link {
             End::Receiving(receiving) => receiving.credit,
             End::Sending(_) => ReceiverCredit::default(),
         }
+    }
+
+    /// We have proposed it and the peer has not answered.
+    pub(crate) fn awaits_attach(&self) -> bool {
+        self.remote_handle.is_none() && !self.peer_detached
     }
 
     pub fn is_sending(&self) -> bool {

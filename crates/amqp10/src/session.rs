@@ -4,6 +4,8 @@
 //! ```text
 //!   (none) --BEGIN received--> Half --begin()----------> Mapped --end()--> Ending --END received--> (none)
 //!   (none) --begin()---------> Half --BEGIN received---> Mapped --END received, answered---------> (none)
+//!
+//!   Half --end()--> Ending, if we began the session: the peer's BEGIN and END are still to come.
 //! ```
 
 use std::collections::VecDeque;
@@ -56,6 +58,8 @@ pub struct SessionConfig {
 pub struct Session {
     pub(crate) channel: u16,
     pub(crate) remote_channel: Option<u16>,
+    /// The peer has sent END, and ours is still to come.
+    pub(crate) peer_ended: bool,
     pub(crate) state: SessionState,
     config: SessionConfig,
     /// Serial id of the next transfer frame from the peer.
@@ -66,6 +70,7 @@ pub struct Session {
     window_open: bool,
     /// Frames tolerated beyond a window that we have closed: those that were under way (behaviour B.2).
     margin: u32,
+    first_outgoing_id: u32,
     next_outgoing_id: u32,
     /// Transfer frames that we may still send.
     remote_incoming_window: u32,
@@ -82,8 +87,19 @@ pub struct Session {
 /// Output that waits for the peer's window or for the socket, in order.
 #[derive(Debug)]
 enum Pending {
-    Delivery { link: u32, delivery: Outgoing, sent: usize, id: Option<u32> },
-    Credit { link: u32, available: u32, drain: bool },
+    Delivery {
+        link: u32,
+        delivery: Outgoing,
+        sent: usize,
+        id: Option<u32>,
+    },
+    /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
+    Credit {
+        link: u32,
+        available: u32,
+        drain: bool,
+        credit: SenderCredit,
+    },
 }
 
 /// A delivery to send: `head` and then `bare` are its payload.
@@ -144,19 +160,21 @@ pub(crate) enum SessionEvent<'a> {
 pub(crate) type SessionFault = (Option<u32>, Violation);
 
 impl Session {
-    pub(crate) fn new(channel: u16, config: SessionConfig) -> Self {
+    pub(crate) fn new(channel: u16, config: SessionConfig, first_id: u32) -> Self {
         Self {
             channel,
             remote_channel: None,
+            peer_ended: false,
             state: SessionState::Half,
             config,
             next_incoming_id: 0,
             incoming_window: 0,
             window_open: true,
             margin: 0,
-            next_outgoing_id: 0,
+            first_outgoing_id: first_id,
+            next_outgoing_id: first_id,
             remote_incoming_window: 0,
-            next_delivery_id: 0,
+            next_delivery_id: first_id,
             handle_max: config.handle_max,
             links: Vec::new(),
             by_remote_handle: Vec::new(),
@@ -177,6 +195,11 @@ impl Session {
 
     pub fn links(&self) -> impl Iterator<Item = (u32, &Link)> {
         self.links.iter().enumerate().filter_map(|(i, l)| Some((i as u32, l.as_ref()?)))
+    }
+
+    /// We have begun it and the peer has not answered.
+    pub(crate) fn awaits_begin(&self) -> bool {
+        self.remote_channel.is_none()
     }
 
     pub fn next_incoming_id(&self) -> u32 {
@@ -242,13 +265,13 @@ impl Session {
             Performative::Transfer(transfer) => self.handle_transfer(&transfer, frame, payload_at, out),
             Performative::Flow(flow) => self.handle_flow(flow, out),
             Performative::Disposition(disposition) => Ok(Some(handle_disposition(disposition))),
-            Performative::Attach(attach) => self.handle_attach(attach).map(Some),
+            Performative::Attach(attach) => self.handle_attach(attach),
             Performative::Detach(detach) => self.handle_detach(detach),
             _ => Err((None, Violation::UnexpectedFrame("frame on a session"))),
         }
     }
 
-    fn handle_attach<'a>(&mut self, attach: Box<Attach>) -> Result<SessionEvent<'a>, SessionFault> {
+    fn handle_attach<'a>(&mut self, attach: Box<Attach>) -> Result<Option<SessionEvent<'a>>, SessionFault> {
         if attach.handle > self.handle_max {
             return Err((None, Violation::HandleMax { handle: attach.handle, max: self.handle_max }));
         }
@@ -258,9 +281,11 @@ impl Session {
         }
         let sending = attach.role == Role::Receiver;
         // The answer to an ATTACH of ours has the same name and the other role.
+        // If there are two, to the older one, which we have given up meanwhile.
         let ours = self
             .links()
-            .find(|(_, l)| l.remote_handle.is_none() && l.is_sending() == sending && l.name == attach.name);
+            .filter(|(_, l)| l.awaits_attach() && l.is_sending() == sending && l.name == attach.name)
+            .max_by_key(|(_, l)| l.state == LinkState::Detaching);
         let (link, answers_ours) = match ours {
             Some((link, _)) => (link, true),
             None => {
@@ -275,6 +300,7 @@ impl Session {
                     state: LinkState::Half,
                     end,
                     remote_handle: None,
+                    peer_detached: false,
                     snd_settle_mode: attach.snd_settle_mode,
                     rcv_settle_mode: attach.rcv_settle_mode,
                     max_message_size: attach.max_message_size.unwrap_or(0),
@@ -289,6 +315,9 @@ impl Session {
         self.by_remote_handle[remote] = Some(link);
         if let Some(l) = self.link_mut(link) {
             l.remote_handle = Some(attach.handle);
+            if l.state == LinkState::Detaching {
+                return Ok(None);
+            }
             if answers_ours {
                 l.state = LinkState::Attached;
                 l.snd_settle_mode = attach.snd_settle_mode;
@@ -303,7 +332,7 @@ impl Session {
                 }
             }
         }
-        Ok(SessionEvent::Attach { link, attach })
+        Ok(Some(SessionEvent::Attach { link, attach }))
     }
 
     fn insert_link(&mut self, link: Link) -> u32 {
@@ -333,6 +362,7 @@ impl Session {
         } else if let Some(l) = self.link_mut(link) {
             // The peer sends nothing more on it; our DETACH is still to come.
             let handle = l.remote_handle.take();
+            l.peer_detached = true;
             if let Some(slot) = handle.and_then(|h| self.by_remote_handle.get_mut(h as usize)) {
                 *slot = None;
             }
@@ -394,8 +424,8 @@ impl Session {
         flow: Flow,
         out: &mut Output,
     ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
-        // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id, 0.
-        let next_incoming_id = flow.next_incoming_id.unwrap_or(0);
+        // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id.
+        let next_incoming_id = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
         if serial::distance(next_incoming_id, self.next_outgoing_id) > 0 {
             return Err((None, Violation::WindowViolation));
         }
@@ -447,15 +477,23 @@ impl Session {
         put_frame(out.buffer(), self.channel, &begin);
     }
 
+    /// Sends END. What waits is forgotten: nothing may follow.
     pub(crate) fn put_end(&mut self, error: Option<AmqpError>, out: &mut Output) {
+        self.pending.clear();
+        self.unsettled = Unsettled::default();
+        self.links.clear();
+        self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });
     }
 
     /// Attaches: answers the peer's ATTACH on `link`, or with `None` proposes a new link. `attach.handle` is
-    /// filled in. Returns the link's number.
-    pub(crate) fn attach(&mut self, link: Option<u32>, mut attach: Attach, out: &mut Output) -> u32 {
+    /// filled in. Returns the link's number; `None` if all handles are in use.
+    pub(crate) fn attach(&mut self, link: Option<u32>, mut attach: Attach, out: &mut Output) -> Option<u32> {
         let sending = attach.role == Role::Sender;
         let initial = attach.initial_delivery_count.unwrap_or(0);
+        if link.is_none() && self.links().count() > self.handle_max as usize {
+            return None;
+        }
         let number = link.unwrap_or_else(|| {
             self.insert_link(Link {
                 name: attach.name.clone(),
@@ -466,6 +504,7 @@ impl Session {
                     End::Receiving(Receiving::default())
                 },
                 remote_handle: None,
+                peer_detached: false,
                 snd_settle_mode: attach.snd_settle_mode,
                 rcv_settle_mode: attach.rcv_settle_mode,
                 max_message_size: 0,
@@ -474,6 +513,12 @@ impl Session {
         });
         attach.handle = number;
         if let Some(l) = self.link_mut(number) {
+            if let End::Sending(credit) = &mut l.end
+                && l.state == LinkState::Half
+            {
+                credit.restart_at(initial);
+                l.initial_delivery_count = initial;
+            }
             if l.remote_handle.is_some() {
                 l.state = LinkState::Attached;
             }
@@ -484,7 +529,7 @@ impl Session {
             }
         }
         put_frame(out.buffer(), self.channel, &attach);
-        number
+        Some(number)
     }
 
     /// Detaches, or answers the peer's DETACH. Deliveries of the link that wait are forgotten.
@@ -493,7 +538,7 @@ impl Session {
         if l.state == LinkState::Detaching {
             return;
         }
-        let peer_is_gone = l.remote_handle.is_none();
+        let peer_is_gone = l.peer_detached;
         l.state = LinkState::Detaching;
         self.abort_pending(link, out);
         self.unsettled.forget_link(link);
@@ -513,7 +558,10 @@ impl Session {
         self.pending.retain(|p| match p {
             Pending::Delivery { link: l, .. } | Pending::Credit { link: l, .. } => *l != link,
         });
-        if let Some(id) = begun {
+        // Without window the DETACH alone has to tell it.
+        if let Some(id) = begun
+            && self.remote_incoming_window > 0
+        {
             let head = TransferHead {
                 handle: link,
                 delivery_id: Some(id),
@@ -522,7 +570,7 @@ impl Session {
             };
             put_transfer_frame(out.buffer(), self.channel, &head, 0);
             self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
-            self.remote_incoming_window = self.remote_incoming_window.saturating_sub(1);
+            self.remote_incoming_window -= 1;
         }
     }
 
@@ -535,11 +583,19 @@ impl Session {
         }
     }
 
-    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without
-    /// credit or link: nothing was sent.
+    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
+    /// or without credit if the delivery is unsettled: nothing was sent. A settled one is sent even when its
+    /// credit has just been withdrawn: its queue has given it up already.
     pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
-        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return false };
-        if *state == LinkState::Detaching || !credit.spend() {
+        let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
+            return false;
+        };
+        if *state == LinkState::Detaching || *peer_detached {
+            return false;
+        }
+        if delivery.settled {
+            credit.spend_anyway();
+        } else if !credit.spend() {
             return false;
         }
         let mut sent = 0;
@@ -554,28 +610,38 @@ impl Session {
     /// Reports our credit on a link on which we send, behind the deliveries that wait. With `drain` what is
     /// left of the credit is used up first [2.6.7].
     pub(crate) fn report_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
-        if drain && let Some(Link { end: End::Sending(credit), .. }) = self.link_mut(link) {
+        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return };
+        if *state == LinkState::Detaching {
+            return;
+        }
+        if drain {
             credit.drain();
         }
+        let credit = *credit;
         if self.pending.is_empty() {
-            self.put_credit(link, available, drain, out);
+            self.put_credit(link, available, drain, credit, out);
         } else {
-            self.pending.push_back(Pending::Credit { link, available, drain });
+            self.pending.push_back(Pending::Credit { link, available, drain, credit });
         }
     }
 
-    fn put_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
-        if self.link(link).is_some_and(|l| l.state != LinkState::Detaching) {
-            let flow = Flow { drain, ..self.flow(Some(link), Some(available)) };
-            put_flow_frame(out.buffer(), self.channel, &flow);
-        }
+    fn put_credit(&mut self, link: u32, available: u32, drain: bool, credit: SenderCredit, out: &mut Output) {
+        let flow = Flow {
+            drain,
+            delivery_count: Some(credit.delivery_count()),
+            link_credit: Some(credit.credit()),
+            ..self.flow(Some(link), Some(available))
+        };
+        put_flow_frame(out.buffer(), self.channel, &flow);
     }
 
     /// Sends what waits, as far as window and output allow.
     pub(crate) fn pump(&mut self, max_frame: usize, out: &mut Output) {
         while let Some(front) = self.pending.pop_front() {
             match front {
-                Pending::Credit { link, available, drain } => self.put_credit(link, available, drain, out),
+                Pending::Credit { link, available, drain, credit } => {
+                    self.put_credit(link, available, drain, credit, out);
+                }
                 Pending::Delivery { link, delivery, mut sent, mut id } => {
                     if !self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
@@ -689,13 +755,15 @@ impl Session {
             End::Sending(credit) => (credit.delivery_count(), credit.credit()),
             End::Receiving(receiving) => (receiving.credit.delivery_count(), receiving.credit.credit()),
         });
+        // [2.7.4] A receiver that has not seen the sender's ATTACH does not know its delivery-count.
+        let unknown = link.and_then(|l| self.link(l)).is_some_and(|l| !l.is_sending() && l.awaits_attach());
         Flow {
             next_incoming_id: Some(self.next_incoming_id),
             incoming_window: self.incoming_window,
             next_outgoing_id: self.next_outgoing_id,
             outgoing_window: OUTGOING_WINDOW,
             handle: link,
-            delivery_count: credit.map(|c| c.0),
+            delivery_count: credit.map(|c| c.0).filter(|_| !unknown),
             link_credit: credit.map(|c| c.1),
             available,
             ..Flow::default()

@@ -1,1 +1,46 @@
+//! An async AMQP 1.0 client.
+//!
+//! One task drives each connection (`tokio::spawn`, on a `current_thread` runtime as well as on any other); it reads
+//! and writes in batches. All handles are `Send`, and hold the connection, session or link open until the last one is
+//! dropped.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), client::Error> {
+//! use client::{Connection, Message, Options, ReceiverOptions, SenderOptions};
+//!
+//! let connection = Connection::open(&"amqp://guest:guest@localhost".parse()?, Options::default()).await?;
+//! let session = connection.session().await?;
+//! let sender = session.sender(Some("/queues/greetings"), SenderOptions::default()).await?;
+//! sender.send(Message::data("hello").durable(true).encode()).await?;
+//! let receiver = session.receiver(Some("/queues/greetings"), ReceiverOptions::default()).await?;
+//! receiver.recv().await?.accept()?;
+//! connection.close().await
+//! # }
+//! ```
+//!
+//! Back-pressure: sending waits for the peer's credit, for its session window and for the socket; receiving grants
+//! credit as messages are read.
+#![forbid(unsafe_code)]
 
+mod connection;
+mod driver;
+mod error;
+mod events;
+mod link;
+pub mod management;
+pub mod message;
+mod options;
+mod outcomes;
+mod receiver;
+mod sender;
+mod state;
+pub mod url;
+
+pub use connection::{Connection, Session};
+pub use error::{Error, Scope};
+pub use management::Management;
+pub use message::{Body, Message};
+pub use options::{Credit, Options, ReceiverOptions, SenderOptions, Settle};
+pub use receiver::{Delivery, Drained, Receiver};
+pub use sender::{Outcome, Sender};
+pub use url::{Credentials, Url, UrlError};

@@ -90,14 +90,14 @@ pub struct RouteTarget {
 pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 
 /// One virtual host.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
     queues: HashMap<Arc<str>, QueueId>,
 }
 
-/// See the module.
-#[derive(Debug)]
+/// See the module. A clone is another replica.
+#[derive(Clone, Debug)]
 pub struct Catalog {
     version: u64,
     vhosts: HashMap<Arc<str>, Vhost>,

@@ -1,0 +1,141 @@
+//! What became of the messages of one sending link, by the number each was sent under.
+
+use std::collections::VecDeque;
+use std::task::{Context, Waker};
+
+use amqp10::DeliveryState;
+
+/// At most so many messages between the oldest without an outcome and the next one; then sending waits.
+pub(crate) const OUTSTANDING_MAX: usize = 65_536;
+
+/// A ring of small slots: sending a message allocates nothing here.
+#[derive(Debug, Default)]
+pub(crate) struct Outcomes {
+    /// Number of `slots[0]`.
+    base: u64,
+    slots: VecDeque<Slot>,
+}
+
+#[derive(Debug)]
+enum Slot {
+    /// Nobody has asked yet.
+    Open,
+    Awaited(Waker),
+    /// Nobody will ask.
+    Abandoned,
+    Accepted,
+    Other(Box<DeliveryState>),
+    Taken,
+}
+
+impl Outcomes {
+    pub(crate) fn is_full(&self) -> bool {
+        self.slots.len() >= OUTSTANDING_MAX
+    }
+
+    /// The number of the next message.
+    pub(crate) fn next(&self) -> u64 {
+        self.base + self.slots.len() as u64
+    }
+
+    /// The next message has been sent; settled ones have their outcome already.
+    pub(crate) fn push(&mut self, settled: bool) {
+        if settled && self.slots.is_empty() {
+            self.base += 1;
+            return;
+        }
+        self.slots.push_back(if settled { Slot::Taken } else { Slot::Open });
+    }
+
+    /// The outcome of the messages `first..=last`.
+    pub(crate) fn resolve(&mut self, first: u64, last: u64, state: &DeliveryState) {
+        for number in first.max(self.base)..=last {
+            let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { break };
+            let new = match state {
+                _ if matches!(slot, Slot::Abandoned) => Slot::Taken,
+                DeliveryState::Accepted => Slot::Accepted,
+                other => Slot::Other(Box::new(other.clone())),
+            };
+            if let Slot::Awaited(waker) = std::mem::replace(slot, new) {
+                waker.wake();
+            }
+        }
+        self.trim();
+    }
+
+    /// Takes the outcome of a message, or remembers who waits for it.
+    pub(crate) fn take(&mut self, number: u64, cx: &Context<'_>) -> Option<DeliveryState> {
+        let slot = self.slots.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)?;
+        match std::mem::replace(slot, Slot::Taken) {
+            Slot::Accepted => {
+                self.trim();
+                Some(DeliveryState::Accepted)
+            }
+            Slot::Other(state) => {
+                self.trim();
+                Some(*state)
+            }
+            Slot::Awaited(waker) if waker.will_wake(cx.waker()) => {
+                *slot = Slot::Awaited(waker);
+                None
+            }
+            _ => {
+                *slot = Slot::Awaited(cx.waker().clone());
+                None
+            }
+        }
+    }
+
+    /// Nobody will ask for this outcome.
+    pub(crate) fn abandon(&mut self, number: u64) {
+        let index = number.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
+        if let Some(slot) = index.and_then(|i| self.slots.get_mut(i)) {
+            let pending = matches!(slot, Slot::Open | Slot::Awaited(_));
+            *slot = if pending { Slot::Abandoned } else { Slot::Taken };
+            self.trim();
+        }
+    }
+
+    /// Wakes everyone, because the link is gone. Outcomes that have come can still be taken.
+    pub(crate) fn wake_all(&mut self) {
+        for slot in &mut self.slots {
+            if let Slot::Awaited(waker) = slot {
+                waker.wake_by_ref();
+            }
+        }
+    }
+
+    fn trim(&mut self) {
+        while let Some(Slot::Taken) = self.slots.front() {
+            self.slots.pop_front();
+            self.base += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_come_in_any_order_and_leave_nothing() {
+        let mut outcomes = Outcomes::default();
+        outcomes.push(true);
+        for _ in 0..4 {
+            outcomes.push(false);
+        }
+        outcomes.push(true);
+        let cx = Context::from_waker(Waker::noop());
+        assert_eq!(outcomes.take(1, &cx), None);
+        outcomes.resolve(2, 3, &DeliveryState::Released);
+        outcomes.abandon(4);
+        assert_eq!(outcomes.take(2, &cx), Some(DeliveryState::Released));
+        outcomes.abandon(3);
+        outcomes.resolve(4, 900, &DeliveryState::Accepted);
+        assert_eq!(outcomes.slots.len(), 5, "the first is still out");
+        outcomes.resolve(0, 1, &DeliveryState::Accepted);
+        assert_eq!(outcomes.take(1, &cx), Some(DeliveryState::Accepted));
+        assert!(outcomes.slots.is_empty());
+        assert_eq!(outcomes.next(), 6);
+    }
+}

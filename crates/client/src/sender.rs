@@ -1,0 +1,186 @@
+//! Sending links.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use amqp10::{AmqpError, Attach, DeliveryState, Outgoing, SenderSettleMode, Tag};
+use bytes::Bytes;
+
+use crate::error::Error;
+use crate::link::LinkHandle;
+use crate::state::State;
+
+/// Sends messages. Clones are the same link; it detaches when the last of them and of its outcomes is dropped.
+#[derive(Clone)]
+pub struct Sender {
+    link: Arc<LinkHandle>,
+    mode: SenderSettleMode,
+}
+
+/// What will have become of a message. Dropped, nobody asks any more; the message is on its way all the same.
+#[must_use = "await it to learn what became of the message"]
+pub struct Outcome {
+    link: Arc<LinkHandle>,
+    /// `None` once there is nothing to wait for.
+    number: Option<u64>,
+}
+
+impl Sender {
+    pub(crate) fn new(link: Arc<LinkHandle>, requested: SenderSettleMode) -> Self {
+        // The receiver has the last word on the mode, but only where we asked for `mixed`.
+        let mode = match requested {
+            SenderSettleMode::Mixed => link.remote.snd_settle_mode,
+            other => other,
+        };
+        Self { link, mode }
+    }
+
+    /// Sends an encoded message and waits for its outcome; on a settled link the outcome is `Accepted` as soon as the
+    /// message is on its way. [`crate::Message::encode`] makes such messages.
+    ///
+    /// # Errors
+    /// Why the link is over: then the fate of the message is unknown. `TooLarge`: nothing was sent.
+    pub async fn send(&self, message: Bytes) -> Result<DeliveryState, Error> {
+        self.send_pipelined(message).await?.await
+    }
+
+    /// Sends a message as soon as there is credit and room, and hands back its outcome to await later. Messages leave
+    /// in the order of the calls of one task.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn send_pipelined(&self, message: Bytes) -> Result<Outcome, Error> {
+        self.put(message, self.mode == SenderSettleMode::Settled).await
+    }
+
+    /// Sends a message settled: it has no outcome. For links that are settled or mixed.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub async fn send_settled(&self, message: Bytes) -> Result<(), Error> {
+        self.put(message, true).await.map(drop)
+    }
+
+    /// Messages that may be sent at once, as far as the peer's credit goes.
+    pub fn credit(&self) -> u32 {
+        let state = self.link.shared().lock();
+        credit(&state, self.link.key).map_or(0, |(credit, _)| credit)
+    }
+
+    /// The peer's ATTACH: the address of a dynamic node, properties, limits.
+    pub fn remote_attach(&self) -> &Attach {
+        &self.link.remote
+    }
+
+    /// Detaches and waits for the peer's DETACH. Outcomes that have not come by then never come.
+    ///
+    /// # Errors
+    /// Why the link was over already, unless it was detached without a reason.
+    pub async fn detach(self) -> Result<(), Error> {
+        self.link.detach(None).await
+    }
+
+    /// As [`Sender::detach`], with a reason for the peer.
+    pub async fn detach_with(self, error: AmqpError) -> Result<(), Error> {
+        self.link.detach(Some(error)).await
+    }
+
+    /// Waits until the link is over and says why.
+    pub async fn closed(&self) -> Error {
+        self.link.closed().await
+    }
+
+    async fn put(&self, message: Bytes, settled: bool) -> Result<Outcome, Error> {
+        let max = self.link.remote.max_message_size.unwrap_or(0);
+        if max > 0 && message.len() as u64 > max {
+            return Err(Error::TooLarge { max });
+        }
+        let number = self.link.shared().wait(|state, cx| self.poll_put(state, cx, &message, settled)).await?;
+        Ok(Outcome { link: Arc::clone(&self.link), number })
+    }
+
+    fn poll_put(
+        &self,
+        state: &mut State,
+        cx: &Context<'_>,
+        message: &Bytes,
+        settled: bool,
+    ) -> Poll<Result<Option<u64>, Error>> {
+        let key = self.link.key;
+        let room = credit(state, key);
+        let Some(link) = state.links.get_mut(key) else { return Poll::Ready(Err(Error::Closed)) };
+        if let Some(error) = &link.closed {
+            return Poll::Ready(Err(error.clone()));
+        }
+        let (Some((channel, number)), Some((credit, starved))) = (link.number, room) else {
+            return Poll::Ready(Err(Error::Closed));
+        };
+        if starved && let Some(session) = state.sessions.get_mut(link.session) {
+            session.starved = true;
+        }
+        if starved || credit == 0 || link.outcomes.is_full() {
+            link.wakers.register(cx);
+            return Poll::Pending;
+        }
+        let cookie = link.outcomes.next();
+        let delivery = Outgoing::whole(Tag::from_number(cookie), settled, message.clone(), cookie);
+        if !state.endpoint.send(channel, number, delivery) {
+            // The peer has detached, or we have: the end of the link is about to be told.
+            link.wakers.register(cx);
+            return Poll::Pending;
+        }
+        link.outcomes.push(settled);
+        state.kick();
+        Poll::Ready(Ok((!settled).then_some(cookie)))
+    }
+}
+
+/// Credit of a sending link, and whether deliveries of its session wait for the window or the socket.
+fn credit(state: &State, key: usize) -> Option<(u32, bool)> {
+    let (channel, number) = state.links.get(key)?.number?;
+    let session = state.endpoint.session(channel)?;
+    Some((session.link(number)?.sender_credit().credit(), session.pending_len() > 0))
+}
+
+impl Outcome {
+    /// The outcome if it is there already.
+    pub fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<DeliveryState, Error>> {
+        let Some(number) = self.number else { return Poll::Ready(Ok(DeliveryState::Accepted)) };
+        let mut state = self.link.shared().lock();
+        let Some(link) = state.links.get_mut(self.link.key) else { return Poll::Ready(Err(Error::Closed)) };
+        let was_full = link.outcomes.is_full();
+        let result = match link.outcomes.take(number, cx) {
+            Some(outcome) => Ok(outcome),
+            None => match &link.closed {
+                Some(error) => Err(error.clone()),
+                None => return Poll::Pending,
+            },
+        };
+        if was_full {
+            link.wakers.wake();
+        }
+        drop(state);
+        self.number = None;
+        Poll::Ready(result)
+    }
+}
+
+impl Future for Outcome {
+    type Output = Result<DeliveryState, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_outcome(cx)
+    }
+}
+
+impl Drop for Outcome {
+    fn drop(&mut self) {
+        if let Some(number) = self.number
+            && let Some(link) = self.link.shared().lock().links.get_mut(self.link.key)
+        {
+            link.outcomes.abandon(number);
+        }
+    }
+}

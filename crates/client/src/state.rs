@@ -1,0 +1,398 @@
+//! What the driver and all handles of one connection share: the endpoint, and who waits for what.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use amqp10::{
+    AmqpError, Attach, Connection as Endpoint, DeliveryState, Fault, Flow, Open, Radius, Role, Run, Symbol,
+    Tag, condition,
+};
+use bytes::Bytes;
+use slab::Slab;
+
+use crate::error::{Error, Scope};
+use crate::outcomes::Outcomes;
+use crate::url::Credentials;
+
+/// Locked for moments, never while something waits.
+pub(crate) struct Shared {
+    state: Mutex<State>,
+}
+
+pub(crate) struct State {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) credentials: Option<Credentials>,
+    /// Our OPEN, until it is sent.
+    pub(crate) open: Option<Open>,
+    /// The peer's OPEN.
+    pub(crate) remote_open: Option<Box<Open>>,
+    /// Why the connection is over.
+    pub(crate) closed: Option<Error>,
+    /// The socket is released.
+    pub(crate) done: bool,
+    pub(crate) sessions: Slab<SessionState>,
+    /// Keys of `sessions` by our channel.
+    pub(crate) by_channel: Vec<Option<usize>>,
+    pub(crate) links: Slab<LinkState>,
+    /// Wait for OPEN or for the end.
+    pub(crate) wakers: Wakers,
+    driver: Option<Waker>,
+    runs: Vec<Run>,
+    /// Sessions with a disposition that is not yet written.
+    settling: Vec<usize>,
+    /// Sending links whose peer asked for a credit report: answered after those who wait for credit have had
+    /// their turn.
+    reports: Vec<usize>,
+}
+
+pub(crate) struct SessionState {
+    pub(crate) channel: Option<u16>,
+    pub(crate) begun: bool,
+    pub(crate) closed: Option<Error>,
+    /// Keys of `State::links` by link number.
+    pub(crate) by_number: Vec<Option<usize>>,
+    pub(crate) wakers: Wakers,
+    /// Deliveries settled alike and not yet told to the peer.
+    settling: Option<(u32, u32, DeliveryState)>,
+    /// Links that wait until the session has nothing pending.
+    pub(crate) starved: bool,
+    pub(crate) next_name: u64,
+}
+
+pub(crate) struct LinkState {
+    pub(crate) session: usize,
+    /// Channel and link number, while the endpoint has the link.
+    pub(crate) number: Option<(u16, u32)>,
+    /// The peer's ATTACH.
+    pub(crate) attached: Option<Box<Attach>>,
+    pub(crate) closed: Option<Error>,
+    pub(crate) wakers: Wakers,
+    /// Sending: outcomes.
+    pub(crate) outcomes: Outcomes,
+    /// Sending: the peer wants its credit used up.
+    drain: bool,
+    /// Receiving: deliveries that wait for the reader, at most as many as credit was granted.
+    pub(crate) inbox: VecDeque<Received>,
+    /// Receiving: deliveries that have come, ever.
+    pub(crate) received: u64,
+    pub(crate) draining: bool,
+    /// The peer's last FLOW on this link.
+    pub(crate) flow: Option<Flow>,
+}
+
+/// A delivery as it waits in the inbox.
+pub(crate) struct Received {
+    pub(crate) id: u32,
+    pub(crate) tag: Tag,
+    pub(crate) settled: bool,
+    pub(crate) message_format: u32,
+    pub(crate) message: Bytes,
+}
+
+/// Tasks that wait for something.
+#[derive(Default)]
+pub(crate) struct Wakers(Vec<Waker>);
+
+impl Wakers {
+    pub(crate) fn register(&mut self, cx: &Context<'_>) {
+        if !self.0.iter().any(|w| w.will_wake(cx.waker())) {
+            self.0.push(cx.waker().clone());
+        }
+    }
+
+    pub(crate) fn wake(&mut self) {
+        self.0.drain(..).for_each(Waker::wake);
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(endpoint: Endpoint, credentials: Option<Credentials>, open: Open) -> Self {
+        let state = State {
+            endpoint,
+            credentials,
+            open: Some(open),
+            remote_open: None,
+            closed: None,
+            done: false,
+            sessions: Slab::new(),
+            by_channel: Vec::new(),
+            links: Slab::new(),
+            wakers: Wakers::default(),
+            driver: None,
+            runs: Vec::new(),
+            settling: Vec::new(),
+            reports: Vec::new(),
+        };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// A panic elsewhere leaves the state whole: nothing in here panics half-way.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until `ask` has an answer; it registers whoever is to be woken.
+    pub(crate) async fn wait<T>(&self, mut ask: impl FnMut(&mut State, &Context<'_>) -> Poll<T>) -> T {
+        std::future::poll_fn(|cx| ask(&mut self.lock(), cx)).await
+    }
+}
+
+impl State {
+    pub(crate) fn set_driver(&mut self, cx: &Context<'_>) {
+        match &mut self.driver {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => self.driver = Some(cx.waker().clone()),
+        }
+    }
+
+    /// There is something to write.
+    pub(crate) fn kick(&mut self) {
+        if let Some(waker) = self.driver.take() {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn session_by_channel(&self, channel: u16) -> Option<usize> {
+        self.by_channel.get(usize::from(channel)).copied().flatten()
+    }
+
+    pub(crate) fn link_by_number(&self, channel: u16, link: u32) -> Option<usize> {
+        let session = self.sessions.get(self.session_by_channel(channel)?)?;
+        session.by_number.get(link as usize).copied().flatten()
+    }
+
+    // ---- sessions -----------------------------------------------------------------------------------------
+
+    /// Begins a session; the key of its state.
+    pub(crate) fn begin(&mut self) -> Result<usize, Error> {
+        if let Some(error) = &self.closed {
+            return Err(error.clone());
+        }
+        let channel = self.endpoint.begin(None, true).ok_or(Error::Exhausted(Scope::Session))?;
+        let key = self.sessions.insert(SessionState {
+            channel: Some(channel),
+            begun: false,
+            closed: None,
+            by_number: Vec::new(),
+            wakers: Wakers::default(),
+            settling: None,
+            starved: false,
+            next_name: 0,
+        });
+        let at = usize::from(channel);
+        if self.by_channel.len() <= at {
+            self.by_channel.resize(at + 1, None);
+        }
+        self.by_channel[at] = Some(key);
+        self.kick();
+        Ok(key)
+    }
+
+    /// The session is over, for this reason; so are its links.
+    pub(crate) fn close_session(&mut self, key: usize, error: &Error) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.closed.get_or_insert_with(|| error.clone());
+        if let Some(channel) = session.channel.take()
+            && let Some(slot) = self.by_channel.get_mut(usize::from(channel))
+        {
+            *slot = None;
+        }
+        session.settling = None;
+        let links: Vec<usize> = session.by_number.drain(..).flatten().collect();
+        session.wakers.wake();
+        for link in links {
+            self.close_link(link, error);
+        }
+    }
+
+    // ---- links --------------------------------------------------------------------------------------------
+
+    /// Proposes a link; the key of its state.
+    pub(crate) fn attach(&mut self, session: usize, attach: Attach) -> Result<usize, Error> {
+        let Some(s) = self.sessions.get(session) else { return Err(Error::Closed) };
+        if let Some(error) = &s.closed {
+            return Err(error.clone());
+        }
+        let channel = s.channel.ok_or(Error::Closed)?;
+        let number = self.endpoint.attach(channel, None, attach).ok_or(Error::Exhausted(Scope::Link))?;
+        let key = self.links.insert(LinkState {
+            session,
+            number: Some((channel, number)),
+            attached: None,
+            closed: None,
+            wakers: Wakers::default(),
+            outcomes: Outcomes::default(),
+            drain: false,
+            inbox: VecDeque::new(),
+            received: 0,
+            draining: false,
+            flow: None,
+        });
+        let by_number = &mut self.sessions[session].by_number;
+        if by_number.len() <= number as usize {
+            by_number.resize(number as usize + 1, None);
+        }
+        by_number[number as usize] = Some(key);
+        self.kick();
+        Ok(key)
+    }
+
+    /// The link is over, for this reason. What has arrived can still be read.
+    pub(crate) fn close_link(&mut self, key: usize, error: &Error) {
+        let Some(link) = self.links.get_mut(key) else { return };
+        link.closed.get_or_insert_with(|| error.clone());
+        if let Some((_, number)) = link.number.take()
+            && let Some(session) = self.sessions.get_mut(link.session)
+            && let Some(slot) = session.by_number.get_mut(number as usize)
+        {
+            *slot = None;
+        }
+        link.outcomes.wake_all();
+        link.wakers.wake();
+    }
+
+    /// Sends DETACH, once, behind the dispositions.
+    pub(crate) fn detach(&mut self, key: usize, error: Option<AmqpError>) {
+        if let Some((channel, number)) = self.links.get(key).and_then(|l| l.number) {
+            self.flush_dispositions();
+            self.endpoint.detach(channel, number, error);
+            self.kick();
+        }
+    }
+
+    // ---- dispositions --------------------------------------------------------------------------------------
+
+    /// Settles a delivery; neighbours with the same outcome become one frame.
+    pub(crate) fn settle(&mut self, session: usize, id: u32, state: DeliveryState) {
+        let Some(s) = self.sessions.get_mut(session) else { return };
+        match &mut s.settling {
+            Some((_, last, same)) if last.wrapping_add(1) == id && *same == state => *last = id,
+            slot @ None => {
+                *slot = Some((id, id, state));
+                self.settling.push(session);
+            }
+            Some(other) => {
+                let (first, last, old) = std::mem::replace(other, (id, id, state));
+                if let Some(channel) = s.channel {
+                    self.endpoint.disposition(channel, Role::Receiver, (first, last), true, &old);
+                }
+            }
+        }
+        self.kick();
+    }
+
+    pub(crate) fn flush_dispositions(&mut self) {
+        for key in self.settling.drain(..) {
+            let Some(s) = self.sessions.get_mut(key) else { continue };
+            if let (Some((first, last, state)), Some(channel)) = (s.settling.take(), s.channel) {
+                self.endpoint.disposition(channel, Role::Receiver, (first, last), true, &state);
+            }
+        }
+    }
+
+    /// Answers those who asked for a credit report.
+    pub(crate) fn flush_reports(&mut self) {
+        for key in std::mem::take(&mut self.reports) {
+            let Some(link) = self.links.get_mut(key) else { continue };
+            let drain = std::mem::take(&mut link.drain);
+            if let Some((channel, number)) = link.number {
+                self.endpoint.report_credit(channel, number, 0, drain);
+            }
+        }
+    }
+
+    pub(crate) fn report_later(&mut self, key: usize, drain: bool) {
+        if let Some(link) = self.links.get_mut(key) {
+            link.drain |= drain;
+            self.reports.push(key);
+            self.kick();
+        }
+    }
+
+    /// The peer has spoken of our deliveries `first..=last`.
+    pub(crate) fn resolve(
+        &mut self,
+        channel: u16,
+        (first, last): (u32, u32),
+        settled: bool,
+        state: Option<DeliveryState>,
+    ) {
+        let state = match state {
+            Some(state) if settled || state.is_outcome() => state,
+            // Settled without an outcome: not known to have been taken.
+            None if settled => DeliveryState::Released,
+            _ => return,
+        };
+        let mut runs = std::mem::take(&mut self.runs);
+        self.endpoint.resolve(channel, first, last, true, &mut runs);
+        for run in runs.drain(..) {
+            if !settled {
+                let ids = (run.first_id, run.last_id);
+                self.endpoint.disposition(channel, Role::Sender, ids, true, &state);
+            }
+            if let Some(key) = self.link_by_number(channel, run.link)
+                && let Some(link) = self.links.get_mut(key)
+            {
+                let full = link.outcomes.is_full();
+                link.outcomes.resolve(run.first_cookie, run.last_cookie, &state);
+                if full {
+                    link.wakers.wake();
+                }
+            }
+        }
+        self.runs = runs;
+    }
+
+    // ---- ends ---------------------------------------------------------------------------------------------
+
+    /// The peer has broken a rule: as much as the rule says is given up.
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        let error = Error::Protocol(fault.violation.clone());
+        let reason = Some(fault.violation.to_error());
+        match (fault.radius(), fault.session, fault.link) {
+            (Radius::Link, Some(channel), Some(number)) => {
+                self.endpoint.detach(channel, number, reason);
+                if let Some(key) = self.link_by_number(channel, number) {
+                    self.close_link(key, &error);
+                }
+            }
+            (Radius::Session, Some(channel), _) => {
+                self.endpoint.end(channel, reason);
+                if let Some(key) = self.session_by_channel(channel) {
+                    self.close_session(key, &error);
+                }
+            }
+            _ => {
+                let opened = self.open.is_none();
+                if opened {
+                    self.endpoint.close(reason, true);
+                }
+                self.close_all(&error);
+            }
+        }
+    }
+
+    /// The connection is over, for this reason; so is everything on it.
+    pub(crate) fn close_all(&mut self, error: &Error) {
+        self.closed.get_or_insert_with(|| error.clone());
+        let keys: Vec<usize> = self.sessions.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.close_session(key, error);
+        }
+        self.wakers.wake();
+    }
+
+    pub(crate) fn refuse_link(&mut self, channel: u16, number: u32, attach: &Attach) {
+        let role = if attach.role == Role::Sender { Role::Receiver } else { Role::Sender };
+        let mut answer = Attach::new(attach.name.clone(), 0, role);
+        answer.initial_delivery_count = (role == Role::Sender).then_some(0);
+        self.endpoint.attach(channel, Some(number), answer);
+        self.endpoint.detach(channel, number, Some(not_allowed("links are attached by the client")));
+    }
+}
+
+pub(crate) fn not_allowed(why: &str) -> AmqpError {
+    let condition: Symbol = condition::NOT_ALLOWED;
+    AmqpError { condition, description: Some(why.to_owned()), info: None }
+}

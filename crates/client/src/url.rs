@@ -1,0 +1,162 @@
+//! Where to connect to and as whom: `amqp://user:password@host:port/vhost`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use amqp10::sasl::Secret;
+use percent_encoding::percent_decode_str;
+
+/// The port when the URL names none.
+pub const DEFAULT_PORT: u16 = 5672;
+
+/// A parsed URL. Without a user the login is ANONYMOUS. User, password and virtual host are percent-decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Url {
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    pub port: u16,
+    pub credentials: Option<Credentials>,
+    /// `None` is the peer's default.
+    pub virtual_host: Option<String>,
+}
+
+/// User name and password for PLAIN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    pub user: String,
+    pub password: Secret,
+}
+
+/// Why a text is no URL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UrlError {
+    /// It does not start with `amqp://`.
+    Scheme,
+    /// No host, or a bracket without its other half.
+    Host,
+    /// The port is no number from 1 to 65535.
+    Port,
+    /// A percent escape that is not UTF-8, or a NUL in user or password.
+    Encoding,
+    /// A query or fragment, or more than one path segment.
+    Path,
+}
+
+impl FromStr for Url {
+    type Err = UrlError;
+
+    fn from_str(text: &str) -> Result<Self, UrlError> {
+        let rest = text.strip_prefix("amqp://").ok_or(UrlError::Scheme)?;
+        if rest.contains(['?', '#']) {
+            return Err(UrlError::Path);
+        }
+        let (authority, path) = rest.split_once('/').map_or((rest, None), |(a, p)| (a, Some(p)));
+        let (login, address) = authority.rsplit_once('@').map_or((None, authority), |(l, a)| (Some(l), a));
+        let (host, port) = split_address(address)?;
+        let port = match port {
+            Some(digits) => digits.parse().ok().filter(|p| *p != 0).ok_or(UrlError::Port)?,
+            None => DEFAULT_PORT,
+        };
+        if path.is_some_and(|p| p.contains('/')) {
+            return Err(UrlError::Path);
+        }
+        Ok(Self {
+            host: host.to_owned(),
+            port,
+            credentials: login.filter(|l| !l.is_empty()).map(parse_login).transpose()?,
+            virtual_host: path.filter(|p| !p.is_empty()).map(decode).transpose()?,
+        })
+    }
+}
+
+fn split_address(address: &str) -> Result<(&str, Option<&str>), UrlError> {
+    let (host, port) = match address.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']').ok_or(UrlError::Host)?;
+            match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None if after.is_empty() => (host, None),
+                None => return Err(UrlError::Host),
+            }
+        }
+        None => address.rsplit_once(':').map_or((address, None), |(h, p)| (h, Some(p))),
+    };
+    if host.is_empty() || (!address.starts_with('[') && host.contains([':', ']'])) {
+        return Err(UrlError::Host);
+    }
+    Ok((host, port))
+}
+
+fn parse_login(login: &str) -> Result<Credentials, UrlError> {
+    let (user, password) = login.split_once(':').unwrap_or((login, ""));
+    let (user, password) = (decode(user)?, decode(password)?);
+    if user.contains('\0') || password.contains('\0') {
+        return Err(UrlError::Encoding);
+    }
+    Ok(Credentials { user, password: Secret::new(password.into_bytes()) })
+}
+
+fn decode(text: &str) -> Result<String, UrlError> {
+    Ok(percent_decode_str(text).decode_utf8().map_err(|_| UrlError::Encoding)?.into_owned())
+}
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheme => "the URL must start with amqp://",
+            Self::Host => "the URL has no valid host",
+            Self::Port => "the port must be a number from 1 to 65535",
+            Self::Encoding => "the URL has an invalid percent escape",
+            Self::Path => "the path of the URL must be one virtual host, percent-encoded, and nothing else",
+        })
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Result<Url, UrlError> {
+        text.parse()
+    }
+
+    #[test]
+    fn urls_have_parts() {
+        let full = url("amqp://al%40ice:p%3aw@broker.example:5673/my%2fhost").unwrap();
+        assert_eq!((full.host.as_str(), full.port), ("broker.example", 5673));
+        assert_eq!(full.virtual_host.as_deref(), Some("my/host"));
+        let credentials = full.credentials.unwrap();
+        assert_eq!((credentials.user.as_str(), credentials.password.expose()), ("al@ice", &b"p:w"[..]));
+        let short = url("amqp://[::1]/").unwrap();
+        assert_eq!((short.host.as_str(), short.port), ("::1", DEFAULT_PORT));
+        assert_eq!((short.credentials, short.virtual_host), (None, None));
+    }
+
+    #[test]
+    fn bad_urls_say_why() {
+        for (text, why) in [
+            ("amqps://h", UrlError::Scheme),
+            ("h:5672", UrlError::Scheme),
+            ("amqp://", UrlError::Host),
+            ("amqp://[::1", UrlError::Host),
+            ("amqp://::1", UrlError::Host),
+            ("amqp://[::1]5672", UrlError::Host),
+            ("amqp://h:0", UrlError::Port),
+            ("amqp://h:65536", UrlError::Port),
+            ("amqp://h:", UrlError::Port),
+            ("amqp://u%ff@h", UrlError::Encoding),
+            ("amqp://u%00@h", UrlError::Encoding),
+            ("amqp://h/a/b", UrlError::Path),
+            ("amqp://h/?x=1", UrlError::Path),
+        ] {
+            assert_eq!(url(text), Err(why), "{text}");
+        }
+    }
+
+    #[test]
+    fn passwords_are_not_printed() {
+        assert!(!format!("{:?}", url("amqp://guest:s3cret@h")).contains("s3cret"));
+    }
+}
