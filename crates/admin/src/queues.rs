@@ -10,7 +10,7 @@ use crate::shape::{self, Page};
 use crate::{json, query::Query};
 
 /// Rows that the desk is asked for at once.
-const CHUNK_ROWS: usize = 1_000;
+const CHUNK_ROWS: usize = 10_000;
 
 /// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
 const LIST_ROWS_MAX: usize = 100_000;

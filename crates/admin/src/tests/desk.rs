@@ -62,6 +62,11 @@ impl State {
         self.access.authorize(who, vhost, on, to).map_err(|e| DeskError::AccessRefused(e.reason))
     }
 
+    fn check_vhost(&self, who: &Identity, vhost: Option<&str>) -> Result<(), DeskError> {
+        let Some(vhost) = vhost else { return Ok(()) };
+        self.access.check_vhost(who, vhost).map_err(|e| DeskError::AccessRefused(e.reason))
+    }
+
     fn run(&mut self, command: Command) -> Result<bool, DeskError> {
         let decision = self.catalog.decide(command).map_err(DeskError::Catalog)?;
         decision.changes.iter().for_each(|change| self.catalog.apply(change));
@@ -143,6 +148,7 @@ impl Desk for FakeDesk {
     ) -> Result<(Vec<QueueRow>, usize), DeskError> {
         let mut state = self.state();
         state.limits.push(limit);
+        state.check_vhost(who, vhost)?;
         let seen = |q: &&Arc<QueueRecord>| {
             vhost.is_none_or(|v| v == &*q.vhost) && state.access.check_vhost(who, &q.vhost).is_ok()
         };
@@ -202,6 +208,7 @@ impl Desk for FakeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         let state = self.state();
+        state.check_vhost(who, vhost)?;
         let seen = |e: &&Arc<Exchange>| {
             vhost.is_none_or(|v| v == &*e.vhost) && state.access.check_vhost(who, &e.vhost).is_ok()
         };
@@ -236,6 +243,7 @@ impl Desk for FakeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         let state = self.state();
+        state.check_vhost(who, vhost)?;
         let seen = |b: &Arc<Binding>| {
             vhost.is_none_or(|v| v == &*b.vhost) && state.access.check_vhost(who, &b.vhost).is_ok()
         };
