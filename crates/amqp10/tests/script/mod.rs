@@ -50,7 +50,9 @@ impl Script {
 
     pub fn opened() -> Self {
         let mut script = Self::logged_in();
-        script.hear(0, &Open { idle_time_out: Some(10_000), ..Open::new("client") }).unwrap();
+        script
+            .hear(0, &Open { idle_time_out: Some(10_000), max_frame_size: 65_536, ..Open::new("client") })
+            .unwrap();
         script.endpoint.open(Open::new("server"));
         script.sent();
         script
