@@ -1,6 +1,8 @@
 //! The client's endpoint against the server's, in memory, from a seed: both sides begin, attach, grant, send, settle,
 //! detach and end as they like, and the bytes between them arrive in pieces of any size.
 
+mod tally;
+
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IoSlice;
 
@@ -12,6 +14,7 @@ use amqp10::{
     SaslInit, Source, Symbol, Tag, Target, TargetArchetype, serial,
 };
 use bytes::{Bytes, BytesMut};
+use tally::{Random, Seen};
 
 #[test]
 fn wire_serves_both_roles() {
@@ -26,54 +29,6 @@ fn wire_serves_both_roles() {
 }
 
 const SEEDS: u64 = 150;
-
-/// How often what happened.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    received: u64,
-    /// Deliveries that needed several transfers.
-    split: u64,
-    settled: u64,
-    aborted: u64,
-    /// Settled deliveries without credit.
-    anyway: u64,
-    /// Deliveries that had to wait for window or socket.
-    starved: u64,
-}
-
-impl Seen {
-    fn add(&mut self, other: Self) {
-        self.received += other.received;
-        self.split += other.split;
-        self.settled += other.settled;
-        self.aborted += other.aborted;
-        self.anyway += other.anyway;
-        self.starved += other.starved;
-    }
-}
-
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
-    }
-
-    fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-
-    fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
-    }
-}
 
 /// One end: the endpoint and what its owner remembers.
 struct Side {
