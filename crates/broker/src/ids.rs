@@ -70,6 +70,11 @@ impl<T> Registry<T> {
         (*known == id).then_some(value)
     }
 
+    pub fn get_mut(&mut self, id: u64) -> Option<&mut T> {
+        let (known, value) = self.slots.get_mut((id & ((1 << SLOT_BITS) - 1)) as usize)?;
+        (*known == id).then_some(value)
+    }
+
     pub fn remove(&mut self, id: u64) -> Option<T> {
         self.get(id)?;
         Some(self.slots.remove((id & ((1 << SLOT_BITS) - 1)) as usize).1)

@@ -6,7 +6,9 @@
 pub mod access;
 pub mod catalog;
 pub mod counters;
+pub mod dead_letter;
 pub mod desk;
+pub mod gate;
 pub mod ids;
 pub mod mail;
 pub mod settings;

@@ -29,6 +29,44 @@ pub enum Mail {
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }
 
+/// Where mail for a link goes on its own shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkAddress {
+    /// Key of the connection on the shard.
+    pub connection: usize,
+    pub session: u16,
+    pub link: u32,
+}
+
+/// Who waits for receipts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PublisherAddress {
+    Link(LinkAddress),
+    /// A queue of this shard that has sent a message on its way out.
+    DeadLetter(DeadLetterWait),
+}
+
+/// A dead letter under way to the queues of its route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadLetterWait {
+    pub queue: QueueId,
+    pub token: u64,
+    /// Queues that have not answered.
+    pub left: u32,
+    pub accepted: bool,
+}
+
+/// Who waits for the answer to a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketOwner {
+    /// By key of the connection on the shard.
+    Connection(usize),
+    /// The shard itself.
+    Shard,
+    /// Somebody at the desk.
+    Desk,
+}
+
 /// Where mail is put. The shard sorts it: same shard and other shards use the same boxes and the same order.
 #[derive(Debug, Default)]
 pub struct Post {

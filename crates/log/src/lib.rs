@@ -1,1 +1,42 @@
+//! A write-ahead log: append, sync, recover.
+//!
+//! [`Log`] is a synchronous machine over a [`Disk`]; [`Writer`] is the thread that runs it. The log knows
+//! files, batches and records; what a record means is its owner's business.
+//!
+//! ```text
+//!  shards          Handover{records, sync} ──┐
+//!  Writer          swaps the list of hand-overs, one round at a time
+//!  Log::append     one batch, one vectored write, at most one sync; then one Completion per hand-over
+//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose;  testing::FalseDisk: a disk that fails on purpose
+//! ```
+//!
+//! What is promised:
+//!
+//! * `Ok` without `sync`: the records were handed to the operating system and survive the process.
+//! * `Ok` with `sync`: they, and everything acknowledged before them, were synced and survive power loss.
+//! * `Err`: they may or may not be found by the next [`Log::open`] of another process, but never once anything
+//!   acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over again.
+//!
+//! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
+//! in `record.rs`.
 
+#![deny(unsafe_code)]
+
+mod batch;
+mod disk;
+mod file;
+mod handover;
+mod machine;
+mod record;
+mod recover;
+mod scan;
+pub mod testing;
+mod writer;
+
+pub use disk::{Disk, RealDisk};
+pub use file::{FILE_SIZE, FORMAT_VERSION};
+pub use handover::{Completion, Handover, WriteError};
+pub use machine::{Log, Options, Span};
+pub use record::{LARGE, Record, Records};
+pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
+pub use writer::{OnDone, Writer, WriterHandle};

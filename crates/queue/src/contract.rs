@@ -36,7 +36,8 @@ pub enum Request {
     /// one [`Effect::CreditState`] follows the deliveries.
     Grant { consumer: ConsumerId, delivery_count: u32, credit: u32, drain: bool, echo: bool },
     /// Up to `n` messages without a consumer. Unless `settled`, they are held under `holder` as if it were a
-    /// consumer that had been cancelled. Answered by [`Effect::Fetched`].
+    /// consumer that had been cancelled; the holder keeps its numbers until its Detach. Answered by
+    /// [`Effect::Fetched`].
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
     /// Settle the consumer's deliveries `first..=last` (its own consecutive numbers; unknown ones are
     /// ignored). With `answer`, [`Effect::Settled`] follows.
@@ -307,21 +308,33 @@ pub struct DeadLetter {
 }
 
 /// What the machine knows of itself.
+///
+/// `published` is the sum of `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`,
+/// apart from what was purged, restored, or dead-lettered without having been taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub ready: u64,
     pub unsettled: u64,
+    /// On their way to where dead letters go, those that wait for their turn included.
     pub leaving: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
+    /// Without those that were cancelled.
     pub consumers: u32,
+    /// Only with a single active consumer.
     pub active_consumer: Option<u64>,
+    /// Taken in; refused ones do not count.
     pub published: u64,
     pub delivered: u64,
+    /// Of `delivered`, those that had been delivered before.
     pub redelivered: u64,
+    /// Accepted, or settled as they were sent.
     pub acknowledged: u64,
+    /// Died of age, whether dead-lettered or dropped.
     pub expired: u64,
+    /// Thrown away: nowhere to send dead letters, or refused there.
     pub dropped: u64,
+    /// Taken by where dead letters go.
     pub dead_lettered: u64,
 }
 
@@ -332,16 +345,11 @@ pub enum Fact {
     Put {
         seq: u64,
         message: Message,
+        /// When it arrived, in milliseconds since the epoch: its time to live counts from here.
+        at_ms: u64,
     },
     /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive.
-    Gone {
-        first: u64,
-        last: u64,
-    },
+    Gone { first: u64, last: u64 },
     /// Requeued: its marks from now on.
-    Returned {
-        seq: u64,
-        delivery_count: u32,
-        redelivered: bool,
-    },
+    Returned { seq: u64, delivery_count: u32, redelivered: bool },
 }

@@ -2,6 +2,10 @@
 //!
 //! Absent here: sockets, files, clocks, tasks, randomness, and every word of every protocol.
 
+#![forbid(unsafe_code)]
+
 mod contract;
+mod fifo;
 
 pub use contract::*;
+pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output};

@@ -69,14 +69,14 @@ impl Exchange {
 }
 
 /// An exchange and its bindings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Table {
     pub exchange: Arc<Exchange>,
     bindings: Vec<Arc<Binding>>,
     index: Index,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Index {
     Direct(HashMap<Arc<str>, Vec<Destination>>),
     Fanout(Vec<Destination>),

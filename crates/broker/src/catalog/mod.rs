@@ -90,14 +90,14 @@ pub struct RouteTarget {
 pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 
 /// One virtual host.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
     queues: HashMap<Arc<str>, QueueId>,
 }
 
-/// See the module.
-#[derive(Debug)]
+/// See the module. A clone is another replica.
+#[derive(Clone, Debug)]
 pub struct Catalog {
     version: u64,
     vhosts: HashMap<Arc<str>, Vhost>,
@@ -311,6 +311,11 @@ impl Catalog {
     fn next_queue_id(&self) -> QueueId {
         let slot = self.free_slots.last().copied().unwrap_or(self.queues.len() as u32);
         QueueId::new(self.next_incarnation, slot)
+    }
+
+    /// Whether this replica has not come to the declaration of the queue yet.
+    pub fn is_to_come(&self, id: QueueId) -> bool {
+        id.incarnation() >= self.next_incarnation
     }
 
     /// Whether restarting must bring the change back.

@@ -5,12 +5,12 @@ use hashbrown::HashMap;
 use super::Destination;
 
 /// Binding keys by word. Each node is one word deeper; a destination sits where its key ends.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Trie {
     root: Node,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Node {
     words: HashMap<Box<str>, Node>,
     destinations: Vec<Destination>,

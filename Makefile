@@ -1,0 +1,24 @@
+# Thin: each target is one or two commands that can be typed by hand.
+.PHONY: run test unit interop kill fmt lint bench soak
+
+run:
+	cargo run --release -p sluice -- serve
+
+test: unit interop kill
+
+unit:
+	cargo test --profile ci --workspace
+
+interop:
+	cargo build --profile ci -p sluice
+	tests/interop/run.sh
+
+kill:
+	tests/kill/run.sh
+
+fmt:
+	cargo fmt --all
+
+lint:
+	cargo fmt --all --check
+	cargo clippy --profile ci --workspace --all-targets -- -D warnings

@@ -1,0 +1,195 @@
+//! `/api/bindings`, and the bindings below an exchange or a queue.
+//!
+//! A binding is addressed by its *properties key*: the routing key percent-encoded (`~` for the empty one), with
+//! `~` and a hash behind it if the binding has arguments. Clients take it from `properties_key` or `Location`.
+
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use broker::catalog::{Arguments, Binding, Destination};
+use broker::desk::Desk;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::exchanges::{require_exchange, spelled_out};
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::routes::To;
+use crate::{json, shape};
+
+/// What a properties key and a path segment leave as it is. `~` separates the key from the hash.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
+
+const DEFAULT_SORT: &[&str] =
+    &["vhost", "source", "destination_type", "destination", "routing_key", "properties_key"];
+
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhost = call.optional_param(0);
+    if let Some(vhost) = vhost {
+        require_vhost(call, vhost).await?;
+    }
+    let all = call.desk.bindings(&call.who, vhost).await?;
+    reply(call, all.iter())
+}
+
+pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    require_exchange(call, vhost, name).await?;
+    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    reply(call, all.iter().filter(|b| *b.source == *name))
+}
+
+pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    require_exchange(call, vhost, name).await?;
+    let wanted = Destination::Exchange(name.into());
+    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    reply(call, all.iter().filter(|b| b.destination == wanted))
+}
+
+pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    call.desk.queue(&call.who, vhost, name).await?;
+    let wanted = Destination::Queue(name.into());
+    let all = call.desk.bindings(&call.who, Some(vhost)).await?;
+    reply(call, all.iter().filter(|b| b.destination == wanted))
+}
+
+pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    require_vhost(call, call.param(0)).await?;
+    let all = pair(call, to).await?;
+    reply(call, all.iter())
+}
+
+pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    let binding = Binding {
+        vhost: call.param(0).into(),
+        source: spelled_out(call.param(1)).into(),
+        destination: destination(call, to),
+        key: json::text(&call.fields, "routing_key", "")?.into(),
+        arguments: json::arguments(&call.fields)?,
+    };
+    let (kind, target) = match &binding.destination {
+        Destination::Queue(name) => ("q", name),
+        Destination::Exchange(name) => ("e", name),
+    };
+    let location = format!(
+        "/api/bindings/{}/e/{}/{kind}/{}/{}",
+        utf8_percent_encode(&binding.vhost, PLAIN),
+        utf8_percent_encode(&binding.source, PLAIN),
+        utf8_percent_encode(target, PLAIN),
+        utf8_percent_encode(&properties_key(&binding), PLAIN),
+    );
+    call.desk.bind(&call.who, binding).await?;
+    Ok(Reply::Created(Some(location)))
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    let binding = require_binding(call, to).await?;
+    Ok(Reply::Json(shape::columns(to_json(&binding), &call.query)))
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    let binding = require_binding(call, to).await?;
+    call.desk.unbind(&call.who, (*binding).clone()).await?;
+    Ok(Reply::NoContent)
+}
+
+fn reply<'a, D>(
+    call: &Call<'_, D>,
+    bindings: impl Iterator<Item = &'a Arc<Binding>>,
+) -> Result<Reply, Failure> {
+    let rows = bindings.map(|b| to_json(b)).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, DEFAULT_SORT)?))
+}
+
+fn destination<D>(call: &Call<'_, D>, to: To) -> Destination {
+    match to {
+        To::Queue => Destination::Queue(call.param(2).into()),
+        To::Exchange => Destination::Exchange(spelled_out(call.param(2)).into()),
+    }
+}
+
+async fn pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Vec<Arc<Binding>>, Failure> {
+    let (source, wanted) = (spelled_out(call.param(1)), destination(call, to));
+    let mut all = call.desk.bindings(&call.who, Some(call.param(0))).await?;
+    all.retain(|b| *b.source == *source && b.destination == wanted);
+    Ok(all)
+}
+
+/// The binding that the path names. A key that was encoded once too little is understood where it is unambiguous.
+async fn require_binding<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Arc<Binding>, Failure> {
+    let props = call.param(3);
+    let (key, hash) = props.split_once('~').unwrap_or((props, ""));
+    let key = percent_decode_str(key).decode_utf8_lossy();
+    let all = pair(call, to).await?;
+    let exact = all.iter().find(|b| properties_key(b) == props);
+    let close = || all.iter().find(|b| *b.key == *key && arguments_hash(&b.arguments) == hash);
+    exact.or_else(close).cloned().ok_or_else(|| {
+        Failure::not_found(format!(
+            "no binding '{props}' from exchange '{}' to '{}' in vhost '{}'",
+            call.param(1),
+            call.param(2),
+            call.param(0)
+        ))
+    })
+}
+
+fn properties_key(binding: &Binding) -> String {
+    let key = utf8_percent_encode(&binding.key, PLAIN);
+    match (&*binding.key, arguments_hash(&binding.arguments)) {
+        ("", hash) if hash.is_empty() => "~".to_owned(),
+        (_, hash) if hash.is_empty() => key.to_string(),
+        (_, hash) => format!("{key}~{hash}"),
+    }
+}
+
+/// Empty for no arguments; else 32 bits of FNV-1a over their JSON form. Opaque to clients.
+fn arguments_hash(arguments: &Arguments) -> String {
+    if arguments.is_empty() {
+        return String::new();
+    }
+    let text = json::from_arguments(arguments).to_string();
+    let hash = text.bytes().fold(0x811c_9dc5u32, |h, b| (h ^ u32::from(b)).wrapping_mul(0x0100_0193));
+    URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
+}
+
+fn to_json(binding: &Binding) -> Value {
+    let (kind, destination) = match &binding.destination {
+        Destination::Queue(name) => ("queue", name),
+        Destination::Exchange(name) => ("exchange", name),
+    };
+    json!({
+        "source": *binding.source,
+        "vhost": *binding.vhost,
+        "destination": **destination,
+        "destination_type": kind,
+        "routing_key": *binding.key,
+        "arguments": json::from_arguments(&binding.arguments),
+        "properties_key": properties_key(binding),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_properties_key_names_key_and_arguments() {
+        let binding = |key: &str, arguments: Arguments| Binding {
+            vhost: "/".into(),
+            source: "x".into(),
+            destination: Destination::Queue("q".into()),
+            key: key.into(),
+            arguments,
+        };
+        let some: Arguments = [("x-match".to_owned(), "all".into())].into();
+        assert_eq!(properties_key(&binding("", Arguments::new())), "~");
+        assert_eq!(properties_key(&binding("foo~bar/ä", Arguments::new())), "foo%7Ebar%2F%C3%A4");
+        let with = properties_key(&binding("k", some.clone()));
+        assert!(with.starts_with("k~") && with.len() == 2 + 6, "{with}");
+        assert!(properties_key(&binding("", some)).starts_with('~'));
+    }
+}

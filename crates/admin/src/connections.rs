@@ -1,0 +1,139 @@
+//! `/api/connections` and their sessions and links.
+
+use broker::desk::{ConnectionRow, Desk, LinkRow, SessionRow};
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+
+use crate::auth::{is_monitor, require_owner};
+use crate::call::Call;
+use crate::json::from_amqp;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// What the peer is told if the request gives no `X-Reason`.
+const CLOSE_REASON: &str = "Closed via management API";
+
+/// Users without the tag `monitoring` see their own connections.
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let mut rows = call.desk.connections(&call.who).await?;
+    rows.retain(|row| is_monitor(&call.who) || row.user == call.who.user);
+    let rows = rows.iter().map(to_json).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
+    Ok(Reply::Json(shape::columns(to_json(&row), &call.query)))
+}
+
+pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
+    require_owner(&call.who, &row.user)?;
+    let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
+    if call.desk.close_connection(&call.who, &row.name, reason).await? {
+        return Ok(Reply::NoContent);
+    }
+    Err(no_connection(&row.name))
+}
+
+pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
+    let rows = row.sessions.iter().map(session).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
+}
+
+async fn require_connection<D: Desk>(call: &Call<'_, D>) -> Result<ConnectionRow, Failure> {
+    let name = call.param(0);
+    let rows = call.desk.connections(&call.who).await?;
+    let row = rows.into_iter().find(|row| *row.name == *name).ok_or_else(|| no_connection(name))?;
+    if !is_monitor(&call.who) {
+        require_owner(&call.who, &row.user)?;
+    }
+    Ok(row)
+}
+
+fn no_connection(name: &str) -> Failure {
+    Failure::not_found(format!("no connection '{name}'"))
+}
+
+fn to_json(row: &ConnectionRow) -> Value {
+    let (peer, here) = row.name.split_once(" -> ").unwrap_or((&row.name, ""));
+    let ((peer_host, peer_port), (host, port)) = (host_and_port(peer), host_and_port(here));
+    json!({
+        "name": *row.name,
+        "node": *row.node,
+        "type": "network",
+        "protocol": "AMQP 1-0",
+        "state": "running",
+        "user": *row.user,
+        "vhost": *row.vhost,
+        "container_id": row.container_id,
+        "client_properties": from_amqp(&row.client_properties.clone().unwrap_or_default().into()),
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "host": host,
+        "port": port,
+        "ssl": false,
+        "channels": row.sessions.len(),
+        "channel_max": row.channel_max,
+        "frame_max": row.frame_max,
+        "connected_at": row.connected_at_ms,
+        "recv_oct": row.recv_bytes,
+        "send_oct": row.send_bytes,
+    })
+}
+
+fn host_and_port(address: &str) -> (&str, Value) {
+    match address.rsplit_once(':') {
+        Some((host, port)) => {
+            (host.trim_matches(['[', ']']), port.parse::<u16>().map_or(Value::Null, Value::from))
+        }
+        None => (address, Value::Null),
+    }
+}
+
+fn session(row: &SessionRow) -> Value {
+    let links = |incoming: bool, to_json: fn(&LinkRow) -> Value| -> Value {
+        row.links.iter().filter(|l| l.incoming == incoming).map(to_json).collect()
+    };
+    json!({
+        "channel_number": row.channel,
+        "handle_max": row.handle_max,
+        "next_incoming_id": row.next_incoming_id,
+        "incoming_window": row.incoming_window,
+        "next_outgoing_id": row.next_outgoing_id,
+        "remote_incoming_window": row.remote_incoming_window,
+        "outgoing_unsettled_deliveries": row.outgoing_unsettled,
+        "outgoing_pending_deliveries": row.outgoing_pending,
+        "incoming_links": links(true, incoming_link),
+        "outgoing_links": links(false, outgoing_link),
+    })
+}
+
+fn incoming_link(row: &LinkRow) -> Value {
+    json!({
+        "handle": row.handle,
+        "link_name": row.name,
+        "target_address": row.target_address,
+        "snd_settle_mode": row.snd_settle_mode,
+        "max_message_size": row.max_message_size,
+        "delivery_count": row.delivery_count,
+        "credit": row.credit,
+        "unconfirmed_messages": row.unsettled,
+    })
+}
+
+fn outgoing_link(row: &LinkRow) -> Value {
+    let queue = row.source_address.as_deref().and_then(|a| a.strip_prefix("/queues/"));
+    json!({
+        "handle": row.handle,
+        "link_name": row.name,
+        "source_address": row.source_address,
+        "queue_name": queue.map(|q| percent_decode_str(q).decode_utf8_lossy().into_owned()),
+        "send_settled": row.snd_settle_mode == "settled",
+        "max_message_size": row.max_message_size,
+        "delivery_count": row.delivery_count,
+        "credit": row.credit,
+        "unsettled_deliveries": row.unsettled,
+    })
+}

@@ -1,0 +1,82 @@
+//! `/api/exchanges`.
+
+use broker::catalog::{DEFAULT_EXCHANGE_ALIAS, Exchange};
+use broker::desk::{Desk, ExchangeSpec};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::{json, shape};
+
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhost = call.optional_param(0);
+    let exchanges = call.desk.exchanges(&call.who, vhost).await?;
+    if let Some(vhost) = vhost
+        && exchanges.is_empty()
+    {
+        require_vhost(call, vhost).await?;
+    }
+    let rows = exchanges.iter().map(|e| to_json(e)).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let exchange = require_exchange(call, vhost, name).await?;
+    Ok(Reply::Json(shape::columns(exchange, &call.query)))
+}
+
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let spec = ExchangeSpec {
+        vhost: call.param(0).into(),
+        name: spelled_out(call.param(1)).into(),
+        kind: json::text(&call.fields, "type", "direct")?,
+        durable: json::boolean(&call.fields, "durable", true)?,
+        auto_delete: json::boolean(&call.fields, "auto_delete", false)?,
+        internal: json::boolean(&call.fields, "internal", false)?,
+        arguments: json::arguments(&call.fields)?,
+    };
+    let created = call.desk.declare_exchange(&call.who, spec).await?;
+    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
+    let if_unused = call.query.flag("if-unused");
+    if call.desk.delete_exchange(&call.who, vhost, name, if_unused).await? {
+        return Ok(Reply::NoContent);
+    }
+    Err(Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
+}
+
+/// The exchange as JSON.
+///
+/// # Errors
+/// 404 if there is none, and what the desk says.
+pub async fn require_exchange<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: &str,
+    name: &str,
+) -> Result<Value, Failure> {
+    let exchanges = call.desk.exchanges(&call.who, Some(vhost)).await?;
+    let found = exchanges.iter().find(|e| *e.name == *name).map(|e| to_json(e));
+    found.ok_or_else(|| Failure::not_found(format!("no exchange '{name}' in vhost '{vhost}'")))
+}
+
+/// In a path the default exchange has a name that can be seen.
+pub fn spelled_out(name: &str) -> &str {
+    if name == DEFAULT_EXCHANGE_ALIAS { "" } else { name }
+}
+
+fn to_json(exchange: &Exchange) -> Value {
+    json!({
+        "name": *exchange.name,
+        "vhost": *exchange.vhost,
+        "type": exchange.kind.as_str(),
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": json::from_arguments(&exchange.arguments),
+    })
+}

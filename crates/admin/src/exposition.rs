@@ -1,0 +1,82 @@
+//! The Prometheus text format, version 0.0.4.
+
+use std::fmt::Write;
+
+/// What `Content-Type` says.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What a family measures.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Only grows; its name ends in `_total`.
+    Counter,
+    Gauge,
+}
+
+/// A page of metrics that grows by families.
+#[derive(Debug, Default)]
+pub struct Exposition(String);
+
+impl Exposition {
+    /// A family of samples; all samples of it follow before the next family.
+    pub fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.0, "# TYPE rabbitmq_{name} {kind}\n# HELP rabbitmq_{name} {help}");
+        Family { page: self, name: name.to_owned() }
+    }
+
+    pub fn into_text(self) -> String {
+        self.0
+    }
+}
+
+/// See [`Exposition::family`].
+#[derive(Debug)]
+pub struct Family<'a> {
+    page: &'a mut Exposition,
+    name: String,
+}
+
+impl Family<'_> {
+    /// One sample; label values are escaped here.
+    pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
+        let out = &mut self.page.0;
+        let _ = write!(out, "rabbitmq_{}", self.name);
+        for (i, (name, value)) in labels.iter().enumerate() {
+            let _ = write!(out, "{}{name}=\"", if i == 0 { '{' } else { ',' });
+            for c in value.chars() {
+                match c {
+                    '\\' => out.push_str("\\\\"),
+                    '"' => out.push_str("\\\""),
+                    '\n' => out.push_str("\\n"),
+                    c => out.push(c),
+                }
+            }
+            out.push('"');
+        }
+        let _ = writeln!(out, "{} {value}", if labels.is_empty() { "" } else { "}" });
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_escaped() {
+        let mut page = Exposition::default();
+        page.family(Kind::Gauge, "queues", "Queues").sample(&[], 2);
+        page.family(Kind::Counter, "x_total", "X").sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd")], 1);
+        assert_eq!(
+            page.into_text(),
+            "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
+             # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
+             rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\"} 1\n"
+        );
+    }
+}

@@ -1,0 +1,185 @@
+//! JSON to AMQP values and back; what a body may hold.
+
+use amqp10::{Map, Value as Amqp};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use broker::catalog::Arguments;
+use serde_json::{Map as Object, Number, Value};
+
+use crate::reply::Failure;
+
+/// Lists and objects inside of each other in an argument. Deeper ones are refused: they could not be read back.
+const ARGUMENT_DEPTH_MAX: usize = 8;
+
+/// The object that a body holds; no body and `null` are the empty object, as in the reference.
+///
+/// # Errors
+/// 400 `not_json` if it is something else.
+pub fn parse_body(body: &[u8]) -> Result<Object<String, Value>, Failure> {
+    if body.trim_ascii().is_empty() {
+        return Ok(Object::new());
+    }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Value::Null) => Ok(Object::new()),
+        _ => Err(Failure::bad_request("not_json")),
+    }
+}
+
+/// A boolean field; the strings `true` and `false` are booleans too.
+///
+/// # Errors
+/// 400 if it is something else.
+pub fn boolean(fields: &Object<String, Value>, name: &str, default: bool) -> Result<bool, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(default),
+        Some(Value::Bool(value)) => Ok(*value),
+        Some(Value::String(text)) if text == "true" => Ok(true),
+        Some(Value::String(text)) if text == "false" => Ok(false),
+        Some(_) => Err(Failure::bad_request(format!("'{name}' is not a boolean"))),
+    }
+}
+
+/// A string field.
+///
+/// # Errors
+/// 400 if it is something else.
+pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result<String, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(default.to_owned()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(Failure::bad_request(format!("'{name}' is not a string"))),
+    }
+}
+
+/// The field `arguments`. How many there may be is the catalog's to say.
+///
+/// # Errors
+/// 400 if it is no object or too deep.
+pub fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
+    match fields.get("arguments") {
+        None | Some(Value::Null) => Ok(Arguments::new()),
+        // Some clients send an empty list where they have no arguments.
+        Some(Value::Array(items)) if items.is_empty() => Ok(Arguments::new()),
+        Some(Value::Object(arguments)) => {
+            arguments.iter().map(|(k, v)| Ok((k.clone(), to_amqp(v, ARGUMENT_DEPTH_MAX)?))).collect()
+        }
+        Some(_) => Err(Failure::bad_request("'arguments' is not an object")),
+    }
+}
+
+/// Arguments as JSON, by name.
+pub fn from_arguments(arguments: &Arguments) -> Value {
+    Value::Object(arguments.iter().map(|(k, v)| (k.clone(), from_amqp(v))).collect())
+}
+
+fn to_amqp(value: &Value, depth: usize) -> Result<Amqp, Failure> {
+    let deeper =
+        || depth.checked_sub(1).ok_or_else(|| Failure::bad_request("an argument is nested too deeply"));
+    Ok(match value {
+        Value::Null => Amqp::Null,
+        Value::Bool(v) => Amqp::Boolean(*v),
+        Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+            (Some(v), _) => Amqp::Long(v),
+            (None, Some(v)) => Amqp::Ulong(v),
+            (None, None) => Amqp::Double(n.as_f64().unwrap_or(f64::NAN)),
+        },
+        Value::String(text) => Amqp::String(text.clone()),
+        Value::Array(items) => {
+            let depth = deeper()?;
+            Amqp::List(items.iter().map(|v| to_amqp(v, depth)).collect::<Result<_, _>>()?)
+        }
+        Value::Object(fields) => {
+            let depth = deeper()?;
+            let pairs: Result<Vec<_>, Failure> =
+                fields.iter().map(|(k, v)| Ok((Amqp::String(k.clone()), to_amqp(v, depth)?))).collect();
+            Amqp::Map(Map(pairs?))
+        }
+    })
+}
+
+/// A value as JSON. Octets are text if they are UTF-8, else base64; what JSON has no number for is `null`.
+pub fn from_amqp(value: &Amqp) -> Value {
+    let float = |v: f64| Number::from_f64(v).map_or(Value::Null, Value::Number);
+    match value {
+        Amqp::Null => Value::Null,
+        Amqp::Boolean(v) => Value::Bool(*v),
+        Amqp::Float(v) => float((*v).into()),
+        Amqp::Double(v) => float(*v),
+        Amqp::Decimal32(octets) => octets_to_json(octets),
+        Amqp::Decimal64(octets) => octets_to_json(octets),
+        Amqp::Decimal128(octets) => octets_to_json(octets),
+        Amqp::Char(c) => c.to_string().into(),
+        Amqp::Timestamp(ms) => (*ms).into(),
+        Amqp::Uuid(octets) => uuid(octets).into(),
+        Amqp::Binary(octets) => {
+            std::str::from_utf8(octets).map_or_else(|_| octets_to_json(octets), |text| text.into())
+        }
+        Amqp::List(items) => items.iter().map(from_amqp).collect(),
+        Amqp::Array(array) => array.items().iter().map(from_amqp).collect(),
+        Amqp::Map(map) => Value::Object(map.iter().map(|(k, v)| (key(k), from_amqp(v))).collect()),
+        Amqp::Described(described) => from_amqp(&described.value),
+        other => match (other.as_str(), other.as_i64(), other.as_u64()) {
+            (Some(text), ..) => text.into(),
+            (_, Some(v), _) => v.into(),
+            (.., Some(v)) => v.into(),
+            _ => Value::Null,
+        },
+    }
+}
+
+fn key(value: &Amqp) -> String {
+    match from_amqp(value) {
+        Value::String(text) => text,
+        other => other.to_string(),
+    }
+}
+
+fn octets_to_json(octets: &[u8]) -> Value {
+    STANDARD.encode(octets).into()
+}
+
+fn uuid(octets: &[u8; 16]) -> String {
+    let hex: String = octets.iter().map(|b| format!("{b:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_back_as_they_went_in() {
+        let sent = r#"{"arguments":{"b":true,"f":1.5,"i":-7,"l":[1,"x",null],"m":{"k":{"z":2}},"u":18446744073709551615}}"#;
+        let arguments = arguments(&parse_body(sent.as_bytes()).unwrap()).unwrap();
+        assert_eq!(arguments["i"], Amqp::Long(-7));
+        assert_eq!(arguments["u"], Amqp::Ulong(u64::MAX));
+        assert_eq!(format!(r#"{{"arguments":{}}}"#, from_arguments(&arguments)), sent);
+    }
+
+    #[test]
+    fn nesting_has_a_bound() {
+        let deep = format!(r#"{{"arguments":{{"a":{}{}}}}}"#, "[".repeat(9), "]".repeat(9));
+        assert!(arguments(&parse_body(deep.as_bytes()).unwrap()).is_err());
+        let deep = format!(r#"{{"arguments":{{"a":{}{}}}}}"#, "[".repeat(8), "]".repeat(8));
+        assert!(arguments(&parse_body(deep.as_bytes()).unwrap()).is_ok());
+    }
+
+    #[test]
+    fn every_type_has_a_json_form() {
+        let cases = [
+            (Amqp::Symbol("s".into()), r#""s""#),
+            (Amqp::Uuid([0xab; 16]), r#""abababab-abab-abab-abab-abababababab""#),
+            (Amqp::Binary("text".into()), r#""text""#),
+            (Amqp::Binary(vec![0xff].into()), r#""/w==""#),
+            (Amqp::Ubyte(1), "1"),
+            (Amqp::Byte(-1), "-1"),
+            (Amqp::Double(f64::NAN), "null"),
+            (Amqp::Char('é'), r#""é""#),
+            (Amqp::Map([(1u32, 2u32)].into_iter().collect()), r#"{"1":2}"#),
+        ];
+        for (value, json) in cases {
+            assert_eq!(from_amqp(&value).to_string(), json);
+        }
+    }
+}

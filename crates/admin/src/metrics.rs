@@ -1,0 +1,205 @@
+//! `/metrics` and `/metrics/per-object`: the broker's plain counts under the reference's names (behaviour H.3).
+
+use axum::extract::State;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use broker::desk::{Alarms, Desk, Overview, QueueRow};
+
+use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
+use crate::process::Process;
+use crate::reply::{Failure, respond};
+
+/// Queues that get rows of their own; `rabbitmq_queues` tells how many there are.
+const QUEUE_ROWS_MAX: usize = 10_000;
+
+const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
+const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
+const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
+
+/// Everything, each sum once.
+pub async fn aggregated<D: Desk>(State(desk): State<D>) -> Response {
+    match desk.overview().await {
+        Ok(overview) => {
+            let mut page = common(&overview, &desk.alarms());
+            let (ready, unacked) = (overview.messages_ready, overview.messages_unacknowledged);
+            for (name, help, value) in [
+                ("queue_messages_ready", "Messages ready to be delivered to consumers", ready),
+                (
+                    "queue_messages_unacked",
+                    "Messages delivered to consumers but not yet acknowledged",
+                    unacked,
+                ),
+                ("queue_messages", "Sum of ready and unacknowledged messages", ready + unacked),
+            ] {
+                page.family(Kind::Gauge, name, help).sample(&[], value);
+            }
+            answer(page)
+        }
+        Err(error) => respond(Err(Failure::from(error))),
+    }
+}
+
+/// The same with rows per queue instead of sums over queues.
+pub async fn per_object<D: Desk>(State(desk): State<D>) -> Response {
+    let rows = match desk.queue_rows(QUEUE_ROWS_MAX).await {
+        Ok(rows) => rows,
+        Err(error) => return respond(Err(Failure::unavailable(format!("{error:?}")))),
+    };
+    match desk.overview().await {
+        Ok(overview) => {
+            let mut page = common(&overview, &desk.alarms());
+            queues(&mut page, &rows[..rows.len().min(QUEUE_ROWS_MAX)]);
+            answer(page)
+        }
+        Err(error) => respond(Err(Failure::from(error))),
+    }
+}
+
+fn answer(page: Exposition) -> Response {
+    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.into_text()).into_response()
+}
+
+fn common(overview: &Overview, alarms: &Alarms) -> Exposition {
+    let mut page = Exposition::default();
+    page.family(Kind::Gauge, "build_info", "Product and version").sample(
+        &[
+            ("product_name", &overview.product),
+            ("product_version", &overview.product_version),
+            ("rabbitmq_version", &overview.product_version),
+            ("sluice_version", &overview.sluice_version),
+        ],
+        1,
+    );
+    page.family(Kind::Gauge, "identity_info", "Node and cluster identity")
+        .sample(&[("rabbitmq_node", &overview.node), ("rabbitmq_cluster", &overview.cluster_name)], 1);
+    global(&mut page, overview);
+    node(&mut page, overview, alarms);
+    page
+}
+
+fn global(page: &mut Exposition, overview: &Overview) {
+    let c = &overview.counters;
+    let by_protocol = [
+        ("received", "Messages received from publishers", c.received),
+        ("received_confirm", "Messages received from publishers expecting confirmations", c.received_confirm),
+        ("routed", "Messages routed to queues or streams", c.routed),
+        ("unroutable_dropped", "Messages dropped as unroutable", c.unroutable_dropped),
+        ("unroutable_returned", "Messages returned to the publisher as unroutable", c.unroutable_returned),
+        ("confirmed", "Messages confirmed to publishers", c.confirmed),
+    ];
+    for (name, help, value) in by_protocol {
+        page.family(Kind::Counter, &format!("global_messages_{name}_total"), help).sample(&[PROTOCOL], value);
+    }
+    for (name, help, value) in [
+        ("global_publishers", "Current number of publishers", c.publishers),
+        ("global_consumers", "Current number of consumers", c.consumers),
+    ] {
+        page.family(Kind::Gauge, name, help).sample(&[PROTOCOL], value);
+    }
+    let by_queue_type = [
+        ("delivered", "Messages delivered to consumers", c.delivered),
+        ("delivered_consume_manual_ack", "Messages delivered that consumers settle", c.delivered_manual_ack),
+        ("delivered_consume_auto_ack", "Messages delivered settled", c.delivered_auto_ack),
+        ("redelivered", "Messages redelivered to consumers", c.redelivered),
+        ("acknowledged", "Messages acknowledged by consumers", c.acknowledged),
+    ];
+    for (name, help, value) in by_queue_type {
+        page.family(Kind::Counter, &format!("global_messages_{name}_total"), help)
+            .sample(&[PROTOCOL, CLASSIC], value);
+    }
+    let dead_lettered = [
+        ("expired", "Messages dead-lettered because they expired", c.dead_lettered_expired),
+        ("rejected", "Messages dead-lettered because a consumer rejected them", c.dead_lettered_rejected),
+        ("maxlen", "Messages dead-lettered because the queue was too long", c.dead_lettered_maxlen),
+    ];
+    for (name, help, value) in dead_lettered {
+        page.family(Kind::Counter, &format!("global_messages_dead_lettered_{name}_total"), help)
+            .sample(&[CLASSIC, AT_MOST_ONCE], value);
+    }
+}
+
+fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
+    let c = &overview.counters;
+    let counters = [
+        ("connections_opened_total", "Connections opened", c.connections_opened),
+        ("connections_closed_total", "Connections closed or terminated", c.connections_closed),
+        ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
+        ("queues_declared_total", "Queues declared", c.queues_declared),
+        ("queues_created_total", "Queues created", c.queues_created),
+        ("queues_deleted_total", "Queues deleted", c.queues_deleted),
+        ("auth_attempts_total", "Authentication attempts", c.auth_attempts),
+        (
+            "auth_attempts_succeeded_total",
+            "Authentication attempts that succeeded",
+            c.auth_attempts_succeeded,
+        ),
+        ("auth_attempts_failed_total", "Authentication attempts that failed", c.auth_attempts_failed),
+        ("io_write_bytes_total", "I/O bytes written", c.io_write_bytes),
+    ];
+    for (name, help, value) in counters {
+        page.family(Kind::Counter, name, help).sample(&[], value);
+    }
+    let gauges = [
+        ("connections", "Connections currently open", overview.connections),
+        ("channels", "Channels and sessions currently open", overview.sessions),
+        ("consumers", "Consumers currently connected", overview.consumers),
+        ("queues", "Queues available", overview.queues),
+    ];
+    for (name, help, value) in gauges {
+        page.family(Kind::Gauge, name, help).sample(&[], value);
+    }
+    let process = Process::read();
+    let known = [
+        ("process_resident_memory_bytes", "Memory used in bytes", process.resident_bytes),
+        ("process_open_fds", "Open file descriptors", process.open_fds),
+        ("process_max_fds", "Open file descriptors limit", process.max_fds),
+    ];
+    for (name, help, value) in known {
+        if let Some(value) = value {
+            page.family(Kind::Gauge, name, help).sample(&[], value);
+        }
+    }
+    for (name, help, kind) in [
+        ("alarms_memory_used_watermark", "1 if the memory alarm is in effect", "memory"),
+        ("alarms_free_disk_space_watermark", "1 if the disk alarm is in effect", "disk"),
+    ] {
+        let on = alarms.iter().any(|(alarm, node)| *alarm == kind && *node == overview.node);
+        page.family(Kind::Gauge, name, help).sample(&[], on.into());
+    }
+}
+
+/// One measure of a queue: kind, name, help, and where it is.
+type Measure = (Kind, &'static str, &'static str, fn(&QueueRow) -> u64);
+
+const MEASURES: &[Measure] = &[
+    (Kind::Gauge, "queue_messages_ready", "Messages ready to be delivered", |q| q.report.ready),
+    (Kind::Gauge, "queue_messages_unacked", "Messages not yet acknowledged", |q| q.report.unsettled),
+    (Kind::Gauge, "queue_messages", "Ready and unacknowledged messages", |q| {
+        q.report.ready + q.report.unsettled
+    }),
+    (Kind::Gauge, "queue_messages_ready_bytes", "Size of ready messages", |q| q.report.ready_bytes),
+    (Kind::Gauge, "queue_messages_unacked_bytes", "Size of unacknowledged messages", |q| {
+        q.report.unsettled_bytes
+    }),
+    (Kind::Gauge, "queue_messages_bytes", "Size of ready and unacknowledged messages", |q| {
+        q.report.ready_bytes + q.report.unsettled_bytes
+    }),
+    (Kind::Gauge, "queue_consumers", "Consumers of a queue", |q| q.report.consumers.into()),
+    (Kind::Counter, "queue_messages_published_total", "Messages published to a queue", |q| {
+        q.report.published
+    }),
+    (Kind::Counter, "queue_messages_delivered_total", "Messages delivered to consumers", |q| {
+        q.report.delivered
+    }),
+    (Kind::Counter, "queue_messages_redelivered_total", "Messages redelivered", |q| q.report.redelivered),
+    (Kind::Counter, "queue_messages_acked_total", "Messages acknowledged", |q| q.report.acknowledged),
+];
+
+fn queues(page: &mut Exposition, rows: &[QueueRow]) {
+    for (kind, name, help, of) in MEASURES {
+        let mut family = page.family(*kind, name, help);
+        for row in rows {
+            family.sample(&[("vhost", &row.vhost), ("queue", &row.name)], of(row));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! `/`, `/api/overview`, `/api/whoami`, `/api/vhosts`, `/api/nodes`.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use broker::catalog::DEFAULT_VHOST;
+use broker::desk::{Desk, Overview};
+use serde_json::{Value, json};
+
+use crate::auth::require_monitor;
+use crate::call::Call;
+use crate::process::Process;
+use crate::reply::{Failure, Reply};
+use crate::shape;
+
+/// For whoever opens the port in a browser. Needs no credentials and shows nothing that needs any.
+pub async fn index<D: Desk>(desk: &D) -> Result<Reply, Failure> {
+    let version = escape_html(&desk.overview().await?.sluice_version);
+    Ok(Reply::Page(format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Sluice</title></head>\n\
+         <body><h1>Sluice {version}</h1>\n\
+         <p>A message broker. The management API is at <a href=\"/api/overview\">/api/overview</a> \
+         (basic authentication).</p></body></html>\n"
+    )))
+}
+
+pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let overview = call.desk.overview().await?;
+    Ok(Reply::Json(shape::columns(to_json(&overview), &call.query)))
+}
+
+pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
+    let body = json!({ "name": *call.who.user, "tags": *call.who.tags, "is_internal_user": true });
+    Reply::Json(shape::columns(body, &call.query))
+}
+
+pub async fn list_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible_vhosts(call).await?.iter().map(|name| vhost(name)).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
+}
+
+pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    require_vhost(call, call.param(0)).await?;
+    Ok(Reply::Json(shape::columns(vhost(call.param(0)), &call.query)))
+}
+
+/// # Errors
+/// 404 if the virtual host does not exist or the user does not see it; 401 for the one that everybody knows.
+pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(), Failure> {
+    if visible_vhosts(call).await?.contains(vhost) {
+        return Ok(());
+    }
+    if vhost == DEFAULT_VHOST {
+        return Err(Failure::not_authorised("User not authorised to access virtual host"));
+    }
+    Err(Failure::not_found(format!("no vhost '{vhost}'")))
+}
+
+/// Every virtual host has its default exchange, so that whoever sees exchanges sees the virtual hosts.
+async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>>, Failure> {
+    let exchanges = call.desk.exchanges(&call.who, None).await?;
+    Ok(exchanges.iter().filter(|e| e.name.is_empty()).map(|e| e.vhost.clone()).collect())
+}
+
+pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    require_monitor(&call.who)?;
+    let row = node(call, &call.desk.overview().await?);
+    Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
+}
+
+pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    require_monitor(&call.who)?;
+    let overview = call.desk.overview().await?;
+    if overview.node != call.param(0) {
+        return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
+    }
+    Ok(Reply::Json(shape::columns(node(call, &overview), &call.query)))
+}
+
+fn vhost(name: &str) -> Value {
+    json!({ "name": name, "description": "", "tags": [], "default_queue_type": "classic", "tracing": false })
+}
+
+fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Value {
+    let process = Process::read();
+    let alarms = call.desk.alarms();
+    let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
+    json!({
+        "name": overview.node,
+        "type": "disc",
+        "running": true,
+        "os_pid": std::process::id().to_string(),
+        "uptime": overview.uptime_ms,
+        "processors": std::thread::available_parallelism().map_or(1, usize::from),
+        "mem_used": process.resident_bytes,
+        "mem_alarm": alarm("memory"),
+        "disk_free_alarm": alarm("disk"),
+        "fd_used": process.open_fds,
+        "fd_total": process.max_fds,
+    })
+}
+
+fn to_json(o: &Overview) -> Value {
+    let kinds = ["direct", "fanout", "topic"].map(|name| json!({ "name": name, "enabled": true }));
+    let listeners: Vec<Value> = o
+        .listeners
+        .iter()
+        .map(|(protocol, ip, port)| {
+            json!({ "node": o.node, "protocol": protocol, "ip_address": ip, "port": port })
+        })
+        .collect();
+    let c = &o.counters;
+    json!({
+        "management_version": o.product_version,
+        "rates_mode": "none",
+        "product_name": o.product,
+        "product_version": o.product_version,
+        "rabbitmq_version": o.product_version,
+        "sluice_version": o.sluice_version,
+        "cluster_name": o.cluster_name,
+        "node": o.node,
+        "uptime": o.uptime_ms,
+        "default_queue_type": "classic",
+        "exchange_types": kinds,
+        "message_stats": {
+            "publish": c.received,
+            "confirm": c.confirmed,
+            "drop_unroutable": c.unroutable_dropped,
+            "return_unroutable": c.unroutable_returned,
+            "deliver": c.delivered_manual_ack,
+            "deliver_no_ack": c.delivered_auto_ack,
+            "deliver_get": c.delivered,
+            "redeliver": c.redelivered,
+            "ack": c.acknowledged,
+        },
+        "churn_rates": {
+            "connection_created": c.connections_opened,
+            "connection_closed": c.connections_closed,
+            "channel_created": c.sessions_opened,
+            "queue_declared": c.queues_declared,
+            "queue_created": c.queues_created,
+            "queue_deleted": c.queues_deleted,
+        },
+        "queue_totals": {
+            "messages": o.messages_ready + o.messages_unacknowledged,
+            "messages_ready": o.messages_ready,
+            "messages_unacknowledged": o.messages_unacknowledged,
+        },
+        "object_totals": {
+            "connections": o.connections,
+            "channels": o.sessions,
+            "consumers": o.consumers,
+            "exchanges": o.exchanges,
+            "queues": o.queues,
+        },
+        "listeners": listeners,
+        "contexts": [],
+    })
+}
+
+fn escape_html(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}

@@ -1,0 +1,41 @@
+//! What the operating system knows of this process. Linux only; elsewhere nothing is known.
+
+use std::fs;
+
+/// Figures from `/proc/self`; `None` where it does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Process {
+    pub resident_bytes: Option<u64>,
+    pub open_fds: Option<u64>,
+    pub max_fds: Option<u64>,
+}
+
+impl Process {
+    pub fn read() -> Self {
+        let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).unwrap_or_default();
+        Self {
+            resident_bytes: word(&read("status"), "VmRSS:").map(|kib| kib * 1024),
+            // The listing itself has one open.
+            open_fds: fs::read_dir("/proc/self/fd").ok().map(|fds| (fds.count() as u64).saturating_sub(1)),
+            max_fds: word(&read("limits"), "Max open files"),
+        }
+    }
+}
+
+/// The first number behind the name at the start of a line.
+fn word(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_behind_names() {
+        assert_eq!(word("VmPeak:\t 9 kB\nVmRSS:\t   1234 kB\n", "VmRSS:"), Some(1234));
+        assert_eq!(word("Max open files            1024    524288   files", "Max open files"), Some(1024));
+        assert_eq!(word("Max open files            unlimited", "Max open files"), None);
+    }
+}

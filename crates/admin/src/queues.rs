@@ -1,0 +1,133 @@
+//! `/api/queues`.
+
+use broker::desk::{Desk, DeskError, QueueRow, QueueSpec};
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::shape::{self, Page};
+use crate::{json, query::Query};
+
+/// Rows that the desk is asked for at once.
+const CHUNK_ROWS: usize = 10_000;
+
+/// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
+const LIST_ROWS_MAX: usize = 100_000;
+
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let vhost = call.optional_param(0);
+    let page = Page::of(&call.query)?;
+    let (body, total) = match &page {
+        Some(page) if !shape::needs_all_rows(&call.query, page) => {
+            let (rows, total) = call.desk.queues(&call.who, vhost, page.offset(), page.size).await?;
+            let rows = rows.iter().map(|row| to_json(row, &call.query)).collect();
+            (shape::ready_page(rows, total, page, &call.query)?, total)
+        }
+        _ => {
+            let (rows, total) = all_rows(call, vhost).await?;
+            (shape::list(rows, &call.query, &["vhost", "name"])?, total)
+        }
+    };
+    if let Some(vhost) = vhost
+        && total == 0
+    {
+        require_vhost(call, vhost).await?;
+    }
+    Ok(Reply::Json(body))
+}
+
+async fn all_rows<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<(Vec<Value>, usize), Failure> {
+    let mut rows = Vec::new();
+    loop {
+        let (chunk, total) = call.desk.queues(&call.who, vhost, rows.len(), CHUNK_ROWS).await?;
+        if total > LIST_ROWS_MAX {
+            return Err(Failure::bad_request(format!(
+                "there are {total} queues, more than {LIST_ROWS_MAX}: ask for pages (page, page_size)"
+            )));
+        }
+        let last = chunk.len() < CHUNK_ROWS;
+        rows.extend(chunk.iter().map(|row| to_json(row, &call.query)));
+        if last || rows.len() >= total {
+            return Ok((rows, total));
+        }
+    }
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
+    Ok(Reply::Json(shape::columns(to_json(&row, &call.query), &call.query)))
+}
+
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    if json::boolean(&call.fields, "exclusive", false)? {
+        return Err(Failure::bad_request("an exclusive queue needs a connection that it belongs to"));
+    }
+    let spec = QueueSpec {
+        vhost: call.param(0).into(),
+        name: call.param(1).into(),
+        durable: json::boolean(&call.fields, "durable", true)?,
+        auto_delete: json::boolean(&call.fields, "auto_delete", false)?,
+        arguments: json::arguments(&call.fields)?,
+    };
+    let created = call.desk.declare_queue(&call.who, spec).await?;
+    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    // Deleting what is not there succeeds over AMQP, but not here. Who may delete need not be able to read.
+    match call.desk.queue(&call.who, vhost, name).await {
+        Ok(_) | Err(DeskError::AccessRefused(_)) => {}
+        Err(error) => return Err(error.into()),
+    }
+    let (if_unused, if_empty) = (call.query.flag("if-unused"), call.query.flag("if-empty"));
+    call.desk.delete_queue(&call.who, vhost, name, if_unused, if_empty).await?;
+    Ok(Reply::NoContent)
+}
+
+pub async fn purge<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    call.desk.purge_queue(&call.who, call.param(0), call.param(1)).await?;
+    Ok(Reply::NoContent)
+}
+
+/// A queue as the reference shows it, as far as this broker has the figures. `disable_stats` leaves the figures
+/// out, `enable_queue_totals` brings the lengths back.
+fn to_json(row: &QueueRow, query: &Query) -> Value {
+    let report = &row.report;
+    let stats = !query.flag("disable_stats");
+    let mut body = json!({
+        "name": *row.name,
+        "vhost": *row.vhost,
+        "type": row.kind,
+        "durable": row.durable,
+        "auto_delete": row.auto_delete,
+        "exclusive": row.exclusive,
+        "arguments": json::from_arguments(&row.arguments),
+        "node": *row.node,
+        "state": "running",
+    });
+    if stats || query.flag("enable_queue_totals") {
+        body["messages"] = (report.ready + report.unsettled).into();
+        body["messages_ready"] = report.ready.into();
+        body["messages_unacknowledged"] = report.unsettled.into();
+    }
+    if stats {
+        body["message_bytes"] = (report.ready_bytes + report.unsettled_bytes).into();
+        body["message_bytes_ready"] = report.ready_bytes.into();
+        body["message_bytes_unacknowledged"] = report.unsettled_bytes.into();
+        body["messages_dead_lettering"] = report.leaving.into();
+        body["consumers"] = report.consumers.into();
+        body["message_stats"] = json!({
+            "publish": report.published,
+            "deliver": report.delivered,
+            "deliver_get": report.delivered,
+            "redeliver": report.redelivered,
+            "ack": report.acknowledged,
+            "expired": report.expired,
+            "dropped": report.dropped,
+            "dead_lettered": report.dead_lettered,
+        });
+    }
+    body
+}

@@ -1,0 +1,172 @@
+//! What every list understands: `page`, `page_size`, `name`, `sort`, `sort_reverse`, `columns`.
+
+use std::cmp::Ordering;
+
+use serde_json::{Value, json};
+
+use crate::query::Query;
+use crate::reply::Failure;
+
+/// Rows of a page if the request does not say.
+const PAGE_SIZE_DEFAULT: usize = 100;
+/// Rows of a page at most; a request for more is refused.
+const PAGE_SIZE_MAX: usize = 500;
+
+/// A page that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// From 1.
+    pub number: usize,
+    pub size: usize,
+    /// Only rows whose name contains it, in any case.
+    pub name: Option<String>,
+}
+
+impl Page {
+    /// The page asked for, if one is.
+    ///
+    /// # Errors
+    /// 400 for numbers out of bounds, and for regular expressions, which this broker does not take.
+    pub fn of(query: &Query) -> Result<Option<Self>, Failure> {
+        let Some(number) = query.number("page")? else { return Ok(None) };
+        let size = query.number("page_size")?.unwrap_or(PAGE_SIZE_DEFAULT);
+        if number == 0 || size == 0 || size > PAGE_SIZE_MAX {
+            return Err(Failure::bad(
+                "invalid_pagination_parameters",
+                format!("Invalid pagination parameters: page number {number}, page size {size}"),
+            ));
+        }
+        let name = query.get("name").filter(|n| !n.is_empty()).map(str::to_lowercase);
+        if name.is_some() && query.flag("use_regex") {
+            return Err(Failure::bad_request("use_regex is not supported"));
+        }
+        Ok(Some(Self { number, size, name }))
+    }
+
+    /// The number of the first row, from 0.
+    pub fn offset(&self) -> usize {
+        (self.number - 1).saturating_mul(self.size)
+    }
+
+    /// The envelope of a page.
+    ///
+    /// # Errors
+    /// 400 if the page begins behind the last row.
+    pub fn envelope(&self, total: usize, filtered: usize, items: Vec<Value>) -> Result<Value, Failure> {
+        if self.offset() > filtered {
+            return Err(Failure::bad(
+                "page_out_of_range",
+                format!("Page out of range, page: {} page size: {}, len: {filtered}", self.number, self.size),
+            ));
+        }
+        Ok(json!({
+            "filtered_count": filtered,
+            "item_count": items.len(),
+            "items": items,
+            "page": self.number,
+            "page_count": filtered.div_ceil(self.size),
+            "page_size": self.size,
+            "total_count": total,
+        }))
+    }
+}
+
+/// Whether the rows must be seen all before one page of them is known.
+pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
+    page.name.is_some() || query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
+}
+
+/// Sorts, filters, pages and cuts to the columns asked for.
+///
+/// # Errors
+/// 400 for a page that cannot be.
+pub fn list(mut rows: Vec<Value>, query: &Query, default_sort: &[&str]) -> Result<Value, Failure> {
+    let page = Page::of(query)?;
+    let first = query.get("sort").filter(|s| !s.is_empty());
+    let keys: Vec<&str> = first.into_iter().chain(default_sort.iter().copied()).collect();
+    rows.sort_by(|a, b| {
+        keys.iter()
+            .map(|key| compare(dotted(a, key), dotted(b, key)))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
+    });
+    if query.flag("sort_reverse") {
+        rows.reverse();
+    }
+    let Some(page) = page else { return Ok(columns(Value::Array(rows), query)) };
+    let total = rows.len();
+    if let Some(part) = &page.name {
+        rows.retain(|row| row["name"].as_str().is_some_and(|name| name.to_lowercase().contains(part)));
+    }
+    let filtered = rows.len();
+    let items: Vec<Value> = rows.into_iter().skip(page.offset()).take(page.size).collect();
+    page.envelope(total, filtered, cut(items, query))
+}
+
+/// Rows that are a page already.
+///
+/// # Errors
+/// 400 for a page that cannot be.
+pub fn ready_page(rows: Vec<Value>, total: usize, page: &Page, query: &Query) -> Result<Value, Failure> {
+    page.envelope(total, total, cut(rows, query))
+}
+
+/// Leaves only the columns asked for; `a.b` is the field `b` of the field `a`.
+pub fn columns(value: Value, query: &Query) -> Value {
+    let Some(wanted) = query.get("columns") else { return value };
+    let paths: Vec<Vec<&str>> = wanted.split(',').map(|c| c.split('.').collect()).collect();
+    let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
+    only(value, &paths)
+}
+
+fn cut(rows: Vec<Value>, query: &Query) -> Vec<Value> {
+    match columns(Value::Array(rows), query) {
+        Value::Array(rows) => rows,
+        other => vec![other],
+    }
+}
+
+fn only(value: Value, paths: &[&[&str]]) -> Value {
+    match value {
+        Value::Array(rows) => rows.into_iter().map(|row| only(row, paths)).collect(),
+        Value::Object(fields) => Value::Object(
+            fields
+                .into_iter()
+                .filter_map(|(key, value)| {
+                    let below: Vec<&[&str]> =
+                        paths.iter().filter(|p| p.first() == Some(&key.as_str())).map(|p| &p[1..]).collect();
+                    match below.as_slice() {
+                        [] => None,
+                        below if below.iter().any(|p| p.is_empty()) => Some((key, value)),
+                        below => Some((key, only(value, below))),
+                    }
+                })
+                .collect(),
+        ),
+        other => other,
+    }
+}
+
+fn dotted<'a>(row: &'a Value, path: &str) -> &'a Value {
+    path.split('.').fold(row, |value, key| &value[key])
+}
+
+/// The reference's order of types; what is absent comes first, as zero does.
+fn compare(a: &Value, b: &Value) -> Ordering {
+    fn rank(value: &Value) -> u8 {
+        match value {
+            Value::Null | Value::Number(_) => 0,
+            Value::Bool(_) => 1,
+            Value::Object(_) => 2,
+            Value::Array(_) => 3,
+            Value::String(_) => 4,
+        }
+    }
+    let number = |v: &Value| v.as_f64().unwrap_or(0.0);
+    match (a, b) {
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        _ if rank(a) == 0 && rank(b) == 0 => number(a).total_cmp(&number(b)),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}

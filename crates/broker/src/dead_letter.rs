@@ -1,0 +1,36 @@
+//! Where dead letters go (behaviour B.8): to the exchange of their queue's settings, like any publish, but
+//! never round in a circle.
+
+use std::sync::Arc;
+
+use message::{Message, Route};
+
+use crate::catalog::{Catalog, RouteTargets};
+
+/// A dead letter on its new route, and the queues that are to have it: none if the exchange is gone, nothing
+/// wants it, or it would go in a circle.
+pub fn route(
+    catalog: &Catalog,
+    vhost: &str,
+    message: Message,
+    exchange: &Arc<str>,
+    key: Option<&Arc<str>>,
+) -> (Message, RouteTargets) {
+    let keys = match key {
+        Some(key) => vec![key.clone()],
+        None => message.route().keys().to_vec(),
+    };
+    let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
+    let mut targets = catalog.route(vhost, exchange, message.route().keys(), &message).unwrap_or_default();
+    if let Some(deaths) = message.deaths() {
+        targets.retain(|target| {
+            let name = catalog.queue_by_id(target.queue).map(|q| &q.name);
+            let cycle = name.is_some_and(|name| deaths.is_cycle(name));
+            if cycle {
+                tracing::warn!(queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
+            }
+            !cycle
+        });
+    }
+    (message, targets)
+}

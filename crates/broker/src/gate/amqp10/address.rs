@@ -1,0 +1,150 @@
+//! Address format v2 (behaviour B.4, B.5): `/queues/:queue`, `/exchanges/:exchange[/:routing-key]`.
+
+use std::fmt;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
+
+/// The node that answers management requests (behaviour B.10).
+pub const MANAGEMENT: &str = "/management";
+
+/// What needs no encoding in a segment (RFC 3986 unreserved).
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A parsed address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    Queue(String),
+    Exchange { exchange: String, key: String },
+}
+
+/// An address that is none, with the address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadAddress(String);
+
+impl fmt::Display for BadAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "bad address string '{}': expected /queues/:queue or /exchanges/:exchange/:routing-key, each \
+                   part percent-encoded",
+            self.0.escape_default()
+        )
+    }
+}
+
+impl Address {
+    /// # Errors
+    /// Anything but the three forms of the module's first line, with each part percent-encoded UTF-8.
+    pub fn parse(address: &str) -> Result<Self, BadAddress> {
+        parse(address).ok_or_else(|| BadAddress(address.chars().take(256).collect()))
+    }
+}
+
+fn parse(address: &str) -> Option<Address> {
+    if let Some(queue) = address.strip_prefix("/queues/") {
+        let queue = decode_segment(queue)?;
+        return (!queue.is_empty()).then_some(Address::Queue(queue));
+    }
+    let rest = address.strip_prefix("/exchanges/")?;
+    let (exchange, key) = match rest.split_once('/') {
+        Some((exchange, key)) => (decode_segment(exchange)?, decode_segment(key)?),
+        None => (decode_segment(rest)?, String::new()),
+    };
+    // The default exchange is reached by /queues/ alone.
+    if exchange.is_empty() || exchange == DEFAULT_EXCHANGE_ALIAS {
+        return None;
+    }
+    Some(Address::Exchange { exchange, key })
+}
+
+/// Percent-decodes one path segment; `None` for anything that had to be encoded and is not, or decodes to no
+/// UTF-8.
+pub(crate) fn decode_segment(segment: &str) -> Option<String> {
+    let bytes = segment.as_bytes();
+    let mut i = 0;
+    while i < bytes.len() {
+        match bytes[i] {
+            b'%' => {
+                let hex = bytes.get(i + 1..i + 3)?;
+                if !hex.iter().all(u8::is_ascii_hexdigit) {
+                    return None;
+                }
+                i += 3;
+            }
+            b'/' => return None,
+            c if c.is_ascii_graphic() => i += 1,
+            _ => return None,
+        }
+    }
+    percent_decode_str(segment).decode_utf8().ok().map(|s| s.into_owned())
+}
+
+/// The address of a queue.
+pub fn queue_address(queue: &str) -> String {
+    format!("/queues/{}", utf8_percent_encode(queue, SEGMENT))
+}
+
+/// One encoded path segment.
+pub(crate) fn encode_segment(segment: &str) -> String {
+    utf8_percent_encode(segment, SEGMENT).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exchange(exchange: &str, key: &str) -> Result<Address, BadAddress> {
+        Ok(Address::Exchange { exchange: exchange.into(), key: key.into() })
+    }
+
+    #[test]
+    fn the_three_forms() {
+        assert_eq!(Address::parse("/queues/q"), Ok(Address::Queue("q".into())));
+        assert_eq!(Address::parse("/queues/a%2Fb%20%F0%9F%A5%95"), Ok(Address::Queue("a/b 🥕".into())));
+        assert_eq!(Address::parse("/exchanges/x/k"), exchange("x", "k"));
+        assert_eq!(Address::parse("/exchanges/x/a%2Fb.%23"), exchange("x", "a/b.#"));
+        assert_eq!(Address::parse("/exchanges/x"), exchange("x", ""));
+        assert_eq!(Address::parse("/exchanges/x/"), exchange("x", ""));
+        assert_eq!(Address::parse(&queue_address("a/b ü~")), Ok(Address::Queue("a/b ü~".into())));
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for bad in [
+            "",
+            "/",
+            "q",
+            "myqueue",
+            "/queue",
+            "/queue/q",
+            "/queues",
+            "/queues/",
+            "/queues/a/b",
+            "queues/q",
+            "/queues/%",
+            "/queues/%2",
+            "/queues/%zz",
+            "/queues/%ff",
+            "/queues/ü",
+            "/queues/a b",
+            "/exchange/x",
+            "/exchange/x/k",
+            "/exchanges",
+            "/exchanges/",
+            "/exchanges//k",
+            "/exchanges/x/k/l",
+            "/exchanges/amq.default",
+            "/exchanges/amq.default/k",
+            "/exchanges/ü/k",
+            "/exchanges/x/ü",
+            "/topic/x",
+            "/amq/queue/q",
+            "/Queues/q",
+            "/queues/q\n",
+        ] {
+            assert!(Address::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+}

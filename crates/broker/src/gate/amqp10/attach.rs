@@ -1,0 +1,477 @@
+//! ATTACH: what a link may be (behaviour B.3 to B.5, B.7).
+
+use std::sync::Arc;
+
+use amqp10::{
+    AmqpError, Attach, DeliveryState, Described, Map, ReceiverSettleMode, Role, SenderSettleMode, Source,
+    Symbol, Target, TargetArchetype, Value, condition, descriptor,
+};
+use message::Route;
+use queue::PublisherId;
+
+use super::address::{self, Address, queue_address};
+use super::inbound::{Intake, Target as IntakeTarget};
+use super::outbound::Outlet;
+use super::{Cx, Gate, LinkRole, Waiting, error};
+use crate::access::{Permission, Resource};
+use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
+use crate::mail::{LinkAddress, PublisherAddress};
+
+/// The capability by which a client asks for a queue of its own (behaviour B.7).
+const TEMPORARY_QUEUE: &str = "temporary-queue";
+
+/// Names of dynamic queues: the ids of container and link are part of them if they are shorter than this.
+const DYNAMIC_NAME_IDS_MAX: usize = 150;
+
+/// The outcomes that a receiver may list.
+const OUTCOMES: [&str; 4] =
+    ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
+
+/// How an attach is turned down.
+pub(super) enum Refused {
+    Link(AmqpError),
+    Session(AmqpError),
+}
+
+impl From<AmqpError> for Refused {
+    fn from(error: AmqpError) -> Self {
+        Self::Link(error)
+    }
+}
+
+fn not_implemented(what: &str) -> Refused {
+    Refused::Link(error(condition::NOT_IMPLEMENTED, what))
+}
+
+impl Gate {
+    pub(super) fn handle_attach(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
+        let result = match attach.role {
+            Role::Sender => self.attach_publisher(session, link, &attach, cx),
+            Role::Receiver => self.attach_consumer(session, link, &attach, cx),
+        };
+        if let Err(refused) = result {
+            self.refuse(session, link, &attach, refused, cx);
+        }
+    }
+
+    /// [2.6.3] A refusal is an ATTACH without the terminus that is not, and then a DETACH with the reason.
+    pub(super) fn refuse(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        refused: Refused,
+        cx: &mut Cx<'_>,
+    ) {
+        match refused {
+            Refused::Session(error) => self.end(session, error, cx),
+            Refused::Link(error) => {
+                let reply = match attach.role {
+                    Role::Sender => Attach {
+                        role: Role::Receiver,
+                        source: attach.source.clone(),
+                        target: None,
+                        ..blank_reply(attach)
+                    },
+                    Role::Receiver => Attach {
+                        role: Role::Sender,
+                        source: None,
+                        target: attach.target.clone(),
+                        initial_delivery_count: Some(0),
+                        ..blank_reply(attach)
+                    },
+                };
+                self.conn.attach(session, Some(link), reply);
+                self.detach(session, link, error, cx);
+            }
+        }
+    }
+
+    fn check_common(attach: &Attach) -> Result<(), Refused> {
+        if attach.unsettled.as_ref().is_some_and(|u| !u.is_empty()) || attach.incomplete_unsettled {
+            return Err(not_implemented("Link recovery not supported"));
+        }
+        let second = attach.rcv_settle_mode == ReceiverSettleMode::Second;
+        if second && attach.snd_settle_mode != SenderSettleMode::Settled {
+            return Err(not_implemented("rcv-settle-mode second not supported"));
+        }
+        Ok(())
+    }
+
+    // ---- the client publishes -----------------------------------------------------------------------------
+
+    fn attach_publisher(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let target = match &attach.target {
+            Some(TargetArchetype::Coordinator(_)) => {
+                return Err(not_implemented("Transactions not supported"));
+            }
+            Some(TargetArchetype::Target(target)) => target.clone(),
+            None => Target::default(),
+        };
+        Self::check_common(attach)?;
+        if target.dynamic {
+            return self.start_dynamic(
+                session,
+                link,
+                attach,
+                &target.capabilities,
+                target.address.is_some(),
+                cx,
+            );
+        }
+        let Some(address) = &target.address else {
+            let intake = self.new_intake(session, link, IntakeTarget::Anonymous, cx)?;
+            self.accept_publisher(session, link, attach, target, intake, cx);
+            return Ok(());
+        };
+        if address == address::MANAGEMENT {
+            return self.attach_requests(session, link, attach, cx);
+        }
+        let address =
+            Address::parse(address).map_err(|bad| error(condition::INVALID_FIELD, bad.to_string()))?;
+        let vhost = self.vhost.clone();
+        let (exchange, key, watched) = match &address {
+            Address::Queue(queue) => {
+                let record = self.usable_queue(queue, cx)?;
+                (String::new(), queue.clone(), Some(record.id))
+            }
+            Address::Exchange { exchange, key } => (exchange.clone(), key.clone(), None),
+        };
+        let found = cx.catalog.exchange(&vhost, &exchange).ok_or_else(|| {
+            error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
+        })?;
+        if found.internal {
+            let reason = format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
+            return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
+        }
+        self.authorize(Resource::Exchange(&exchange), Permission::Write, cx)?;
+        let route = Arc::new(Route::new(&*exchange, vec![key.into()]));
+        let target_of_link = IntakeTarget::Exchange { exchange: exchange.into(), route, cached: None };
+        let mut intake = self.new_intake(session, link, target_of_link, cx)?;
+        if let Some(queue) = watched {
+            cx.watchers.entry(queue).or_default().push(intake.publisher.0);
+            intake.watched = Some(queue);
+        }
+        self.accept_publisher(session, link, attach, target, intake, cx);
+        Ok(())
+    }
+
+    pub(super) fn authorize(
+        &self,
+        resource: Resource<'_>,
+        permission: Permission,
+        cx: &Cx<'_>,
+    ) -> Result<(), Refused> {
+        let Some(identity) = &self.identity else {
+            return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
+        };
+        cx.access
+            .authorize(identity, &self.vhost, resource, permission)
+            .map_err(|refused| Refused::Session(refused.into()))
+    }
+
+    fn new_intake(
+        &self,
+        session: u16,
+        link: u32,
+        target: IntakeTarget,
+        cx: &mut Cx<'_>,
+    ) -> Result<Intake, Refused> {
+        let address = LinkAddress { connection: self.key, session, link };
+        let publisher = cx
+            .publishers
+            .insert(PublisherAddress::Link(address))
+            .ok_or_else(|| error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))?;
+        cx.counters.publishers += 1;
+        Ok(Intake::new(PublisherId(publisher), target))
+    }
+
+    fn accept_publisher(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        target: Target,
+        intake: Intake,
+        cx: &mut Cx<'_>,
+    ) {
+        let reply = Attach {
+            role: Role::Receiver,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            source: attach.source.clone(),
+            target: Some(TargetArchetype::Target(target)),
+            max_message_size: Some(cx.settings.max_message_size),
+            ..blank_reply(attach)
+        };
+        self.conn.attach(session, Some(link), reply);
+        self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
+        self.touch(session, link);
+    }
+
+    /// A queue of this virtual host that is not another connection's own.
+    fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
+        let record = cx.catalog.queue(&self.vhost, name).ok_or_else(|| {
+            error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.vhost))
+        })?;
+        Ok(record.clone())
+    }
+
+    // ---- the client consumes --------------------------------------------------------------------------------
+
+    fn attach_consumer(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let invalid = |reason: String| Refused::Link(error(condition::INVALID_FIELD, reason));
+        let source = attach.source.as_ref().ok_or_else(|| invalid("source must be set".into()))?;
+        Self::check_common(attach)?;
+        if let Some(unknown) = source.outcomes.iter().find(|o| !OUTCOMES.contains(&o.as_str())) {
+            return Err(not_implemented(&format!(
+                "outcome '{}' not supported",
+                unknown.as_str().escape_default()
+            )));
+        }
+        if source.dynamic {
+            return self.start_dynamic(
+                session,
+                link,
+                attach,
+                &source.capabilities,
+                source.address.is_some(),
+                cx,
+            );
+        }
+        let address =
+            source.address.as_deref().ok_or_else(|| invalid("source address must be set".into()))?;
+        if address == address::MANAGEMENT {
+            return self.attach_responses(session, link, attach, cx);
+        }
+        let Ok(Address::Queue(queue)) = Address::parse(address) else {
+            return Err(invalid(format!(
+                "bad source address '{}': expected /queues/:queue, percent-encoded",
+                address.chars().take(256).collect::<String>().escape_default()
+            )));
+        };
+        self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
+        let record = self.usable_queue(&queue, cx)?;
+        if record.exclusive.is_some_and(|owner| owner != self.id) {
+            let CatalogError::Locked { reason } = CatalogError::locked(&self.vhost, &queue) else {
+                return Ok(());
+            };
+            return Err(error(condition::RESOURCE_LOCKED, reason).into());
+        }
+        self.attach_outlet(session, link, attach, &record, None, cx)
+    }
+
+    fn attach_outlet(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        record: &QueueRecord,
+        dynamic: Option<crate::ids::QueueId>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let address = LinkAddress { connection: self.key, session, link };
+        let consumer = cx.consumers.insert(address).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+        })?;
+        cx.counters.consumers += 1;
+        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach.clone(), cx.settings);
+        outlet.dynamic = dynamic;
+        let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
+            // Other types of number are ignored (behaviour L.13).
+            Some(Value::Int(priority)) => Some(*priority),
+            _ => None,
+        });
+        let request = queue::Attach {
+            consumer: outlet.consumer,
+            mode: queue::Mode::Take,
+            priority: priority.unwrap_or(0),
+            exclusive: false,
+            settled: outlet.settled,
+            delivery_count: 0,
+        };
+        cx.post.request(record.id, queue::Request::Attach(request));
+        self.set_role(session, link, LinkRole::Outlet(Box::new(outlet)));
+        Ok(())
+    }
+
+    /// The queue has taken the consumer: answers the ATTACH.
+    pub(super) fn accept_consumer(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        address: &str,
+        settled: bool,
+    ) {
+        let asked = attach.source.clone().unwrap_or_default();
+        let mut source = Source {
+            address: Some(address.to_owned()),
+            durable: asked.durable,
+            expiry_policy: asked.expiry_policy,
+            timeout: asked.timeout,
+            dynamic: asked.dynamic,
+            distribution_mode: Some(Symbol::from_static("move")),
+            default_outcome: Some(DeliveryState::Released),
+            outcomes: if asked.outcomes.is_empty() {
+                OUTCOMES.iter().map(|o| Symbol::from_static(o)).collect()
+            } else {
+                asked.outcomes.clone()
+            },
+            capabilities: asked.capabilities.clone(),
+            ..Source::default()
+        };
+        if asked.dynamic {
+            source.dynamic_node_properties = Some(dynamic_node_properties());
+        }
+        let reply = Attach {
+            role: Role::Sender,
+            snd_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
+            rcv_settle_mode: attach.rcv_settle_mode,
+            source: Some(source),
+            target: attach.target.clone(),
+            initial_delivery_count: Some(0),
+            max_message_size: attach.max_message_size,
+            ..blank_reply(attach)
+        };
+        self.conn.attach(session, Some(link), reply);
+    }
+
+    // ---- dynamic nodes --------------------------------------------------------------------------------------
+
+    fn start_dynamic(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        capabilities: &[Symbol],
+        has_address: bool,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        if has_address {
+            return Err(error(condition::INVALID_FIELD, "a dynamic terminus must have no address").into());
+        }
+        if !capabilities.iter().any(|c| c.as_str() == TEMPORARY_QUEUE) {
+            return Err(not_implemented("a dynamic terminus needs the capability temporary-queue"));
+        }
+        *cx.unique += 1;
+        let random = format!("{:x}.{:x}", self.id.0, *cx.unique);
+        let (container, name) = (&self.client.container_id, &attach.name);
+        let queue = if container.len() + name.len() < DYNAMIC_NAME_IDS_MAX {
+            format!("amq.dyn-{container}-{name}-{random}")
+        } else {
+            format!("amq.dyn.gen-{random}")
+        };
+        self.authorize(Resource::Queue(&queue), Permission::Configure, cx)?;
+        match attach.role {
+            Role::Receiver => self.authorize(Resource::Queue(&queue), Permission::Read, cx)?,
+            Role::Sender => self.authorize(Resource::Exchange(""), Permission::Write, cx)?,
+        }
+        let command = Command::DeclareQueue(DeclareQueue {
+            vhost: self.vhost.clone(),
+            name: queue.into(),
+            durable: true,
+            exclusive: true,
+            auto_delete: false,
+            arguments: Arguments::new(),
+            connection: Some(self.id),
+            internal: true,
+            home: Some(cx.shard),
+        });
+        let waiting = Waiting::Dynamic { session, link, attach: Box::new(attach.clone()) };
+        let ticket = self.ticket(waiting, cx).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+        })?;
+        cx.post.propose(Some(ticket), command);
+        Ok(())
+    }
+
+    pub(super) fn finish_dynamic(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: Box<Attach>,
+        result: Result<Answer, CatalogError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let record = match result {
+            Ok(Answer::Queue { record, .. }) => record,
+            Ok(Answer::Done { .. }) => return,
+            Err(refused) => {
+                let error = error(condition::INTERNAL_ERROR, refused.to_string());
+                self.refuse(session, link, &attach, Refused::Link(error), cx);
+                return;
+            }
+        };
+        let still_there = self
+            .conn
+            .session(session)
+            .and_then(|s| s.link(link))
+            .is_some_and(|l| l.remote_handle.is_some() && l.name == attach.name);
+        if !still_there || self.sessions.get(usize::from(session)).is_none_or(Option::is_none) {
+            self.delete_queue(record.id, cx);
+            return;
+        }
+        let result = match attach.role {
+            Role::Receiver => self.attach_outlet(session, link, &attach, &record, Some(record.id), cx),
+            Role::Sender => self.finish_dynamic_target(session, link, &attach, &record, cx),
+        };
+        if let Err(refused) = result {
+            self.delete_queue(record.id, cx);
+            self.refuse(session, link, &attach, refused, cx);
+        }
+    }
+
+    fn finish_dynamic_target(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        record: &QueueRecord,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let route = Arc::new(Route::new("", vec![record.name.clone()]));
+        let target_of_link = IntakeTarget::Exchange { exchange: "".into(), route, cached: None };
+        let mut intake = self.new_intake(session, link, target_of_link, cx)?;
+        intake.dynamic = Some(record.id);
+        let Some(TargetArchetype::Target(asked)) = attach.target.clone() else { return Ok(()) };
+        let target = Target {
+            address: Some(queue_address(&record.name)),
+            dynamic_node_properties: Some(dynamic_node_properties()),
+            ..asked
+        };
+        self.accept_publisher(session, link, attach, target, intake, cx);
+        Ok(())
+    }
+}
+
+/// lifetime-policy delete-on-close [3.5.10], supported-dist-modes move (behaviour B.7).
+fn dynamic_node_properties() -> Map {
+    let mut map = Map::new();
+    let policy =
+        Described { descriptor: Value::Ulong(descriptor::DELETE_ON_CLOSE), value: Value::List(Vec::new()) };
+    let policy = Value::Described(Box::new(policy));
+    map.insert(Symbol::from_static("lifetime-policy"), policy);
+    let modes = amqp10::Array::symbols([Symbol::from_static("move")]);
+    map.insert(Symbol::from_static("supported-dist-modes"), Value::Array(modes));
+    map
+}
+
+/// What every reply has in common with the request.
+fn blank_reply(attach: &Attach) -> Attach {
+    let mut reply = Attach::new(attach.name.clone(), 0, Role::Sender);
+    reply.snd_settle_mode = attach.snd_settle_mode;
+    reply.rcv_settle_mode = attach.rcv_settle_mode;
+    reply
+}

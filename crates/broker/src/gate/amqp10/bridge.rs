@@ -1,0 +1,200 @@
+//! The outlet's bridge from a client's credit to a queue's grants (house.md section 4, behaviour A.6).
+//!
+//! The client may grant four billion; the queue is asked for at most a batch at a time, with at most one
+//! request in flight. A newer FLOW waits for the answer, and the newest wins. The answer to a drain or an echo
+//! travels behind the deliveries it speaks of.
+
+use queue::CreditState;
+
+/// Both sides' credit of one consumer.
+#[derive(Debug, Default)]
+pub(super) struct Bridge {
+    /// The most to ask of the queue at once.
+    batch_max: u32,
+    /// Deliveries that have come from the queue, in its own counting.
+    queue_count: u32,
+    /// What the queue may still deliver.
+    queue_credit: u32,
+    /// A grant is on its way and its CreditState has not come.
+    in_flight: bool,
+    /// A FLOW has come since the last grant.
+    news: bool,
+    drain: bool,
+    echo: bool,
+    /// What the grant in flight was to answer.
+    asked_echo: bool,
+}
+
+/// What to tell the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    pub delivery_count: u32,
+    pub credit: u32,
+    pub drain: bool,
+}
+
+/// What to tell the client, behind the deliveries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CreditReport {
+    pub available: u32,
+    pub drain: bool,
+}
+
+impl Bridge {
+    pub fn new(batch_max: u32) -> Self {
+        Self { batch_max: batch_max.max(1), ..Self::default() }
+    }
+
+    /// The client's FLOW.
+    pub fn handle_flow(&mut self, drain: bool, echo: bool) {
+        self.news = true;
+        self.drain = drain;
+        self.echo |= echo;
+    }
+
+    /// A delivery has come from the queue.
+    pub fn handle_delivery(&mut self) {
+        self.queue_count = self.queue_count.wrapping_add(1);
+        self.queue_credit = self.queue_credit.saturating_sub(1);
+    }
+
+    /// The queue's answer to the grant in flight. `client_credit`: what the client has left.
+    pub fn handle_credit_state(
+        &mut self,
+        state: CreditState,
+        client_credit: u32,
+        room: u32,
+    ) -> Option<CreditReport> {
+        self.in_flight = false;
+        self.queue_count = state.delivery_count;
+        self.queue_credit = state.credit;
+        if state.drained && self.drain && !self.news {
+            // Another round if the batch was too small for what is there.
+            if state.available > 0 && client_credit > 0 && room > 0 {
+                return None;
+            }
+            self.drain = false;
+            self.asked_echo = false;
+            return Some(CreditReport { available: state.available, drain: true });
+        }
+        std::mem::take(&mut self.asked_echo)
+            .then_some(CreditReport { available: state.available, drain: false })
+    }
+
+    /// The next thing to ask of the queue. `room`: deliveries that may still be left unsettled. `blocked`:
+    /// deliveries wait for the client's window or socket, so no more are fetched.
+    pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Grant> {
+        if self.in_flight {
+            return None;
+        }
+        let batch = client_credit.min(self.batch_max).min(room);
+        let batch = if blocked { batch.min(self.queue_credit) } else { batch };
+        if !self.news && (self.queue_credit > 0 || batch == 0) {
+            return None;
+        }
+        self.news = false;
+        self.in_flight = true;
+        self.queue_credit = batch;
+        self.asked_echo = std::mem::take(&mut self.echo);
+        Some(Grant { delivery_count: self.queue_count, credit: batch, drain: self.drain })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOM: u32 = 1000;
+
+    fn state(delivery_count: u32, credit: u32, available: u32, drained: bool) -> CreditState {
+        CreditState { delivery_count, credit, available, drained }
+    }
+
+    #[test]
+    fn a_huge_credit_is_asked_for_in_batches() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        let grant = bridge.poll_grant(u32::MAX, ROOM, false);
+        assert_eq!(grant, Some(Grant { delivery_count: 0, credit: 256, drain: false }));
+        assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None, "one request in flight");
+        assert_eq!(bridge.handle_credit_state(state(0, 256, 0, false), u32::MAX, ROOM), None);
+        for _ in 0..255 {
+            bridge.handle_delivery();
+            assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None);
+        }
+        bridge.handle_delivery();
+        assert_eq!(
+            bridge.poll_grant(1000, ROOM, true),
+            None,
+            "nothing more while the client does not take it"
+        );
+        let grant = bridge.poll_grant(1000, ROOM, false);
+        assert_eq!(grant, Some(Grant { delivery_count: 256, credit: 256, drain: false }));
+    }
+
+    #[test]
+    fn the_newest_flow_wins() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        assert!(bridge.poll_grant(10, ROOM, false).is_some());
+        for _ in 0..1000 {
+            bridge.handle_flow(false, false);
+            assert_eq!(bridge.poll_grant(7, ROOM, false), None);
+        }
+        bridge.handle_credit_state(state(0, 10, 0, false), 7, ROOM);
+        assert_eq!(
+            bridge.poll_grant(7, ROOM, false),
+            Some(Grant { delivery_count: 0, credit: 7, drain: false })
+        );
+        bridge.handle_credit_state(state(0, 7, 0, false), 7, ROOM);
+        assert_eq!(bridge.poll_grant(7, ROOM, false), None);
+    }
+
+    #[test]
+    fn drain_works_across_rounds() {
+        let mut bridge = Bridge::new(2);
+        bridge.handle_flow(true, false);
+        assert_eq!(
+            bridge.poll_grant(5, ROOM, false),
+            Some(Grant { delivery_count: 0, credit: 2, drain: true })
+        );
+        bridge.handle_delivery();
+        bridge.handle_delivery();
+        assert_eq!(bridge.handle_credit_state(state(2, 0, 1, true), 3, ROOM), None);
+        assert_eq!(
+            bridge.poll_grant(3, ROOM, false),
+            Some(Grant { delivery_count: 2, credit: 2, drain: true })
+        );
+        bridge.handle_delivery();
+        let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
+        assert_eq!(report, Some(CreditReport { available: 0, drain: true }));
+        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+    }
+
+    #[test]
+    fn stop_is_answered_when_the_queue_has_stopped() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        bridge.poll_grant(100, ROOM, false);
+        bridge.handle_credit_state(state(0, 100, 0, false), 100, ROOM);
+        bridge.handle_flow(false, true);
+        assert_eq!(
+            bridge.poll_grant(0, ROOM, true),
+            Some(Grant { delivery_count: 0, credit: 0, drain: false })
+        );
+        let report = bridge.handle_credit_state(state(0, 0, 3, false), 0, ROOM);
+        assert_eq!(report, Some(CreditReport { available: 3, drain: false }));
+        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+    }
+
+    #[test]
+    fn a_client_that_never_settles_is_bounded() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(false, false);
+        assert_eq!(bridge.poll_grant(1000, 3, false).unwrap().credit, 3);
+        bridge.handle_credit_state(state(0, 3, 0, false), 1000, 3);
+        (0..3).for_each(|_| bridge.handle_delivery());
+        assert_eq!(bridge.poll_grant(997, 0, false), None);
+        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "it has settled two");
+    }
+}

@@ -1,0 +1,505 @@
+//! Intake: publishing links (behaviour B.4). Permit, route, fan out, merge receipts, regulate credit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use amqp10::sections::{self, Sections};
+use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, Symbol, Value, condition};
+use bytes::Bytes;
+use message::{Message, Route, kept};
+use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
+
+use super::address::{Address, encode_segment};
+use super::{Cx, Gate, LinkRole, Session, Settled, error};
+use crate::access::{Permission, Resource};
+use crate::catalog::{RouteTarget, RouteTargets};
+use crate::ids::QueueId;
+
+/// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
+/// were read into (house.md section 4).
+const COPY_MAX: usize = 16 * 1024;
+
+/// Capacity of a fresh batch buffer.
+const HOME_CAPACITY: usize = 256 * 1024;
+
+/// No credit is granted to a link while this many bytes of its messages wait for a receipt.
+const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Where a link's messages go.
+#[derive(Debug)]
+pub(super) enum Target {
+    Exchange {
+        exchange: Arc<str>,
+        route: Arc<Route>,
+        cached: Option<(u64, RouteTargets)>,
+    },
+    /// Each message says so itself, in `to`.
+    Anonymous,
+}
+
+/// A publishing link.
+#[derive(Debug)]
+pub(super) struct Intake {
+    pub publisher: PublisherId,
+    pub target: Target,
+    /// The queue whose end is the end of the link.
+    pub watched: Option<QueueId>,
+    /// The dynamic queue that dies with the link.
+    pub dynamic: Option<QueueId>,
+    next_seq: u64,
+    /// Messages that wait for receipts, by `seq - (next_seq - len)`; answered ones in front are gone.
+    pending: VecDeque<Pending>,
+    unconfirmed: u32,
+    unconfirmed_bytes: u64,
+}
+
+/// A message that waits for its receipts.
+#[derive(Debug)]
+struct Pending {
+    delivery_id: u32,
+    bytes: u32,
+    /// Queues that have not answered.
+    left: u32,
+    settled: bool,
+    merged: Merged,
+}
+
+/// Receipts of several queues as one: a rejection wins at once, else accepted if any accepted, else released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Merged {
+    Nothing,
+    Released,
+    Accepted,
+    Answered,
+}
+
+impl Intake {
+    pub fn new(publisher: PublisherId, target: Target) -> Self {
+        Self {
+            publisher,
+            target,
+            watched: None,
+            dynamic: None,
+            next_seq: 0,
+            pending: VecDeque::new(),
+            unconfirmed: 0,
+            unconfirmed_bytes: 0,
+        }
+    }
+
+    pub fn unconfirmed(&self) -> u32 {
+        self.unconfirmed
+    }
+
+    /// The address the client attached to; none for the anonymous terminus.
+    pub fn address(&self) -> Option<String> {
+        let Target::Exchange { exchange, route, .. } = &self.target else { return None };
+        if exchange.is_empty() {
+            return Some(super::queue_address(route.key()));
+        }
+        Some(format!("/exchanges/{}/{}", encode_segment(exchange), encode_segment(route.key())))
+    }
+
+    /// The credit to grant now, if it is time: it has fallen to half, and receipts are not behind
+    /// (behaviour S26, S103).
+    fn grant(&self, credit: u32, max: u32) -> Option<u32> {
+        (credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX)
+            .then_some(max)
+    }
+
+    fn push(&mut self, delivery: (u32, bool), bytes: u32, left: u32) -> u64 {
+        let (delivery_id, settled) = delivery;
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.unconfirmed += 1;
+        self.unconfirmed_bytes += u64::from(bytes);
+        self.pending.push_back(Pending { delivery_id, bytes, left, settled, merged: Merged::Nothing });
+        seq
+    }
+
+    /// One queue's word on one message. Returns the delivery-id and outcome when that completes an unsettled
+    /// message.
+    fn handle_receipt(&mut self, seq: u64, verdict: Verdict) -> Option<(u32, Verdict)> {
+        let first = self.next_seq - self.pending.len() as u64;
+        let pending = self.pending.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)?;
+        if pending.merged == Merged::Answered {
+            return None;
+        }
+        pending.left = pending.left.saturating_sub(1);
+        let outcome = match verdict {
+            Verdict::Rejected(_) => Some(verdict),
+            Verdict::Accepted => {
+                pending.merged = Merged::Accepted;
+                (pending.left == 0).then_some(Verdict::Accepted)
+            }
+            Verdict::Released => {
+                if pending.merged == Merged::Nothing {
+                    pending.merged = Merged::Released;
+                }
+                let any_accepted = pending.merged == Merged::Accepted;
+                (pending.left == 0).then_some(if any_accepted {
+                    Verdict::Accepted
+                } else {
+                    Verdict::Released
+                })
+            }
+        }?;
+        pending.merged = Merged::Answered;
+        self.unconfirmed -= 1;
+        self.unconfirmed_bytes -= u64::from(pending.bytes);
+        let answer = (!pending.settled).then_some((pending.delivery_id, outcome));
+        while self.pending.front().is_some_and(|p| p.merged == Merged::Answered) {
+            self.pending.pop_front();
+        }
+        answer
+    }
+}
+
+/// What to do with a delivery that goes nowhere.
+enum Refusal {
+    /// Tell the publisher, if it wants to know; the link goes on.
+    Outcome(DeliveryState),
+    /// The link ends; an unsettled delivery gets this outcome first.
+    Detach(Box<AmqpError>, DeliveryState),
+    /// The session ends.
+    End(Box<AmqpError>),
+}
+
+impl Gate {
+    pub(super) fn handle_transfer(
+        &mut self,
+        session: u16,
+        link: u32,
+        delivery: Delivery<'_>,
+        cx: &mut Cx<'_>,
+    ) {
+        match self.role(session, link) {
+            Some(LinkRole::Intake(_)) => {
+                let ids = (delivery.id, delivery.settled);
+                self.touch(session, link);
+                if let Err(refusal) = self.publish(session, link, &delivery, cx) {
+                    self.refuse_delivery(session, link, ids, refusal, cx);
+                }
+            }
+            Some(LinkRole::Requests { pair }) => {
+                let pair = *pair;
+                self.handle_management_request(session, link, pair, &delivery, cx);
+            }
+            _ => {}
+        }
+    }
+
+    fn publish(
+        &mut self,
+        session: u16,
+        link: u32,
+        delivery: &Delivery<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refusal> {
+        let bytes = &delivery.message[..];
+        cx.counters.received += 1;
+        cx.counters.received_confirm += u64::from(!delivery.settled);
+        let found = sections::scan(bytes).map_err(|e| undecodable(&e))?;
+        self.check_user_id(&found, bytes)?;
+        let Gate { sessions, vhost, identity, .. } = self;
+        let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
+        let Intake { target, .. } = &mut **intake;
+
+        let extra_keys = extra_keys(&found, bytes, matches!(target, Target::Anonymous))?;
+        let (route, targets) = match target {
+            Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
+                let version = cx.catalog.version();
+                if cached.as_ref().is_none_or(|(v, _)| *v != version) {
+                    let message = Message::new(message::Parts::default(), route.clone());
+                    let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
+                    *cached = Some((version, targets.ok_or_else(|| no_exchange(vhost, exchange))?));
+                }
+                let targets = cached.as_ref().map(|(_, t)| t.clone()).unwrap_or_default();
+                (route.clone(), targets)
+            }
+            Target::Exchange { exchange, route, .. } => {
+                let mut keys = route.keys().to_vec();
+                keys.extend(extra_keys);
+                let route = Arc::new(Route::new(exchange.clone(), keys));
+                let message = Message::new(message::Parts::default(), route.clone());
+                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
+                (route, targets.ok_or_else(|| no_exchange(vhost, exchange))?)
+            }
+            Target::Anonymous => {
+                let route = anonymous_route(&found, bytes, extra_keys, delivery)?;
+                let exchange = route.exchange();
+                let tagged = |e: AmqpError| Refusal::from_anonymous(e, delivery);
+                match cx.catalog.exchange(vhost, exchange) {
+                    None => {
+                        let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
+                        return Err(tagged(error(condition::NOT_FOUND, reason)));
+                    }
+                    Some(found) if found.internal => {
+                        let reason = format!(
+                            "forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'"
+                        );
+                        return Err(tagged(error(condition::UNAUTHORIZED_ACCESS, reason)));
+                    }
+                    Some(_) => {}
+                }
+                if let Some(identity) = identity {
+                    cx.access
+                        .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
+                        .map_err(|refused| Refusal::End(Box::new(refused.into())))?;
+                }
+                let message = Message::new(message::Parts::default(), route.clone());
+                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message).unwrap_or_default();
+                (route, targets)
+            }
+        };
+        if targets.is_empty() {
+            cx.counters.unroutable_returned += u64::from(!delivery.settled);
+            cx.counters.unroutable_dropped += u64::from(delivery.settled);
+            return Err(Refusal::Outcome(DeliveryState::Released));
+        }
+        cx.counters.routed += 1;
+        let kept = kept(&found, cx.settings.durable_by_default);
+        let wire = home(&delivery.message, kept.range.clone(), cx);
+        let size = wire.len() as u32;
+        let message = Message::new(kept.into_parts(wire), route);
+        let publisher = intake.publisher;
+        let seq = intake.push((delivery.id, delivery.settled), size, targets.len() as u32);
+        send(cx, publisher, seq, message, &targets);
+        Ok(())
+    }
+
+    /// `user-id` is either absent or the truth (behaviour B.4).
+    fn check_user_id(&self, found: &Sections, bytes: &[u8]) -> Result<(), Refusal> {
+        let Some(range) = &found.properties else { return Ok(()) };
+        let section = &bytes[range.start as usize..range.end as usize];
+        let claimed = sections::user_id(section).map_err(|e| undecodable(&e))?;
+        let (Some(claimed), Some(identity)) = (claimed, &self.identity) else { return Ok(()) };
+        if claimed == identity.user.as_bytes() || identity.has_tag("impersonator") {
+            return Ok(());
+        }
+        let reason = format!(
+            "user_id property set to '{}' but authenticated user was '{}'",
+            String::from_utf8_lossy(claimed).escape_default(),
+            identity.user
+        );
+        Err(detaching(condition::UNAUTHORIZED_ACCESS, reason))
+    }
+
+    fn refuse_delivery(
+        &mut self,
+        session: u16,
+        link: u32,
+        delivery: (u32, bool),
+        refusal: Refusal,
+        cx: &mut Cx<'_>,
+    ) {
+        let (id, settled) = delivery;
+        match refusal {
+            Refusal::Outcome(state) => {
+                if !settled {
+                    self.note_disposition(session, id, state);
+                }
+            }
+            Refusal::Detach(error, state) => {
+                // A message that could not be read has no outcome; one that could not be routed has.
+                if !settled && error.condition != condition::DECODE_ERROR {
+                    self.note_disposition(session, id, state);
+                }
+                self.detach(session, link, *error, cx);
+            }
+            Refusal::End(error) => self.end(session, *error, cx),
+        }
+    }
+
+    /// Remembers an outcome for the end of the turn, joined to the one before if it continues it.
+    fn note_disposition(&mut self, session: u16, id: u32, state: DeliveryState) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        note(s, id, state);
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "a receipt has that many parts, and they are used at once")]
+    pub(super) fn handle_intake_receipts(
+        &mut self,
+        session: u16,
+        link: u32,
+        queue: QueueId,
+        first: u64,
+        last: u64,
+        verdict: Verdict,
+        cx: &mut Cx<'_>,
+    ) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        let Some(Some(LinkRole::Intake(intake))) = s.links.get_mut(link as usize) else { return };
+        let mut done = Vec::new();
+        for seq in first..=last {
+            if let Some((id, outcome)) = intake.handle_receipt(seq, verdict) {
+                cx.counters.confirmed += 1;
+                done.push((id, outcome));
+            }
+        }
+        for (id, outcome) in done {
+            let state = match outcome {
+                Verdict::Accepted => DeliveryState::Accepted,
+                Verdict::Released => DeliveryState::Released,
+                Verdict::Rejected(reason) => rejected(reason, queue, cx),
+            };
+            note(s, id, state);
+        }
+        self.touch(session, link);
+    }
+
+    /// Grants credit if it is time.
+    pub(super) fn regulate(&mut self, session: u16, link: u32, cx: &Cx<'_>) {
+        let max = cx.settings.max_link_credit;
+        let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
+        let credit = l.receiver_credit().credit();
+        let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
+        if let Some(grant) = intake.grant(credit, max) {
+            self.conn.grant(session, link, grant, false, false);
+        }
+    }
+}
+
+fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Option<&mut LinkRole> {
+    sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
+}
+
+fn note(session: &mut Session, id: u32, state: DeliveryState) {
+    if let Some(last) = session.dispositions.last_mut()
+        && last.last.wrapping_add(1) == id
+        && last.state == state
+    {
+        last.last = id;
+        return;
+    }
+    session.dispositions.push(Settled { first: id, last: id, state });
+}
+
+/// Sends a message to every queue of its route.
+fn send(cx: &mut Cx<'_>, publisher: PublisherId, seq: u64, message: Message, targets: &[RouteTarget]) {
+    let Some((last, others)) = targets.split_last() else { return };
+    for target in others {
+        let publish = Publish { publisher, seq, message: message.clone() };
+        cx.post.request(target.queue, Request::Publish(publish));
+    }
+    cx.post.request(last.queue, Request::Publish(Publish { publisher, seq, message }));
+}
+
+/// Gives the kept bytes of a message their home.
+fn home(message: &Chunk<'_>, range: std::ops::Range<usize>, cx: &mut Cx<'_>) -> Bytes {
+    match message {
+        Chunk::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
+        chunk => {
+            let kept = &chunk[range];
+            if cx.home.capacity() - cx.home.len() < kept.len() {
+                cx.home.reserve(HOME_CAPACITY.max(kept.len()));
+            }
+            cx.home.extend_from_slice(kept);
+            cx.home.split().freeze()
+        }
+    }
+}
+
+fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
+    Refusal::Detach(Box::new(error(condition, reason)), DeliveryState::Released)
+}
+
+fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
+    detaching(condition::DECODE_ERROR, why.to_string())
+}
+
+fn no_exchange(vhost: &str, exchange: &str) -> Refusal {
+    let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
+    detaching(condition::NOT_FOUND, reason)
+}
+
+impl Refusal {
+    /// On the anonymous terminus the link goes on and the outcome says what was wrong; without an outcome to
+    /// say it, the link ends and names the delivery (behaviour B.4).
+    fn from_anonymous(mut error: AmqpError, delivery: &Delivery<'_>) -> Self {
+        if !delivery.settled {
+            return Self::Outcome(DeliveryState::Rejected(Some(error)));
+        }
+        let mut info = Map::new();
+        info.insert(
+            Symbol::from_static("delivery-tag"),
+            Value::Binary(Bytes::copy_from_slice(&delivery.tag)),
+        );
+        error.info = Some(info);
+        Self::Detach(Box::new(error), DeliveryState::Released)
+    }
+}
+
+fn anonymous_route(
+    found: &Sections,
+    bytes: &[u8],
+    extra_keys: Vec<Arc<str>>,
+    delivery: &Delivery<'_>,
+) -> Result<Arc<Route>, Refusal> {
+    let failed =
+        |reason: String| Refusal::from_anonymous(error(condition::PRECONDITION_FAILED, reason), delivery);
+    let section = found.properties.as_ref().map(|r| &bytes[r.start as usize..r.end as usize]);
+    let to = section.map(sections::to).transpose().map_err(|e| undecodable(&e))?;
+    let Some(to) = to.flatten() else {
+        return Err(failed("anonymous terminus requires 'to' address to be set".into()));
+    };
+    let (exchange, key) = match Address::parse(to) {
+        Ok(Address::Queue(queue)) => (String::new(), queue),
+        Ok(Address::Exchange { exchange, key }) => (exchange, key),
+        Err(bad) => {
+            return Err(failed(bad.to_string().replacen(
+                "bad address string",
+                "bad 'to' address string:",
+                1,
+            )));
+        }
+    };
+    let mut keys: Vec<Arc<str>> = vec![key.into()];
+    keys.extend(extra_keys);
+    Ok(Arc::new(Route::new(exchange, keys)))
+}
+
+/// The routing keys of annotation `x-cc`: a list of strings (behaviour B.4).
+fn extra_keys(found: &Sections, bytes: &[u8], anonymous: bool) -> Result<Vec<Arc<str>>, Refusal> {
+    let Some(range) = &found.message_annotations else { return Ok(Vec::new()) };
+    let section = &bytes[range.start as usize..range.end as usize];
+    let Ok(pairs) = sections::map_pairs(section) else { return Ok(Vec::new()) };
+    let Some((_, value)) = pairs.flatten().find(|(key, _)| *key == "x-cc") else { return Ok(Vec::new()) };
+    let keys = amqp10::Reader::new(value).read_value().ok().and_then(|value| {
+        value
+            .as_list()?
+            .iter()
+            .map(|item| match item {
+                Value::String(key) => Some(Arc::<str>::from(key.as_str())),
+                _ => None,
+            })
+            .collect::<Option<Vec<_>>>()
+    });
+    keys.ok_or_else(|| {
+        let error = error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings");
+        if anonymous {
+            Refusal::Outcome(DeliveryState::Rejected(Some(error)))
+        } else {
+            Refusal::Detach(Box::new(error), DeliveryState::Released)
+        }
+    })
+}
+
+fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState {
+    let name = cx.catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
+    let (condition, reason, description) = match reason {
+        RejectReason::MaxLength => {
+            (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' is at its maximum length"))
+        }
+        RejectReason::Unavailable => (
+            condition::PRECONDITION_FAILED,
+            "unavailable",
+            format!("queue '{name}' cannot store messages now"),
+        ),
+    };
+    let mut info = Map::new();
+    info.insert(Symbol::from_static("queue"), Value::String(name));
+    info.insert(Symbol::from_static("reason"), Value::Symbol(Symbol::from_static(reason)));
+    let error = AmqpError { condition, description: Some(description), info: Some(info) };
+    DeliveryState::Rejected(Some(error))
+}

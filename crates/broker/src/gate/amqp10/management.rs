@@ -1,0 +1,378 @@
+//! Management over AMQP: the node `/management` and its link pairs (behaviour B.10).
+
+mod request;
+
+use amqp10::{
+    Attach, Delivery, Outgoing, Role, SenderSettleMode, Source, Tag, Target, TargetArchetype, Value,
+    condition,
+};
+use queue::{Effect, Refusal, Request, Ticket};
+
+use self::request::{Reply, Verb};
+use super::address::MANAGEMENT;
+use super::attach::Refused;
+use super::{Cx, Gate, LinkRole, Waiting, error};
+use crate::access::{Permission, Resource};
+use crate::catalog::{Answer, CatalogError, Command, Destination};
+use crate::ids::QueueId;
+
+pub(super) use self::request::Pending;
+
+/// Requests that a client may have under way on one pair.
+const CREDIT: u32 = 8;
+
+/// The property that makes two links a pair.
+const PAIRED: &str = "paired";
+
+/// Two links of one name: requests come in on one, responses leave on the other.
+#[derive(Debug)]
+pub(super) struct Pair {
+    name: String,
+    session: u16,
+    requests: Option<u32>,
+    responses: Option<u32>,
+    next_tag: u64,
+}
+
+impl Gate {
+    pub(super) fn attach_requests(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        if attach.snd_settle_mode != SenderSettleMode::Settled {
+            let reason = "the sender of a management link pair must use snd-settle-mode settled";
+            return Err(error(condition::INVALID_FIELD, reason).into());
+        }
+        let pair = self.join_pair(session, link, attach)?;
+        let reply = Attach {
+            snd_settle_mode: attach.snd_settle_mode,
+            source: attach.source.clone(),
+            target: Some(TargetArchetype::Target(Target {
+                address: Some(MANAGEMENT.into()),
+                ..Target::default()
+            })),
+            max_message_size: Some(u64::from(cx.settings.frame_max)),
+            properties: attach.properties.clone(),
+            ..Attach::new(attach.name.clone(), 0, Role::Receiver)
+        };
+        self.conn.attach(session, Some(link), reply);
+        self.set_role(session, link, LinkRole::Requests { pair });
+        self.conn.grant(session, link, CREDIT, false, false);
+        Ok(())
+    }
+
+    pub(super) fn attach_responses(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        _cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let pair = self.join_pair(session, link, attach)?;
+        let reply = Attach {
+            snd_settle_mode: SenderSettleMode::Settled,
+            rcv_settle_mode: attach.rcv_settle_mode,
+            source: Some(Source { address: Some(MANAGEMENT.into()), ..Source::default() }),
+            target: attach.target.clone(),
+            initial_delivery_count: Some(0),
+            properties: attach.properties.clone(),
+            ..Attach::new(attach.name.clone(), 0, Role::Sender)
+        };
+        self.conn.attach(session, Some(link), reply);
+        self.set_role(session, link, LinkRole::Responses { pair });
+        Ok(())
+    }
+
+    /// Finds the other half, or waits for it.
+    fn join_pair(&mut self, session: u16, link: u32, attach: &Attach) -> Result<u32, Refused> {
+        let paired = attach.properties.as_ref().and_then(|p| p.get(PAIRED));
+        if paired.and_then(Value::as_bool) != Some(true) {
+            let reason = format!("a link to {MANAGEMENT} needs the property {PAIRED} = true");
+            return Err(error(condition::INVALID_FIELD, reason).into());
+        }
+        let requests = attach.role == Role::Sender;
+        let known =
+            self.pairs.iter().find(|(_, p)| p.name == attach.name && p.session == session).map(|(i, _)| i);
+        let at = known.unwrap_or_else(|| {
+            let name = attach.name.clone();
+            self.pairs.insert(Pair { name, session, requests: None, responses: None, next_tag: 0 })
+        });
+        let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
+        let half = if requests { &mut pair.requests } else { &mut pair.responses };
+        if half.is_some() {
+            let reason = format!("the management link pair '{}' has this half already", attach.name);
+            return Err(error(condition::PRECONDITION_FAILED, reason).into());
+        }
+        *half = Some(link);
+        Ok(at as u32)
+    }
+
+    /// Grants credit for more requests.
+    pub(super) fn regulate_management(&mut self, session: u16, link: u32) {
+        let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
+        if !l.is_sending() && l.receiver_credit().credit() <= CREDIT / 2 {
+            self.conn.grant(session, link, CREDIT, false, false);
+        }
+    }
+
+    pub(super) fn handle_management_request(
+        &mut self,
+        session: u16,
+        link: u32,
+        pair: u32,
+        delivery: &Delivery<'_>,
+        cx: &mut Cx<'_>,
+    ) {
+        let responses = self.pairs.get(pair as usize).and_then(|p| p.responses);
+        let credit = responses
+            .and_then(|l| self.conn.session(session).and_then(|s| s.link(l)))
+            .map_or(0, |l| l.sender_credit().credit());
+        if credit == 0 {
+            let reason = match responses {
+                None => "a management request came before its response link",
+                Some(_) => "a management request came without credit for its response",
+            };
+            self.end(session, error(condition::PRECONDITION_FAILED, reason), cx);
+            return;
+        }
+        self.touch(session, link);
+        let parsed = match request::parse(&delivery.message, &self.vhost) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                self.end(session, error(condition::DECODE_ERROR, reason), cx);
+                return;
+            }
+        };
+        let pending = Pending { session, message_id: parsed.message_id, verb: Verb::Other };
+        match parsed.verb {
+            Ok(verb) => self.carry_out(pair, Pending { verb, ..pending }, cx),
+            Err(reply) => self.respond(pair, pending, reply),
+        }
+    }
+
+    /// Checks permissions, then asks the catalog or a queue, or answers at once.
+    fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
+        if let Err(refused) = self.permit(&pending.verb, cx) {
+            // Behaviour B.10: missing permission ends the session.
+            let (Refused::Session(error) | Refused::Link(error)) = refused;
+            self.end(pending.session, error, cx);
+            return;
+        }
+        let vhost = self.vhost.clone();
+        match &pending.verb {
+            Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name).cloned() {
+                None => {
+                    let reply = Reply::not_found(&vhost, name);
+                    self.respond(pair, pending, reply);
+                }
+                Some(record) => {
+                    self.ask_queue(pair, pending, record.id, |ticket| Request::Report { ticket }, cx)
+                }
+            },
+            Verb::DeclareQueue(declare) => {
+                let mut declare = declare.clone();
+                declare.connection = Some(self.id);
+                // An exclusive queue lives where its connection does.
+                declare.home = declare.exclusive.then_some(cx.shard);
+                self.propose(pair, pending, Command::DeclareQueue(declare), cx);
+            }
+            Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {
+                let purge = matches!(pending.verb, Verb::PurgeQueue { .. });
+                let record = cx.catalog.queue(&vhost, name).cloned();
+                match record {
+                    None if purge => {
+                        let reply = Reply::not_found(&vhost, name);
+                        self.respond(pair, pending, reply);
+                    }
+                    None => self.respond(pair, pending, Reply::message_count(0)),
+                    Some(record) if record.exclusive.is_some_and(|owner| owner != self.id) => {
+                        let locked = CatalogError::locked(&vhost, &record.name);
+                        self.respond(pair, pending, Reply::from_error(&locked));
+                    }
+                    Some(record) => {
+                        self.exclusive.retain(|q| purge || *q != record.id);
+                        let request = |ticket| {
+                            if purge {
+                                Request::Purge { ticket }
+                            } else {
+                                Request::Delete { ticket, if_unused: false, if_empty: false }
+                            }
+                        };
+                        self.ask_queue(pair, pending, record.id, request, cx);
+                    }
+                }
+            }
+            Verb::DeclareExchange(declare) => {
+                let command = Command::DeclareExchange(declare.clone());
+                self.propose(pair, pending, command, cx);
+            }
+            Verb::DeleteExchange { name } => {
+                let command = Command::DeleteExchange { vhost, name: name.clone(), if_unused: false };
+                self.propose(pair, pending, command, cx);
+            }
+            Verb::Bind(binding) => {
+                let command = Command::Bind(binding.clone());
+                self.propose(pair, pending, command, cx);
+            }
+            Verb::Unbind { source, destination, key, hash } => {
+                let all = cx.catalog.bindings_of_source(&vhost, source);
+                let found = all.into_iter().find(|b| {
+                    b.destination == *destination
+                        && b.key == *key
+                        && request::arguments_hash(&b.arguments) == *hash
+                });
+                match found {
+                    Some(binding) => self.propose(pair, pending, Command::Unbind((*binding).clone()), cx),
+                    None => self.respond(pair, pending, Reply::no_content()),
+                }
+            }
+            Verb::ListBindings { source, destination, key } => {
+                let all = cx.catalog.bindings_of_source(&vhost, source);
+                let rows = all.iter().filter(|b| b.destination == *destination && b.key == *key);
+                let reply = Reply::bindings(rows.map(|b| &**b));
+                self.respond(pair, pending, reply);
+            }
+            Verb::Other => {}
+        }
+    }
+
+    /// The permission that each verb needs (behaviour B.10).
+    fn permit(&self, verb: &Verb, cx: &Cx<'_>) -> Result<(), Refused> {
+        let queue_any = |name: &str| {
+            [Permission::Configure, Permission::Write, Permission::Read]
+                .into_iter()
+                .map(|p| self.authorize(Resource::Queue(name), p, cx))
+                .reduce(|a, b| a.or(b))
+                .unwrap_or(Ok(()))
+        };
+        let destination_write = |destination: &Destination| match destination {
+            Destination::Queue(name) => self.authorize(Resource::Queue(name), Permission::Write, cx),
+            Destination::Exchange(name) => self.authorize(Resource::Exchange(name), Permission::Write, cx),
+        };
+        match verb {
+            Verb::GetQueue { name } => queue_any(name),
+            Verb::DeclareQueue(declare) => {
+                self.authorize(Resource::Queue(&declare.name), Permission::Configure, cx)?;
+                if let Some(exchange) =
+                    declare.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
+                {
+                    self.authorize(Resource::Queue(&declare.name), Permission::Read, cx)?;
+                    self.authorize(Resource::Exchange(exchange), Permission::Write, cx)?;
+                }
+                Ok(())
+            }
+            Verb::DeleteQueue { name } => self.authorize(Resource::Queue(name), Permission::Configure, cx),
+            Verb::PurgeQueue { name } => self.authorize(Resource::Queue(name), Permission::Read, cx),
+            Verb::DeclareExchange(declare) => {
+                self.authorize(Resource::Exchange(&declare.name), Permission::Configure, cx)?;
+                if let Some(alternate) = declare.arguments.get("alternate-exchange").and_then(Value::as_str) {
+                    self.authorize(Resource::Exchange(&declare.name), Permission::Read, cx)?;
+                    self.authorize(Resource::Exchange(alternate), Permission::Write, cx)?;
+                }
+                Ok(())
+            }
+            Verb::DeleteExchange { name } => {
+                self.authorize(Resource::Exchange(name), Permission::Configure, cx)
+            }
+            Verb::Bind(binding) => {
+                destination_write(&binding.destination)?;
+                self.authorize(Resource::Exchange(&binding.source), Permission::Read, cx)
+            }
+            Verb::Unbind { source, destination, .. } | Verb::ListBindings { source, destination, .. } => {
+                destination_write(destination)?;
+                self.authorize(Resource::Exchange(source), Permission::Read, cx)
+            }
+            Verb::Other => Ok(()),
+        }
+    }
+
+    fn ask_queue(
+        &mut self,
+        pair: u32,
+        request: Pending,
+        queue: QueueId,
+        ask: impl FnOnce(Ticket) -> Request,
+        cx: &mut Cx<'_>,
+    ) {
+        if let Some(ticket) = self.ticket(Waiting::Management { pair, request }, cx) {
+            cx.post.request(queue, ask(ticket));
+        }
+    }
+
+    fn propose(&mut self, pair: u32, request: Pending, command: Command, cx: &mut Cx<'_>) {
+        if let Some(ticket) = self.ticket(Waiting::Management { pair, request }, cx) {
+            cx.post.propose(Some(ticket), command);
+        }
+    }
+
+    /// A queue has answered.
+    pub(super) fn finish_queue_request(
+        &mut self,
+        pair: u32,
+        pending: Pending,
+        effect: Effect,
+        cx: &mut Cx<'_>,
+    ) {
+        let reply = match effect {
+            Effect::Done { messages, .. } => Reply::message_count(messages),
+            Effect::Report { report, .. } => {
+                let Verb::GetQueue { name } = &pending.verb else { return };
+                match cx.catalog.queue(&self.vhost, name) {
+                    Some(record) => Reply::queue(200, record, &report, cx.settings),
+                    None => Reply::not_found(&self.vhost, name),
+                }
+            }
+            Effect::Refused { why: Refusal::NotFound, .. } => match &pending.verb {
+                Verb::DeleteQueue { .. } => Reply::message_count(0),
+                Verb::GetQueue { name } | Verb::PurgeQueue { name } => Reply::not_found(&self.vhost, name),
+                _ => return,
+            },
+            Effect::Refused { why, .. } => Reply::error(400, format!("the queue refused: {why:?}")),
+            _ => return,
+        };
+        self.respond(pair, pending, reply);
+    }
+
+    /// The catalog has answered.
+    pub(super) fn finish_command(
+        &mut self,
+        pair: u32,
+        pending: Pending,
+        result: Result<Answer, CatalogError>,
+        cx: &mut Cx<'_>,
+    ) {
+        let reply = match result {
+            Ok(Answer::Queue { record, created }) => {
+                cx.counters.queues_declared += 1;
+                cx.counters.queues_created += u64::from(created);
+                if created && record.exclusive == Some(self.id) {
+                    self.exclusive.push(record.id);
+                }
+                if created {
+                    Reply::queue(201, &record, &queue::Report::default(), cx.settings)
+                } else {
+                    // The numbers are the queue's to tell.
+                    let name = record.name.clone();
+                    let pending = Pending { verb: Verb::GetQueue { name }, ..pending };
+                    self.ask_queue(pair, pending, record.id, |ticket| Request::Report { ticket }, cx);
+                    return;
+                }
+            }
+            Ok(Answer::Done { .. }) => Reply::no_content(),
+            Err(refused) => Reply::from_error(&refused),
+        };
+        self.respond(pair, pending, reply);
+    }
+
+    fn respond(&mut self, pair: u32, pending: Pending, reply: Reply) {
+        let Some(p) = self.pairs.get_mut(pair as usize) else { return };
+        let Some(link) = p.responses else { return };
+        p.next_tag += 1;
+        let tag = Tag::from_number(p.next_tag);
+        let message = reply.encode(pending.message_id);
+        self.conn.send(pending.session, link, Outgoing::whole(tag, true, message, 0));
+    }
+}

@@ -1,0 +1,358 @@
+//! Requests and responses of the management node: HTTP-like verbs in AMQP messages (behaviour B.10).
+
+use std::sync::Arc;
+
+use amqp10::{Map, Properties, Reader, Value, descriptor, encode, sections};
+use base64::Engine as _;
+use bytes::{Bytes, BytesMut};
+
+use crate::catalog::{
+    Arguments, Binding, CatalogError, DeclareExchange, DeclareQueue, Destination, QueueRecord,
+};
+use crate::gate::amqp10::address::{decode_segment, encode_segment};
+use crate::settings::Settings;
+
+/// A request under way.
+#[derive(Debug)]
+pub(in crate::gate::amqp10) struct Pending {
+    pub session: u16,
+    pub message_id: Option<Value>,
+    pub verb: Verb,
+}
+
+/// What is asked for.
+#[derive(Debug)]
+pub(in crate::gate::amqp10) enum Verb {
+    GetQueue {
+        name: Arc<str>,
+    },
+    DeclareQueue(DeclareQueue),
+    DeleteQueue {
+        name: Arc<str>,
+    },
+    PurgeQueue {
+        name: Arc<str>,
+    },
+    DeclareExchange(DeclareExchange),
+    DeleteExchange {
+        name: Arc<str>,
+    },
+    Bind(Binding),
+    Unbind {
+        source: Arc<str>,
+        destination: Destination,
+        key: Arc<str>,
+        hash: String,
+    },
+    ListBindings {
+        source: Arc<str>,
+        destination: Destination,
+        key: Arc<str>,
+    },
+    /// Answered already.
+    Other,
+}
+
+/// A request as far as it can be read.
+pub(super) struct Parsed {
+    pub message_id: Option<Value>,
+    pub verb: Result<Verb, Reply>,
+}
+
+/// A response.
+#[derive(Debug)]
+pub(super) struct Reply {
+    status: u16,
+    body: Value,
+}
+
+/// Reads a request.
+///
+/// # Errors
+/// It is no request at all: the session ends with this reason.
+pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> {
+    let found = sections::scan(message).map_err(|e| e.to_string())?;
+    let section = |range: &std::ops::Range<u32>| &message[range.start as usize..range.end as usize];
+    let properties: Properties = match &found.properties {
+        Some(range) => sections::properties(section(range)).map_err(|e| e.to_string())?,
+        None => return Err("a management request needs properties".into()),
+    };
+    if properties.reply_to.as_deref() != Some("$me") {
+        return Err("a management request needs reply-to '$me'".into());
+    }
+    let mut reader = Reader::new(section(&found.body));
+    let body = match reader.read_value() {
+        Ok(Value::Described(body)) => body.value,
+        _ => return Err("a management request needs one amqp-value".into()),
+    };
+    let (Some(method), Some(to)) = (properties.subject.as_deref(), properties.to.as_deref()) else {
+        return Err("a management request needs 'to' and 'subject'".into());
+    };
+    Ok(Parsed { verb: verb(method, to, &body, vhost), message_id: properties.message_id })
+}
+
+fn verb(method: &str, to: &str, body: &Value, vhost: &Arc<str>) -> Result<Verb, Reply> {
+    let (path, query) = to.split_once('?').map_or((to, None), |(p, q)| (p, Some(q)));
+    let segments: Vec<&str> = path.strip_prefix('/').unwrap_or(path).split('/').collect();
+    let name = |segment: &str| {
+        let name = decode_segment(segment)
+            .ok_or_else(|| Reply::error(400, format!("bad path segment '{segment}'")))?;
+        if name.is_empty() {
+            return Err(Reply::error(400, "empty name in path".into()));
+        }
+        Ok(Arc::<str>::from(name))
+    };
+    match (segments.as_slice(), method) {
+        (["queues", q], "GET") => Ok(Verb::GetQueue { name: name(q)? }),
+        (["queues", q], "PUT") => declare_queue(name(q)?, body, vhost).map(Verb::DeclareQueue),
+        (["queues", q], "DELETE") => Ok(Verb::DeleteQueue { name: name(q)? }),
+        (["queues", q, "messages"], "DELETE") => Ok(Verb::PurgeQueue { name: name(q)? }),
+        (["exchanges", x], "PUT") => declare_exchange(name(x)?, body, vhost).map(Verb::DeclareExchange),
+        (["exchanges", x], "DELETE") => Ok(Verb::DeleteExchange { name: name(x)? }),
+        (["bindings"], "POST") => bind(body, vhost).map(Verb::Bind),
+        (["bindings"], "GET") => list_bindings(query.unwrap_or_default()),
+        (["bindings", which], "DELETE") => unbind(which),
+        (
+            ["queues", _] | ["queues", _, "messages"] | ["exchanges", _] | ["bindings"] | ["bindings", _],
+            _,
+        ) => Err(Reply::error(405, format!("method '{method}' is not allowed for '{path}'"))),
+        _ => Err(Reply::error(404, format!("no such path: '{path}'"))),
+    }
+}
+
+/// The fields of a body that is a map, or of none.
+fn fields(body: &Value) -> Result<&[(Value, Value)], Reply> {
+    match body {
+        Value::Map(map) => Ok(&map.0),
+        Value::Null => Ok(&[]),
+        _ => Err(Reply::error(400, "the body must be a map".into())),
+    }
+}
+
+fn bad_property(kind: &str, key: &Value, value: &Value) -> Reply {
+    Reply::error(400, format!("bad {kind} property {:?}: {value:?}", key.as_str().unwrap_or("?")))
+}
+
+fn arguments(value: &Value) -> Option<Arguments> {
+    value.as_map()?.iter().map(|(k, v)| Some((k.as_str()?.to_owned(), v.clone()))).collect()
+}
+
+fn declare_queue(name: Arc<str>, body: &Value, vhost: &Arc<str>) -> Result<DeclareQueue, Reply> {
+    let mut declare = DeclareQueue {
+        vhost: vhost.clone(),
+        name,
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        arguments: Arguments::new(),
+        connection: None,
+        internal: false,
+        home: None,
+    };
+    for (key, value) in fields(body)? {
+        let bad = || bad_property("queue", key, value);
+        match key.as_str().ok_or_else(bad)? {
+            "durable" => declare.durable = value.as_bool().ok_or_else(bad)?,
+            "exclusive" => declare.exclusive = value.as_bool().ok_or_else(bad)?,
+            "auto_delete" => declare.auto_delete = value.as_bool().ok_or_else(bad)?,
+            "arguments" => declare.arguments = arguments(value).ok_or_else(bad)?,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(declare)
+}
+
+fn declare_exchange(name: Arc<str>, body: &Value, vhost: &Arc<str>) -> Result<DeclareExchange, Reply> {
+    let mut declare = DeclareExchange {
+        vhost: vhost.clone(),
+        name,
+        kind: "direct".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    };
+    for (key, value) in fields(body)? {
+        let bad = || bad_property("exchange", key, value);
+        match key.as_str().ok_or_else(bad)? {
+            "type" => declare.kind = value.as_str().ok_or_else(bad)?.to_owned(),
+            "durable" => declare.durable = value.as_bool().ok_or_else(bad)?,
+            "auto_delete" => declare.auto_delete = value.as_bool().ok_or_else(bad)?,
+            "internal" => declare.internal = value.as_bool().ok_or_else(bad)?,
+            "arguments" => declare.arguments = arguments(value).ok_or_else(bad)?,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(declare)
+}
+
+fn bind(body: &Value, vhost: &Arc<str>) -> Result<Binding, Reply> {
+    let (mut source, mut destination, mut key, mut args) =
+        (None, None, Arc::<str>::from(""), Arguments::new());
+    for (field, value) in fields(body)? {
+        let bad = || bad_property("binding", field, value);
+        let text = || value.as_str().map(Arc::<str>::from).ok_or_else(bad);
+        match field.as_str().ok_or_else(bad)? {
+            "source" => source = Some(text()?),
+            "destination_queue" => destination = Some(Destination::Queue(text()?)),
+            "destination_exchange" => destination = Some(Destination::Exchange(text()?)),
+            "binding_key" => key = text()?,
+            "arguments" => args = arguments(value).ok_or_else(bad)?,
+            _ => return Err(bad()),
+        }
+    }
+    let source = source.ok_or_else(|| Reply::error(400, "binding source is missing".into()))?;
+    let destination =
+        destination.ok_or_else(|| Reply::error(400, "binding destination is missing".into()))?;
+    Ok(Binding { vhost: vhost.clone(), source, destination, key, arguments: args })
+}
+
+/// Parts `name=value`, percent-encoded.
+fn parts(text: &str, separator: char) -> impl Iterator<Item = Result<(&str, Arc<str>), Reply>> {
+    text.split(separator).filter(|p| !p.is_empty()).map(|part| {
+        let bad = || Reply::error(400, format!("bad binding path segment '{part}'"));
+        let (name, value) = part.split_once('=').ok_or_else(bad)?;
+        Ok((name, decode_segment(value).ok_or_else(bad)?.into()))
+    })
+}
+
+type BindingParts = (Option<Arc<str>>, Option<Destination>, Arc<str>, String);
+
+fn binding_parts(text: &str, separator: char) -> Result<BindingParts, Reply> {
+    let (mut source, mut destination, mut key, mut hash) = (None, None, Arc::<str>::from(""), String::new());
+    for part in parts(text, separator) {
+        match part? {
+            ("src", value) => source = Some(value),
+            ("dstq", value) => destination = Some(Destination::Queue(value)),
+            ("dste", value) => destination = Some(Destination::Exchange(value)),
+            ("key", value) => key = value,
+            ("args", value) => hash = value.to_string(),
+            (other, _) => return Err(Reply::error(400, format!("bad binding path segment '{other}'"))),
+        }
+    }
+    Ok((source, destination, key, hash))
+}
+
+fn unbind(segment: &str) -> Result<Verb, Reply> {
+    match binding_parts(segment, ';')? {
+        (Some(source), Some(destination), key, hash) => Ok(Verb::Unbind { source, destination, key, hash }),
+        _ => Err(Reply::error(400, format!("bad binding path segment '{segment}'"))),
+    }
+}
+
+fn list_bindings(query: &str) -> Result<Verb, Reply> {
+    match binding_parts(query, '&')? {
+        (Some(source), Some(destination), key, _) => Ok(Verb::ListBindings { source, destination, key }),
+        _ => Err(Reply::error(400, "binding source or destination is missing".into())),
+    }
+}
+
+/// Names a set of arguments in a path: nothing for none, else 32 bits in URL-safe base64. Opaque to clients,
+/// who take it from `location`.
+pub(super) fn arguments_hash(arguments: &Arguments) -> String {
+    if arguments.is_empty() {
+        return String::new();
+    }
+    let mut encoded = BytesMut::new();
+    for (key, value) in arguments {
+        encode::put_str(&mut encoded, key);
+        encode::put_value(&mut encoded, value);
+    }
+    // FNV-1a: the hash must be the same for as long as a client keeps it, also across versions.
+    let hash = encoded
+        .iter()
+        .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193));
+    base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(hash.to_be_bytes())
+}
+
+impl Reply {
+    pub fn error(status: u16, reason: String) -> Self {
+        Self { status, body: Value::String(reason) }
+    }
+
+    pub fn no_content() -> Self {
+        Self { status: 204, body: Value::Null }
+    }
+
+    pub fn not_found(vhost: &str, queue: &str) -> Self {
+        Self::error(404, format!("no queue '{queue}' in vhost '{vhost}'"))
+    }
+
+    pub fn message_count(messages: u64) -> Self {
+        let mut map = Map::new();
+        map.insert("message_count", Value::Ulong(messages));
+        Self { status: 200, body: Value::Map(map) }
+    }
+
+    /// The one table from a catalog's refusal to a status.
+    pub fn from_error(refused: &CatalogError) -> Self {
+        let status = match refused {
+            CatalogError::NotFound { .. } => 404,
+            CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
+            CatalogError::Forbidden { .. } => 403,
+            CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
+        };
+        Self::error(status, refused.to_string())
+    }
+
+    pub fn queue(status: u16, record: &QueueRecord, report: &queue::Report, settings: &Settings) -> Self {
+        let mut map = Map::new();
+        map.insert("message_count", Value::Ulong(report.ready + report.unsettled));
+        map.insert("consumer_count", Value::Uint(report.consumers));
+        map.insert("name", Value::String(record.name.to_string()));
+        map.insert("vhost", Value::String(record.vhost.to_string()));
+        map.insert("durable", Value::Boolean(record.durable));
+        map.insert("auto_delete", Value::Boolean(record.auto_delete));
+        map.insert("exclusive", Value::Boolean(record.exclusive.is_some()));
+        map.insert("type", Value::String("classic".into()));
+        map.insert("arguments", arguments_value(&record.arguments));
+        map.insert("leader", Value::String(settings.node_name.clone()));
+        let replicas = amqp10::Array::try_from_items(vec![Value::String(settings.node_name.clone())]);
+        map.insert("replicas", replicas.map_or(Value::Null, Value::Array));
+        Self { status, body: Value::Map(map) }
+    }
+
+    pub fn bindings<'a>(rows: impl Iterator<Item = &'a Binding>) -> Self {
+        let rows = rows.map(|binding| {
+            let (name, destination, short) = match &binding.destination {
+                Destination::Queue(name) => ("destination_queue", name, "dstq"),
+                Destination::Exchange(name) => ("destination_exchange", name, "dste"),
+            };
+            let location = format!(
+                "/bindings/src={};{short}={};key={};args={}",
+                encode_segment(&binding.source),
+                encode_segment(destination),
+                encode_segment(&binding.key),
+                arguments_hash(&binding.arguments)
+            );
+            let mut map = Map::new();
+            map.insert("source", Value::String(binding.source.to_string()));
+            map.insert(name, Value::String(destination.to_string()));
+            map.insert("binding_key", Value::String(binding.key.to_string()));
+            map.insert("arguments", arguments_value(&binding.arguments));
+            map.insert("location", Value::String(location));
+            Value::Map(map)
+        });
+        Self { status: 200, body: Value::List(rows.collect()) }
+    }
+
+    /// The message, ready to send.
+    pub fn encode(self, correlation_id: Option<Value>) -> Bytes {
+        use amqp10::Encode as _;
+        let mut out = BytesMut::new();
+        let properties =
+            Properties { subject: Some(self.status.to_string()), correlation_id, ..Properties::default() };
+        properties.encode(&mut out);
+        encode::put_descriptor(&mut out, descriptor::APPLICATION_PROPERTIES);
+        let mut map = Map::new();
+        map.insert("http:response", Value::String("1.1".into()));
+        encode::put_map(&mut out, &map);
+        encode::put_descriptor(&mut out, descriptor::AMQP_VALUE);
+        encode::put_value(&mut out, &self.body);
+        out.freeze()
+    }
+}
+
+fn arguments_value(arguments: &Arguments) -> Value {
+    Value::Map(arguments.iter().map(|(k, v)| (Value::from(k.clone()), v.clone())).collect())
+}

@@ -1,0 +1,646 @@
+//! The AMQP 1.0 gate: translates between a connection's frames and the contract.
+//!
+//! One [`Gate`] per connection. It decides nothing that concerns others: what it wants of queues and of the
+//! catalog leaves as mail in the [`Cx`], what comes back is handed to its `handle_*` methods, and
+//! [`Gate::flush`] writes what a turn has brought: dispositions, detaches, grants, in this order.
+
+mod address;
+mod attach;
+mod bridge;
+mod inbound;
+mod management;
+mod open;
+mod outbound;
+mod report;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use amqp10::{
+    AmqpError, Chunk, Connection, DeliveryState, Event, Fault, Map, Radius, Role, SessionConfig, Symbol,
+    condition,
+};
+use bytes::BytesMut;
+use hashbrown::HashMap;
+use queue::{Effect, Request, Ticket, Verdict};
+
+use self::inbound::Intake;
+use self::management::Pair;
+use self::outbound::Outlet;
+use crate::access::{Access, AccessRefused, Identity};
+use crate::catalog::{Answer, Catalog, CatalogError, DEFAULT_VHOST};
+use crate::counters::Counters;
+use crate::ids::{ConnectionId, QueueId, Registry, ShardId};
+use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
+use crate::settings::Settings;
+
+pub use address::{Address, BadAddress, queue_address};
+
+/// What a gate may look at and write to while it handles something.
+#[derive(Debug)]
+pub struct Cx<'a> {
+    pub now_ms: u64,
+    pub shard: ShardId,
+    pub catalog: &'a Catalog,
+    pub access: &'a Access,
+    pub settings: &'a Settings,
+    pub consumers: &'a mut Registry<LinkAddress>,
+    pub publishers: &'a mut Registry<PublisherAddress>,
+    /// Whom to give the answer to a request.
+    pub tickets: &'a mut Registry<TicketOwner>,
+    /// Publishers to detach when their target queue goes.
+    pub watchers: &'a mut HashMap<QueueId, Vec<u64>>,
+    pub post: &'a mut Post,
+    /// The home of small messages (house.md section 4, "Where bodies live").
+    pub home: &'a mut BytesMut,
+    /// Where heads of deliveries are made.
+    pub scratch: &'a mut BytesMut,
+    pub counters: &'a mut Counters,
+    /// A number that nobody else gets.
+    pub unique: &'a mut u64,
+}
+
+/// What a gate keeps of a session.
+#[derive(Debug, Default)]
+struct Session {
+    links: Vec<Option<LinkRole>>,
+    /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
+    dispositions: Vec<Settled>,
+}
+
+/// `first..=last` of the client's delivery-ids and what became of them.
+#[derive(Debug, PartialEq)]
+struct Settled {
+    first: u32,
+    last: u32,
+    state: DeliveryState,
+}
+
+/// What a link is for.
+#[derive(Debug)]
+enum LinkRole {
+    /// The client publishes.
+    Intake(Box<Intake>),
+    /// The client consumes.
+    Outlet(Box<Outlet>),
+    /// One of the two links of a management pair.
+    Requests {
+        pair: u32,
+    },
+    Responses {
+        pair: u32,
+    },
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    pub container_id: String,
+    pub properties: Option<Map>,
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before OPEN.
+    Handshake,
+    Open,
+    /// To be closed when the output is written.
+    Done,
+}
+
+/// What an asked ticket was for.
+#[derive(Debug)]
+enum Waiting {
+    Management {
+        pair: u32,
+        request: management::Pending,
+    },
+    /// A dynamic node is being made for this link.
+    Dynamic {
+        session: u16,
+        link: u32,
+        attach: Box<amqp10::Attach>,
+    },
+    /// Nobody waits: the answer is dropped.
+    Nobody,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Gate {
+    id: ConnectionId,
+    /// Key on its shard.
+    key: usize,
+    peer: IpAddr,
+    /// `address:port -> address:port`, as people see it.
+    name: Arc<str>,
+    conn: Connection,
+    phase: Phase,
+    handshake_deadline_ms: u64,
+    connected_at_ms: u64,
+    identity: Option<Identity>,
+    vhost: Arc<str>,
+    client: Client,
+    sessions: Vec<Option<Box<Session>>>,
+    pairs: slab::Slab<Pair>,
+    waiting: HashMap<Ticket, Waiting>,
+    /// Exclusive queues of this connection: deleted before CLOSE is answered.
+    exclusive: Vec<QueueId>,
+    /// CLOSE is answered when these deletions are done.
+    closing: Option<usize>,
+    /// Links with something to do at the end of the turn.
+    touched: Vec<(u16, u32)>,
+    /// Memory of a resolved DISPOSITION.
+    runs: Vec<amqp10::Run>,
+    /// Publishing is stopped by an alarm or by a stopping node.
+    blocked: bool,
+}
+
+impl Gate {
+    pub fn new(
+        id: ConnectionId,
+        key: usize,
+        peer: IpAddr,
+        name: Arc<str>,
+        settings: &Settings,
+        now_ms: u64,
+    ) -> Self {
+        let config = amqp10::connection::Config {
+            max_frame_size: settings.frame_max,
+            channel_max: settings.session_max_per_connection.saturating_sub(1),
+            idle_time_out_ms: settings.heartbeat_s.saturating_mul(1000),
+            session: SessionConfig {
+                incoming_window: settings.max_incoming_window,
+                handle_max: settings.link_max_per_session.saturating_sub(1),
+            },
+        };
+        Self {
+            id,
+            key,
+            peer,
+            name,
+            conn: Connection::server(config, now_ms),
+            phase: Phase::Handshake,
+            handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
+            connected_at_ms: now_ms,
+            identity: None,
+            vhost: DEFAULT_VHOST.into(),
+            client: Client::default(),
+            sessions: Vec::new(),
+            pairs: slab::Slab::new(),
+            waiting: HashMap::new(),
+            exclusive: Vec::new(),
+            closing: None,
+            touched: Vec::new(),
+            runs: Vec::new(),
+            blocked: false,
+        }
+    }
+
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub fn identity(&self) -> Option<&Identity> {
+        self.identity.as_ref()
+    }
+
+    /// The sans-IO connection: its output is to be written, its input to be split.
+    pub fn connection(&mut self) -> &mut Connection {
+        &mut self.conn
+    }
+
+    // ---- from the socket --------------------------------------------------------------------------------
+
+    /// One frame or protocol header, whole.
+    pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        match self.conn.handle_frame(input, cx.now_ms) {
+            Ok(Some(event)) => self.handle_event(event, cx),
+            Ok(None) => {}
+            Err(fault) => self.handle_fault(&fault, cx),
+        }
+    }
+
+    fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
+        match event {
+            Event::Transfer { session, link, delivery } => self.handle_transfer(session, link, delivery, cx),
+            Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
+                self.handle_disposition(session, settled, state, (first, last), cx);
+            }
+            // A publisher's own word about its deliveries changes nothing (behaviour B.4).
+            Event::Disposition { .. } => {}
+            Event::Flow { session, link: Some(link), flow } => self.handle_flow(session, link, &flow),
+            Event::Flow { session, link: None, .. } => self.touch_session(session),
+            Event::Aborted { session, link } => self.touch(session, link),
+            Event::HeaderExchanged => self.offer_mechanisms(cx),
+            Event::SaslInit(init) => self.handle_sasl_init(&init, cx),
+            Event::Open(open) => self.handle_open(*open, cx),
+            Event::Close(error) => self.handle_close(error.as_ref(), cx),
+            Event::Begin { session, .. } => self.handle_begin(session),
+            Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
+            Event::Attach { session, link, attach } => self.handle_attach(session, link, attach, cx),
+            Event::Detach { session, link, answered, .. } => {
+                if !answered {
+                    self.drop_link(session, link, true, cx);
+                    self.conn.detach(session, link, None);
+                }
+            }
+            Event::SaslMechanisms(_) | Event::SaslOutcome(_) => {}
+        }
+    }
+
+    /// Punishes a violation as far as it reaches.
+    pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
+        let error = fault.violation.to_error();
+        match (fault.radius(), fault.session, fault.link) {
+            (Radius::Link, Some(session), Some(link)) => self.detach(session, link, error, cx),
+            (Radius::Session, Some(session), _) => self.end(session, error, cx),
+            _ => self.fail(error, cx),
+        }
+    }
+
+    /// Closes the connection with an error.
+    pub fn fail(&mut self, error: AmqpError, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        tracing::warn!(
+            connection = %self.name,
+            condition = error.condition.as_str(),
+            "closing: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        self.send_open_if_needed(cx);
+        self.drop_all_sessions(true, cx);
+        self.conn.close(Some(error), false);
+        self.delete_exclusive_queues(cx);
+        self.phase = Phase::Done;
+    }
+
+    /// The socket is gone, or the node is done with the connection.
+    pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
+        self.drop_all_sessions(true, cx);
+        self.delete_exclusive_queues(cx);
+        for (ticket, _) in self.waiting.drain() {
+            cx.tickets.remove(ticket.0);
+        }
+        self.phase = Phase::Done;
+    }
+
+    /// The node stops, or an operator closes the connection.
+    pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Open {
+            self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
+        } else {
+            self.handle_disconnect(cx);
+        }
+    }
+
+    // ---- sessions ---------------------------------------------------------------------------------------
+
+    fn handle_begin(&mut self, session: u16) {
+        let at = usize::from(session);
+        if self.sessions.len() <= at {
+            self.sessions.resize_with(at + 1, || None);
+        }
+        self.sessions[at] = Some(Box::default());
+        self.conn.begin(Some(session), !self.blocked);
+    }
+
+    fn handle_end(&mut self, session: u16, error: Option<&AmqpError>, answered: bool, cx: &mut Cx<'_>) {
+        if let Some(error) = error {
+            tracing::info!(connection = %self.name, session, "client ended the session: {error:?}");
+        }
+        if answered {
+            return;
+        }
+        self.flush_session(session);
+        self.drop_session(session, true, cx);
+        self.conn.end(session, None);
+    }
+
+    /// Ends a session with an error.
+    fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
+        tracing::warn!(
+            connection = %self.name,
+            session,
+            condition = error.condition.as_str(),
+            "ending session: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        self.flush_session(session);
+        self.drop_session(session, true, cx);
+        self.conn.end(session, Some(error));
+    }
+
+    fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
+        let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
+        let Some(gone) = slot.take() else { return };
+        for role in gone.links.into_iter().flatten() {
+            self.drop_role(role, failed, cx);
+        }
+    }
+
+    fn drop_all_sessions(&mut self, failed: bool, cx: &mut Cx<'_>) {
+        for session in 0..self.sessions.len() {
+            self.drop_session(session as u16, failed, cx);
+        }
+    }
+
+    // ---- links --------------------------------------------------------------------------------------------
+
+    fn role(&mut self, session: u16, link: u32) -> Option<&mut LinkRole> {
+        self.sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
+    }
+
+    fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
+        let Some(Some(session)) = self.sessions.get_mut(usize::from(session)) else { return };
+        let at = link as usize;
+        if session.links.len() <= at {
+            session.links.resize_with(at + 1, || None);
+        }
+        session.links[at] = Some(role);
+    }
+
+    fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
+        self.drop_role(role, failed, cx);
+    }
+
+    fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
+        match role {
+            LinkRole::Intake(intake) => {
+                cx.publishers.remove(intake.publisher.0);
+                if let Some(queue) = intake.watched
+                    && let Some(all) = cx.watchers.get_mut(&queue)
+                {
+                    all.retain(|p| *p != intake.publisher.0);
+                    if all.is_empty() {
+                        cx.watchers.remove(&queue);
+                    }
+                }
+                cx.counters.publishers -= 1;
+                intake.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Outlet(outlet) => {
+                cx.consumers.remove(outlet.consumer.0);
+                if !outlet.gone {
+                    cx.post.request(outlet.queue, Request::Detach { consumer: outlet.consumer, failed });
+                }
+                cx.counters.consumers -= 1;
+                outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
+                // A pair needs both of its links; the other one is told at its next use.
+                self.pairs.try_remove(pair as usize);
+            }
+        }
+    }
+
+    /// Detaches a link with an error.
+    fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
+        tracing::info!(
+            connection = %self.name,
+            session,
+            link,
+            condition = error.condition.as_str(),
+            "detaching link: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        // What is known of its deliveries goes out first (behaviour B.4).
+        self.flush_session(session);
+        self.drop_link(session, link, true, cx);
+        self.conn.detach(session, link, Some(error));
+    }
+
+    /// Notes that a link has something to do at the end of the turn.
+    fn touch(&mut self, session: u16, link: u32) {
+        if self.touched.last() != Some(&(session, link)) {
+            self.touched.push((session, link));
+        }
+    }
+
+    fn touch_session(&mut self, session: u16) {
+        let links =
+            self.sessions.get(usize::from(session)).and_then(Option::as_ref).map_or(0, |s| s.links.len());
+        for link in 0..links {
+            self.touched.push((session, link as u32));
+        }
+    }
+
+    // ---- from queues and the catalog ------------------------------------------------------------------------
+
+    /// What a queue has to say to a consumer of this connection.
+    pub fn handle_effect(&mut self, to: LinkAddress, effect: Effect, cx: &mut Cx<'_>) {
+        self.handle_outlet_effect(to.session, to.link, effect, cx);
+    }
+
+    /// What became of the publishes `first..=last` of a link at one queue.
+    pub fn handle_receipts(
+        &mut self,
+        to: LinkAddress,
+        queue: QueueId,
+        first: u64,
+        last: u64,
+        verdict: Verdict,
+        cx: &mut Cx<'_>,
+    ) {
+        self.handle_intake_receipts(to.session, to.link, queue, first, last, verdict, cx);
+    }
+
+    /// A queue answers a ticket of this connection.
+    pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        if let Some(Waiting::Management { pair, request }) = self.waiting.remove(&ticket) {
+            self.finish_queue_request(pair, request, effect, cx);
+        }
+    }
+
+    /// The catalog answers a ticket of this connection.
+    pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        match self.waiting.remove(&ticket) {
+            Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
+            Some(Waiting::Dynamic { session, link, attach }) => {
+                self.finish_dynamic(session, link, attach, result, cx);
+            }
+            Some(Waiting::Nobody) | None => {}
+        }
+        self.exclusive_gone(cx);
+    }
+
+    /// The queue that a link of this connection publishes to is gone.
+    pub fn handle_target_gone(&mut self, to: LinkAddress, queue: &str, cx: &mut Cx<'_>) {
+        if matches!(self.role(to.session, to.link), Some(LinkRole::Intake(_))) {
+            let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.vhost);
+            self.detach(to.session, to.link, error(condition::RESOURCE_DELETED, reason), cx);
+        }
+    }
+
+    /// A ticket whose answer comes back to this connection.
+    fn ticket(&mut self, waiting: Waiting, cx: &mut Cx<'_>) -> Option<Ticket> {
+        let ticket = Ticket(cx.tickets.insert(TicketOwner::Connection(self.key))?);
+        self.waiting.insert(ticket, waiting);
+        Some(ticket)
+    }
+
+    fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
+        self.exclusive.retain(|q| *q != queue);
+        if let Some(ticket) = self.ticket(Waiting::Nobody, cx) {
+            cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
+        }
+    }
+
+    fn delete_exclusive_queues(&mut self, cx: &mut Cx<'_>) {
+        for queue in std::mem::take(&mut self.exclusive) {
+            self.delete_queue(queue, cx);
+        }
+    }
+
+    // ---- the end of a turn --------------------------------------------------------------------------------
+
+    /// Stops or resumes publishing on every session (behaviour S30); consuming goes on.
+    pub fn set_blocked(&mut self, blocked: bool) {
+        if self.blocked != blocked {
+            self.blocked = blocked;
+            for session in 0..self.sessions.len() {
+                self.conn.set_window_open(session as u16, !blocked);
+            }
+        }
+    }
+
+    /// Whether [`Gate::flush`] has something to do.
+    pub fn is_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Writes what the turn has brought: dispositions, then grants.
+    pub fn flush(&mut self, cx: &mut Cx<'_>) {
+        self.pump();
+        let touched = std::mem::take(&mut self.touched);
+        for (session, _) in &touched {
+            self.flush_session(*session);
+        }
+        for (session, link) in &touched {
+            match self.role(*session, *link) {
+                Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
+                Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
+                Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => {
+                    self.regulate_management(*session, *link);
+                }
+                None => {}
+            }
+        }
+        let mut touched = touched;
+        touched.clear();
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+    }
+
+    /// Sends what waited for room. Links of a session in which nothing waits any more may fetch again.
+    fn pump(&mut self) {
+        let waiting: Vec<u16> =
+            self.conn.sessions().filter(|(_, s)| s.pending_len() > 0).map(|(n, _)| n).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        self.conn.pump();
+        for session in waiting {
+            if self.conn.session(session).is_some_and(|s| s.pending_len() == 0) {
+                self.touch_session(session);
+            }
+        }
+    }
+
+    /// Whether deliveries wait for the client's window or the socket.
+    pub fn has_pending(&self) -> bool {
+        self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
+    }
+
+    /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as
+    /// the ids allow.
+    fn flush_session(&mut self, session: u16) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        if s.dispositions.is_empty() {
+            return;
+        }
+        let mut settled = std::mem::take(&mut s.dispositions);
+        if settled.len() > 1 {
+            let base = settled[0].first;
+            settled.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
+            settled.dedup_by(|next, kept| {
+                let joins = kept.last.wrapping_add(1) == next.first && kept.state == next.state;
+                if joins {
+                    kept.last = next.last;
+                }
+                joins
+            });
+        }
+        for d in &settled {
+            self.conn.disposition(session, Role::Receiver, (d.first, d.last), true, &d.state);
+        }
+        settled.clear();
+        if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
+            s.dispositions = settled;
+        }
+    }
+
+    // ---- time -----------------------------------------------------------------------------------------------
+
+    /// When [`Gate::handle_timeout`] has something to do.
+    pub fn next_deadline(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Handshake => Some(self.handshake_deadline_ms),
+            Phase::Open => self.conn.next_deadline(),
+            Phase::Done => None,
+        }
+    }
+
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        match self.phase {
+            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => {
+                tracing::warn!(connection = %self.name, "closing: no OPEN within the handshake timeout");
+                self.handle_disconnect(cx);
+            }
+            Phase::Open => {
+                if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
+                    self.handle_fault(&fault, cx);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+fn rank(state: &DeliveryState) -> u8 {
+    match state {
+        DeliveryState::Rejected(_) => 0,
+        DeliveryState::Released => 1,
+        _ => 2,
+    }
+}
+
+/// An error with a description.
+fn error(condition: Symbol, description: impl Into<String>) -> AmqpError {
+    AmqpError { condition, description: Some(description.into()), info: None }
+}
+
+impl From<AccessRefused> for AmqpError {
+    fn from(refused: AccessRefused) -> Self {
+        error(condition::UNAUTHORIZED_ACCESS, refused.reason)
+    }
+}

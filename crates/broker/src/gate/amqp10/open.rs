@@ -1,0 +1,152 @@
+//! Login and OPEN (behaviour B.1).
+
+use amqp10::sasl::{self, parse_plain};
+use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
+
+use super::{Client, Cx, Gate, Phase, error};
+use crate::access::LoginRefused;
+use crate::catalog::DEFAULT_VHOST;
+use crate::settings::SLUICE_VERSION;
+
+/// OPEN's hostname names a virtual host in this form; any other is the default one.
+const VHOST_PREFIX: &str = "vhost:";
+
+impl Gate {
+    pub(super) fn offer_mechanisms(&mut self, cx: &mut Cx<'_>) {
+        if self.conn.state() != ConnectionState::Sasl {
+            return;
+        }
+        let mut mechanisms = vec![Symbol::from_static(sasl::PLAIN)];
+        if cx.settings.anonymous_login_user.is_some() {
+            mechanisms.push(Symbol::from_static(sasl::ANONYMOUS));
+        }
+        self.conn.sasl_mechanisms(mechanisms);
+    }
+
+    pub(super) fn handle_sasl_init(&mut self, init: &SaslInit, cx: &mut Cx<'_>) {
+        let response = init.initial_response.as_ref().map_or(&[][..], |r| r.expose());
+        let login = match init.mechanism.as_str() {
+            sasl::PLAIN => match parse_plain(response) {
+                Ok(plain) => cx
+                    .access
+                    .login(&plain.user, plain.password.expose())
+                    .map_err(|refused| format!("user '{}': {}", plain.user, explain(refused))),
+                Err(malformed) => Err(format!("malformed PLAIN response: {malformed}")),
+            },
+            sasl::ANONYMOUS => cx
+                .access
+                .login_anonymous(cx.settings.anonymous_login_user.as_deref())
+                .map_err(|r| explain(r).into()),
+            other => Err(format!("mechanism '{}' is not offered", other.escape_default())),
+        };
+        cx.counters.auth_attempts += 1;
+        match login {
+            Ok(identity) => {
+                cx.counters.auth_attempts_succeeded += 1;
+                self.identity = Some(identity);
+                self.conn.sasl_outcome(SaslCode::Ok);
+            }
+            Err(reason) => {
+                cx.counters.auth_attempts_failed += 1;
+                tracing::warn!(connection = %self.name, "login refused: {reason}");
+                self.conn.sasl_outcome(SaslCode::Auth);
+                self.phase = Phase::Done;
+            }
+        }
+    }
+
+    pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {
+        let hostname = open.hostname.as_deref().unwrap_or_default();
+        self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(DEFAULT_VHOST).into();
+        self.client = Client { container_id: open.container_id, properties: open.properties };
+        if let Err(refused) = self.check_open(cx) {
+            self.fail(refused, cx);
+            return;
+        }
+        self.conn.open(our_open(cx));
+        self.phase = Phase::Open;
+        tracing::info!(
+            connection = %self.name,
+            user = %self.identity.as_ref().map_or("", |i| &i.user),
+            vhost = %self.vhost,
+            container = %self.client.container_id.escape_default(),
+            "connection open"
+        );
+    }
+
+    fn check_open(&self, cx: &Cx<'_>) -> Result<(), AmqpError> {
+        let Some(identity) = &self.identity else {
+            return Err(error(condition::UNAUTHORIZED_ACCESS, "login required"));
+        };
+        cx.access.check_origin(identity, self.peer)?;
+        if !cx.catalog.has_vhost(&self.vhost) {
+            let reason = format!("vhost '{}' not found", self.vhost.escape_default());
+            return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
+        }
+        cx.access.check_vhost(identity, &self.vhost)?;
+        Ok(())
+    }
+
+    /// An error during OPEN is told in OPEN and CLOSE instead of by silence.
+    pub(super) fn send_open_if_needed(&mut self, cx: &Cx<'_>) {
+        if self.phase == Phase::Handshake && self.conn.state() == ConnectionState::Opening {
+            self.conn.open(our_open(cx));
+        }
+    }
+
+    pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
+        if let Some(error) = error {
+            tracing::info!(connection = %self.name, "client closed the connection: {error:?}");
+        }
+        if self.phase == Phase::Done {
+            return;
+        }
+        self.drop_all_sessions(true, cx);
+        self.delete_exclusive_queues(cx);
+        // Exclusive and dynamic queues are gone before CLOSE is answered (house.md section 5).
+        self.closing = Some(0);
+        self.exclusive_gone(cx);
+    }
+
+    /// Answers CLOSE once no deletion is under way.
+    pub(super) fn exclusive_gone(&mut self, cx: &mut Cx<'_>) {
+        if self.closing.is_none() {
+            return;
+        }
+        let deleting = self.waiting.values().any(|w| matches!(w, super::Waiting::Nobody));
+        if !deleting {
+            self.closing = None;
+            self.send_open_if_needed(cx);
+            self.conn.close(None, true);
+            self.phase = Phase::Done;
+        }
+    }
+}
+
+fn explain(refused: LoginRefused) -> &'static str {
+    match refused {
+        LoginRefused::UnknownUserOrPassword => "unknown user or wrong password",
+        LoginRefused::AnonymousDisabled => "anonymous login is disabled",
+    }
+}
+
+fn our_open(cx: &Cx<'_>) -> Open {
+    let mut properties = Map::new();
+    let mut put =
+        |key: &'static str, value: &str| properties.insert(Symbol::from_static(key), Value::from(value));
+    put("node", &cx.settings.node_name);
+    put("product", &cx.settings.compat_product);
+    put("version", &cx.settings.compat_version);
+    put("sluice_version", SLUICE_VERSION);
+    put("cluster_name", &cx.settings.cluster_name);
+    put("platform", "Rust");
+    Open {
+        container_id: cx.settings.cluster_name.clone(),
+        offered_capabilities: vec![
+            Symbol::from_static("LINK_PAIR_V1_0"),
+            Symbol::from_static("ANONYMOUS-RELAY"),
+        ],
+        properties: Some(properties),
+        ..Open::default()
+    }
+}

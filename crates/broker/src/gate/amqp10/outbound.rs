@@ -1,0 +1,273 @@
+//! Outlet: consuming links (behaviour B.5, A.6). Deliveries out, settlements in, credit bridged to the queue.
+
+use amqp10::{Attach, DeliveryState, Flow, Outgoing, Role, SenderSettleMode, Tag, condition};
+use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
+
+use super::address::queue_address;
+use super::attach::Refused;
+use super::bridge::Bridge;
+use super::{Cx, Gate, LinkRole, error};
+use crate::catalog::QueueRecord;
+use crate::ids::QueueId;
+use crate::settings::Settings;
+
+/// A consuming link.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub consumer: ConsumerId,
+    pub queue: QueueId,
+    pub queue_name: std::sync::Arc<str>,
+    /// Deliveries are settled as they are sent.
+    pub settled: bool,
+    /// The dynamic queue that dies with the link.
+    pub dynamic: Option<QueueId>,
+    /// The queue knows it no more.
+    pub gone: bool,
+    /// The request, until the queue has answered it.
+    attach: Option<Box<Attach>>,
+    bridge: Bridge,
+    unsettled: u32,
+    unsettled_max: u32,
+    /// The largest delivery the client takes; 0 is any.
+    max_message_size: u64,
+}
+
+impl Outlet {
+    pub fn new(consumer: ConsumerId, record: &QueueRecord, attach: Attach, settings: &Settings) -> Self {
+        Self {
+            consumer,
+            queue: record.id,
+            queue_name: record.name.clone(),
+            settled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            dynamic: None,
+            gone: false,
+            max_message_size: attach.max_message_size.unwrap_or(0),
+            attach: Some(Box::new(attach)),
+            bridge: Bridge::new(settings.max_queue_credit),
+            unsettled: 0,
+            unsettled_max: match settings.max_unsettled_per_link {
+                0 => u32::MAX,
+                max => max,
+            },
+        }
+    }
+
+    pub fn unsettled(&self) -> u32 {
+        self.unsettled
+    }
+
+    fn room(&self) -> u32 {
+        self.unsettled_max.saturating_sub(self.unsettled)
+    }
+}
+
+impl Gate {
+    /// The client's FLOW on a link.
+    pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
+        if let Some(LinkRole::Outlet(outlet)) = self.role(session, link) {
+            outlet.bridge.handle_flow(flow.drain, flow.echo);
+        }
+        self.touch(session, link);
+        // The window may have opened for others, too.
+        if self.conn.session(session).is_some_and(|s| s.remote_incoming_window() > 0) {
+            self.touch_session(session);
+        }
+    }
+
+    /// Asks the queue for what client and settings allow.
+    pub(super) fn bridge(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
+        let Some(s) = self.conn.session(session) else { return };
+        let Some(l) = s.link(link) else { return };
+        let client_credit = l.sender_credit().credit();
+        let blocked = s.pending_len() > 0;
+        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+        if outlet.attach.is_some() || outlet.gone {
+            return;
+        }
+        let room = outlet.room();
+        if let Some(grant) = outlet.bridge.poll_grant(client_credit, room, blocked) {
+            let request = Request::Grant {
+                consumer: outlet.consumer,
+                delivery_count: grant.delivery_count,
+                credit: grant.credit,
+                drain: grant.drain,
+                echo: true,
+            };
+            cx.post.request(outlet.queue, request);
+        }
+    }
+
+    pub(super) fn handle_outlet_effect(&mut self, session: u16, link: u32, effect: Effect, cx: &mut Cx<'_>) {
+        match effect {
+            Effect::Delivery(delivery) => self.deliver(session, link, delivery, cx),
+            Effect::CreditState { state, .. } => {
+                let credit = self
+                    .conn
+                    .session(session)
+                    .and_then(|s| s.link(link))
+                    .map_or(0, |l| l.sender_credit().credit());
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                let room = outlet.room();
+                if let Some(report) = outlet.bridge.handle_credit_state(state, credit, room) {
+                    self.conn.report_credit(session, link, report.available, report.drain);
+                }
+                self.touch(session, link);
+            }
+            Effect::Attached { .. } => {
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                let Some(attach) = outlet.attach.take() else { return };
+                let (address, settled) = (queue_address(&outlet.queue_name), outlet.settled);
+                self.accept_consumer(session, link, &attach, &address, settled);
+                self.touch(session, link);
+            }
+            Effect::Refused { why, .. } => {
+                let vhost = self.vhost.clone();
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                outlet.gone = true;
+                let refusal = refusal_error(why, &outlet.queue_name, &vhost);
+                if let Some(attach) = outlet.attach.take() {
+                    self.drop_link(session, link, true, cx);
+                    self.refuse(session, link, &attach, Refused::Link(refusal), cx);
+                }
+            }
+            Effect::Gone { reason: GoneReason::QueueDeleted, .. } => {
+                let vhost = self.vhost.clone();
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                outlet.gone = true;
+                outlet.dynamic = None;
+                let reason = format!("queue '{}' in vhost '{vhost}' was deleted", outlet.queue_name);
+                self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
+            }
+            Effect::Active { active, .. } => {
+                tracing::debug!(connection = %self.name, session, link, active, "single active consumer");
+            }
+            _ => {}
+        }
+    }
+
+    fn deliver(&mut self, session: u16, link: u32, delivery: Delivery, cx: &mut Cx<'_>) {
+        let Delivery { consumer, number, message, delivery_count, redelivered, .. } = delivery;
+        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+        outlet.bridge.handle_delivery();
+        let settled = outlet.settled;
+        let (max, queue) = (outlet.max_message_size, outlet.queue);
+        message.put_delivery_head(delivery_count, redelivered, cx.scratch);
+        let head = cx.scratch.split().freeze();
+        let bare = message.bare();
+        if max > 0 && (head.len() + bare.len()) as u64 > max {
+            let reason = format!("a message is larger than the link's max-message-size of {max} bytes");
+            self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
+            return;
+        }
+        let outgoing = Outgoing {
+            tag: Tag::from_number(number),
+            settled,
+            message_format: 0,
+            head,
+            bare,
+            cookie: number,
+        };
+        if !self.conn.send(session, link, outgoing) {
+            // The client has taken its credit back meanwhile: so does the queue its message.
+            let outcome = Outcome::Released;
+            cx.post.request(
+                queue,
+                Request::Settle { consumer, first: number, last: number, outcome, answer: false },
+            );
+            return;
+        }
+        cx.counters.delivered += 1;
+        cx.counters.redelivered += u64::from(redelivered);
+        if settled {
+            cx.counters.delivered_auto_ack += 1;
+        } else {
+            cx.counters.delivered_manual_ack += 1;
+            if let Some(LinkRole::Outlet(outlet)) = self.role(session, link) {
+                outlet.unsettled += 1;
+            }
+        }
+        self.touch(session, link);
+    }
+
+    /// The client says what became of deliveries (behaviour B.5).
+    pub(super) fn handle_disposition(
+        &mut self,
+        session: u16,
+        settled: bool,
+        state: Option<DeliveryState>,
+        (first, last): (u32, u32),
+        cx: &mut Cx<'_>,
+    ) {
+        let outcome = match &state {
+            Some(DeliveryState::Accepted) => Outcome::Accepted,
+            Some(DeliveryState::Rejected(_)) => Outcome::Rejected,
+            // [3.4] Settled without a state: the default outcome of our source.
+            Some(DeliveryState::Released) => Outcome::Released,
+            None if settled => Outcome::Released,
+            Some(DeliveryState::Modified(modified)) => Outcome::Modified {
+                failed: modified.delivery_failed.unwrap_or(false),
+                undeliverable_here: modified.undeliverable_here.unwrap_or(false),
+            },
+            // Not final, and nothing that we keep.
+            None | Some(DeliveryState::Received(_)) if !settled => return,
+            _ => {
+                let reason = "unrecognised delivery state in DISPOSITION";
+                self.end(session, error(condition::INVALID_FIELD, reason), cx);
+                return;
+            }
+        };
+        let mut runs = std::mem::take(&mut self.runs);
+        self.conn.resolve(session, first, last, true, &mut runs);
+        for run in &runs {
+            let n = (run.last_cookie - run.first_cookie + 1) as u32;
+            let Some(LinkRole::Outlet(outlet)) = self.role(session, run.link) else { continue };
+            outlet.unsettled = outlet.unsettled.saturating_sub(n);
+            let request = Request::Settle {
+                consumer: outlet.consumer,
+                first: run.first_cookie,
+                last: run.last_cookie,
+                outcome: outcome.clone(),
+                answer: false,
+            };
+            cx.post.request(outlet.queue, request);
+            if outcome == Outcome::Accepted {
+                cx.counters.acknowledged += u64::from(n);
+            }
+            self.touch(session, run.link);
+            if !settled && let Some(state) = &state {
+                // The client waits for us to settle.
+                self.conn.disposition(session, Role::Sender, (run.first_id, run.last_id), true, state);
+            }
+        }
+        runs.clear();
+        self.runs = runs;
+    }
+}
+
+/// The one table from a queue's refusal to this protocol's error.
+fn refusal_error(why: Refusal, queue: &str, vhost: &str) -> amqp10::AmqpError {
+    let (condition, what) = match why {
+        Refusal::NotFound => (condition::NOT_FOUND, format!("no queue '{queue}' in vhost '{vhost}'")),
+        Refusal::ExclusiveConsumer => (
+            condition::UNAUTHORIZED_ACCESS,
+            format!("queue '{queue}' in vhost '{vhost}' has an exclusive consumer"),
+        ),
+        Refusal::LockedQueue => (
+            condition::RESOURCE_LOCKED,
+            format!("queue '{queue}' in vhost '{vhost}' is another connection's own"),
+        ),
+        Refusal::InUse => {
+            (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is in use"))
+        }
+        Refusal::NotEmpty => {
+            (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is not empty"))
+        }
+        Refusal::NotSupported => {
+            (condition::NOT_IMPLEMENTED, format!("queue '{queue}' in vhost '{vhost}' does not do this"))
+        }
+        Refusal::Unavailable => {
+            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is not available"))
+        }
+    };
+    error(condition, what)
+}

@@ -1,0 +1,95 @@
+//! What a connection looks like to people.
+
+use std::sync::Arc;
+
+use amqp10::SenderSettleMode;
+
+use super::{Gate, LinkRole, Phase};
+use crate::desk::{ConnectionRow, LinkRow, SessionRow};
+
+impl Gate {
+    /// Sessions that are open.
+    pub fn session_count(&self) -> usize {
+        self.sessions.iter().flatten().count()
+    }
+
+    /// A row for listings; `None` before OPEN.
+    pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        Some(ConnectionRow {
+            name: self.name.clone(),
+            user: self.identity.as_ref()?.user.clone(),
+            vhost: self.vhost.clone(),
+            container_id: self.client.container_id.clone(),
+            client_properties: self.client.properties.clone(),
+            channel_max: self.conn.channel_max(),
+            frame_max: self.conn.remote_max_frame_size(),
+            connected_at_ms: self.connected_at_ms,
+            recv_bytes,
+            send_bytes,
+            sessions: self
+                .conn
+                .sessions()
+                .map(|(number, session)| self.session_row(number, session))
+                .collect(),
+            node: node.clone(),
+        })
+    }
+
+    fn session_row(&self, number: u16, session: &amqp10::Session) -> SessionRow {
+        let roles = self.sessions.get(usize::from(number)).and_then(Option::as_ref);
+        SessionRow {
+            channel: number,
+            handle_max: session.handle_max(),
+            next_incoming_id: session.next_incoming_id(),
+            incoming_window: session.incoming_window(),
+            next_outgoing_id: session.next_outgoing_id(),
+            remote_incoming_window: session.remote_incoming_window(),
+            outgoing_unsettled: session.unsettled_len() as u64,
+            outgoing_pending: session.pending_len() as u64,
+            links: session
+                .links()
+                .map(|(handle, link)| {
+                    let role = roles.and_then(|s| s.links.get(handle as usize)).and_then(Option::as_ref);
+                    link_row(handle, link, role)
+                })
+                .collect(),
+        }
+    }
+}
+
+fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRow {
+    let incoming = !link.is_sending();
+    let (delivery_count, credit) = if incoming {
+        (link.receiver_credit().delivery_count(), link.receiver_credit().credit())
+    } else {
+        (link.sender_credit().delivery_count(), link.sender_credit().credit())
+    };
+    let (source_address, target_address, unsettled) = match role {
+        Some(LinkRole::Intake(intake)) => (None, intake.address(), u64::from(intake.unconfirmed())),
+        Some(LinkRole::Outlet(outlet)) => {
+            (Some(super::queue_address(&outlet.queue_name)), None, u64::from(outlet.unsettled()))
+        }
+        Some(LinkRole::Requests { .. }) => (None, Some(super::address::MANAGEMENT.into()), 0),
+        Some(LinkRole::Responses { .. }) => (Some(super::address::MANAGEMENT.into()), None, 0),
+        None => (None, None, 0),
+    };
+    LinkRow {
+        handle,
+        name: link.name.clone(),
+        incoming,
+        source_address,
+        target_address,
+        snd_settle_mode: match link.snd_settle_mode {
+            SenderSettleMode::Unsettled => "unsettled",
+            SenderSettleMode::Settled => "settled",
+            SenderSettleMode::Mixed => "mixed",
+        },
+        max_message_size: link.max_message_size,
+        delivery_count,
+        credit,
+        unsettled,
+    }
+}

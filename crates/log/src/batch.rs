@@ -1,0 +1,140 @@
+//! A batch: the unit that is written, proved and recovered.
+//!
+//! ```text
+//!  0       4       8            16       24         32       40       48        52      56
+//!  | magic | check | generation | number | previous | synced | length | records | proof | payload ...
+//!  | u32   | u32   | u64        | u64    | u64      | u64    | u64    | u32     | u32   | length bytes
+//! ```
+//!
+//! Little-endian.
+//!
+//! * `check`: CRC-32C over bytes 8..56, so that a batch with a damaged payload can be stepped over and named.
+//! * `generation`: that of the file. Random, so that neither an earlier life of the file nor a body that looks
+//!   like a batch can pass for one.
+//! * `number`: counts up over all files, never used for two different payloads. A batch that is rewritten to
+//!   another file keeps its number.
+//! * `previous`: the number of the batch before it. The numbers between `previous` and `number` are void: their
+//!   batches failed or were cut, and are ignored wherever their bytes turn up.
+//! * `synced`: every batch up to this one was known to be synced when this one was encoded.
+//! * `length`, `records`: bytes and number of the records in the payload. A batch without records is the mark of
+//!   a clean stop.
+//! * `proof`: CRC-32C over generation, number and payload.
+
+use crc_fast::{CrcAlgorithm, Digest};
+
+use crate::file::u64_at;
+
+/// Bytes of a batch header.
+pub(crate) const BATCH_HEADER: usize = 56;
+const _: () = assert!(BATCH_HEADER == 4 + 4 + 5 * 8 + 4 + 4);
+
+/// Opens every batch header.
+pub(crate) const BATCH_MAGIC: [u8; 4] = *b"SLbt";
+
+/// A batch header without its checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BatchHeader {
+    pub generation: u64,
+    pub number: u64,
+    pub previous: u64,
+    pub synced: u64,
+    /// Bytes of payload.
+    pub length: u64,
+    pub records: u32,
+    pub proof: u32,
+}
+
+impl BatchHeader {
+    pub fn encode(&self) -> [u8; BATCH_HEADER] {
+        let mut bytes = [0; BATCH_HEADER];
+        bytes[..4].copy_from_slice(&BATCH_MAGIC);
+        bytes[8..16].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.previous.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.synced.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.length.to_le_bytes());
+        bytes[48..52].copy_from_slice(&self.records.to_le_bytes());
+        bytes[52..].copy_from_slice(&self.proof.to_le_bytes());
+        let check = crc32c(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the front of `bytes`, if it is one of this generation (`None`: of any) and its check holds.
+    pub fn decode(bytes: &[u8], generation: Option<u64>) -> Option<Self> {
+        let bytes = bytes.get(..BATCH_HEADER)?;
+        let header = Self {
+            generation: u64_at(bytes, 8),
+            number: u64_at(bytes, 16),
+            previous: u64_at(bytes, 24),
+            synced: u64_at(bytes, 32),
+            length: u64_at(bytes, 40),
+            records: u32::from_le_bytes(bytes[48..52].try_into().ok()?),
+            proof: u32::from_le_bytes(bytes[52..56].try_into().ok()?),
+        };
+        let holds = bytes[..4] == BATCH_MAGIC
+            && generation.is_none_or(|generation| generation == header.generation)
+            && header.previous < header.number
+            && header.synced < header.number
+            && bytes[4..8] == crc32c(&bytes[8..]).to_le_bytes();
+        holds.then_some(header)
+    }
+
+    /// Whether `payload` is the one this header was written for.
+    pub fn proves(&self, payload: &[u8]) -> bool {
+        let mut proof = Proof::new(self.generation, self.number);
+        proof.update(payload);
+        proof.finish() == self.proof
+    }
+}
+
+/// Computes the proof of a payload that comes in pieces.
+pub(crate) struct Proof(Digest);
+
+impl Proof {
+    pub fn new(generation: u64, number: u64) -> Self {
+        let mut seed = [0; 16];
+        seed[..8].copy_from_slice(&generation.to_le_bytes());
+        seed[8..].copy_from_slice(&number.to_le_bytes());
+        let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+        digest.update(&seed);
+        Self(digest)
+    }
+
+    pub fn update(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    pub fn finish(&self) -> u32 {
+        self.0.finalize() as u32
+    }
+}
+
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc_is_castagnoli() {
+        assert_eq!(crc32c(b"123456789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn a_header_holds_for_its_generation_only() {
+        let header =
+            BatchHeader { generation: 7, number: 5, previous: 3, synced: 2, length: 9, records: 1, proof: 4 };
+        let bytes = header.encode();
+        assert_eq!(BatchHeader::decode(&bytes, Some(7)), Some(header));
+        assert_eq!(BatchHeader::decode(&bytes, None), Some(header));
+        assert_eq!(BatchHeader::decode(&bytes, Some(8)), None);
+        for at in 0..BATCH_HEADER {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert_eq!(BatchHeader::decode(&bad, Some(7)), None, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What the log asks of a disk, and the real one.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, IoSlice, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A flat directory of files. Everything the log does to the outside world goes through it.
+///
+/// Names hold no separators. Every method returns what the operating system said; the log decides what it means.
+pub trait Disk: Send {
+    /// An open file; closed when dropped.
+    type File: Send + 'static;
+
+    /// Takes the directory for this process until the disk is dropped.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::WouldBlock`] if somebody else holds it.
+    fn lock(&mut self) -> io::Result<()>;
+
+    /// The names of all files, in any order.
+    fn list(&mut self) -> io::Result<Vec<String>>;
+
+    /// Makes a new empty file.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AlreadyExists`].
+    fn create(&mut self, name: &str) -> io::Result<Self::File>;
+
+    /// Opens an existing file.
+    fn open(&mut self, name: &str) -> io::Result<Self::File>;
+
+    /// Writes at the end of the file and returns how many bytes were taken, possibly fewer than offered.
+    fn write_vectored(&mut self, file: &mut Self::File, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+
+    /// Returns once all that was written to the file would survive power loss (`fdatasync`). After an error
+    /// nothing is known about anything written since the last success, and asking again teaches nothing.
+    fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
+
+    /// Reads at an offset in bytes; `Ok(0)` is the end of the file.
+    fn read_at(&mut self, file: &mut Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+
+    /// The length of the file in bytes.
+    fn len(&mut self, file: &mut Self::File) -> io::Result<u64>;
+
+    /// Cuts the file to `length` bytes.
+    fn truncate(&mut self, file: &mut Self::File, length: u64) -> io::Result<()>;
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
+
+    fn remove(&mut self, name: &str) -> io::Result<()>;
+
+    /// Returns once names made, renamed and removed would survive power loss.
+    fn sync_dir(&mut self) -> io::Result<()>;
+}
+
+/// The name of the file whose lock stands for the directory.
+const LOCK: &str = "lock";
+
+/// A directory of the file system.
+#[derive(Debug)]
+pub struct RealDisk {
+    path: PathBuf,
+    dir: File,
+    lock: Option<File>,
+}
+
+impl RealDisk {
+    /// Uses the directory at `path`, making it and its parents if needed.
+    pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
+        let path = path.as_ref().to_path_buf();
+        std::fs::create_dir_all(&path)?;
+        let dir = File::open(&path)?;
+        Ok(Self { path, dir, lock: None })
+    }
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn lock(&mut self) -> io::Result<()> {
+        let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
+        match file.try_lock() {
+            Ok(()) => {
+                self.lock = Some(file);
+                Ok(())
+            }
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        Ok(names)
+    }
+
+    fn create(&mut self, name: &str) -> io::Result<File> {
+        OpenOptions::new().create_new(true).read(true).append(true).open(self.path.join(name))
+    }
+
+    fn open(&mut self, name: &str) -> io::Result<File> {
+        OpenOptions::new().read(true).append(true).open(self.path.join(name))
+    }
+
+    fn write_vectored(&mut self, file: &mut File, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        file.write_vectored(pieces)
+    }
+
+    fn sync(&mut self, file: &mut File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    fn read_at(&mut self, file: &mut File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        file.read_at(into, offset)
+    }
+
+    fn len(&mut self, file: &mut File) -> io::Result<u64> {
+        Ok(file.metadata()?.len())
+    }
+
+    fn truncate(&mut self, file: &mut File, length: u64) -> io::Result<()> {
+        file.set_len(length)
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.path.join(name))
+    }
+
+    fn sync_dir(&mut self) -> io::Result<()> {
+        self.dir.sync_all()
+    }
+}

@@ -1,0 +1,115 @@
+//! A log file: its name and its header.
+//!
+//! ```text
+//!  name: 20 decimal digits, the file's number, and ".log"
+//!
+//!  0       8         12       16       24           32         40     44      48
+//!  | magic | version | header | number | generation | previous | zero | check | batches ...
+//!  | 8     | u32     | u32    | u64    | u64        | u64      | u32  | u32   |
+//! ```
+//!
+//! Little-endian. All 48 bytes keep their place in every later version, so that an older program can tell a newer
+//! file from a damaged one.
+//!
+//! * `version`: [`FORMAT_VERSION`]. `header`: bytes of the header, 48.
+//! * `number`: the same as in the name; files are read in this order. Never used twice.
+//! * `generation`: random; stands in every batch of the file.
+//! * `previous`: batches up to this number are in older files or nowhere.
+//! * `check`: CRC-32C over bytes 0..44.
+//!
+//! The header is written together with the first batch. A file ends where its batches end; bytes after the last
+//! batch are an interrupted write, or a former life of the file once files are recycled.
+
+use crate::batch::crc32c;
+
+/// Bytes after which a log file is full. One file may exceed it by one batch.
+pub const FILE_SIZE: u64 = 16 << 20;
+
+/// The version of every format in this crate. Files of a newer version are refused.
+pub const FORMAT_VERSION: u32 = 1;
+
+/// Bytes of a file header.
+pub(crate) const FILE_HEADER: usize = 48;
+const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 8 + 4 + 4);
+
+const FILE_MAGIC: [u8; 8] = *b"SluiceLg";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileHeader {
+    pub version: u32,
+    pub number: u64,
+    pub generation: u64,
+    pub previous: u64,
+}
+
+impl FileHeader {
+    pub fn encode(&self) -> [u8; FILE_HEADER] {
+        let mut bytes = [0; FILE_HEADER];
+        bytes[..8].copy_from_slice(&FILE_MAGIC);
+        bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
+        bytes[12..16].copy_from_slice(&(FILE_HEADER as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.previous.to_le_bytes());
+        let check = crc32c(&bytes[..44]);
+        bytes[44..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// The header at the front of `bytes`, of whatever version, if its check holds.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..FILE_HEADER)?;
+        let holds = bytes[..8] == FILE_MAGIC && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
+        holds.then(|| Self {
+            version: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
+            number: u64_at(bytes, 16),
+            generation: u64_at(bytes, 24),
+            previous: u64_at(bytes, 32),
+        })
+    }
+}
+
+/// The name of the file with this number.
+pub(crate) fn name(number: u64) -> String {
+    format!("{number:020}.log")
+}
+
+/// The number in a file's name, if it is the name of a log file.
+pub(crate) fn number(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".log")?;
+    (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
+}
+
+/// The little-endian word at `at`; the caller has checked the length.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    word.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        assert_eq!(name(1), "00000000000000000001.log");
+        assert_eq!(number(&name(u64::MAX)), Some(u64::MAX));
+        for other in ["lock", "1.log", "0000000000000000000a.log", "+0000000000000000001.log", ""] {
+            assert_eq!(number(other), None, "{other}");
+        }
+        assert_eq!(number("99999999999999999999.log"), None, "more than 64 bits");
+    }
+
+    #[test]
+    fn a_flipped_header_is_no_header() {
+        let header = FileHeader { version: FORMAT_VERSION, number: 3, generation: 9, previous: 4 };
+        let bytes = header.encode();
+        assert_eq!(FileHeader::decode(&bytes), Some(header));
+        for at in 0..FILE_HEADER {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert_eq!(FileHeader::decode(&bad), None, "byte {at}");
+        }
+    }
+}

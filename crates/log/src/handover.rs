@@ -1,0 +1,74 @@
+//! What shards hand to the log, and what they are told.
+
+use std::io;
+
+use crate::record::Records;
+
+/// One hand-over of a shard: answered exactly once.
+#[derive(Debug)]
+pub struct Handover {
+    pub shard: u32,
+    /// The shard's number for it.
+    pub ticket: u64,
+    /// May be empty: then `sync` alone asks for everything acknowledged so far to be synced.
+    pub records: Records,
+    /// The completion must wait for the sync.
+    pub sync: bool,
+}
+
+/// The answer to a [`Handover`].
+#[derive(Debug)]
+pub struct Completion {
+    pub shard: u32,
+    pub ticket: u64,
+    pub result: Result<(), WriteError>,
+}
+
+/// The disk refused, twice: in the file that was open and in a fresh one.
+#[derive(Debug)]
+pub struct WriteError {
+    pub kind: io::ErrorKind,
+    /// What the operating system called it, if it did.
+    pub errno: Option<i32>,
+    /// The file that refused last; empty if it was none.
+    pub file: String,
+    /// What was handed over, to be handed over again when the shard sees fit.
+    pub records: Records,
+}
+
+impl WriteError {
+    pub(crate) fn without_file(error: io::Error) -> Self {
+        Failure { error, file: String::new() }.into()
+    }
+}
+
+impl std::fmt::Display for WriteError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.errno {
+            Some(errno) => write!(f, "log file {}: {}", self.file, io::Error::from_raw_os_error(errno)),
+            None => write!(f, "log file {}: {}", self.file, self.kind),
+        }
+    }
+}
+
+impl std::error::Error for WriteError {}
+
+/// What went wrong with a batch, before it is told to everyone who was in it.
+pub(crate) struct Failure {
+    pub error: io::Error,
+    /// Empty if it was no file.
+    pub file: String,
+}
+
+impl Failure {
+    pub fn with(&self, records: Records) -> WriteError {
+        let (kind, errno) = (self.error.kind(), self.error.raw_os_error());
+        WriteError { kind, errno, file: self.file.clone(), records }
+    }
+}
+
+impl From<Failure> for WriteError {
+    fn from(failure: Failure) -> Self {
+        failure.with(Records::new())
+    }
+}

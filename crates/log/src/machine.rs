@@ -1,0 +1,454 @@
+//! The log itself: batches in, completions out.
+//!
+//! ```text
+//!             first write            full, or a write failed
+//!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ (only its name is kept)
+//!      ▲                     │                                  ▲ │
+//!      └── nothing good in it, removed ◀─┘   a sync failed: ────┘ └─ doomed: copied into the current file by
+//!                                            doomed                  every later sync, until one succeeds
+//! ```
+//!
+//! A file that failed a write or a sync is never written again. What a failed sync may have lost is read back and
+//! written anew; the batch that is waiting is written anew from memory.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, IoSlice};
+
+use crate::batch::{BATCH_HEADER, BatchHeader, Proof};
+use crate::disk::Disk;
+use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader};
+use crate::handover::{Completion, Failure, Handover, WriteError};
+use crate::record::Record;
+use crate::recover::{self, OpenError, Recovery};
+use crate::scan;
+
+/// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+/// Names of files that hold nothing good and could not be removed; at the bound nothing is written until one can.
+const LEFTOVERS_MAX: usize = 4;
+
+/// How a log is kept.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes after which a file is full.
+    pub file_bytes: u64,
+    /// Files behind the current one that may wait for a sync nobody asked for. At the bound the oldest is synced
+    /// when a file fills; at twice the bound, which takes a disk that refuses to sync, writes fail.
+    pub dirty_files_max: usize,
+    /// Where the files' generations come from. `None` takes the process's randomness: a client that could foresee
+    /// them could plant a batch in a message's body.
+    pub seed: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { file_bytes: FILE_SIZE, dirty_files_max: 8, seed: None }
+    }
+}
+
+/// What a file holds; batches that were copied elsewhere are counted where they were first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    pub first_batch: u64,
+    pub last_batch: u64,
+    pub records: u64,
+}
+
+/// The log of one directory.
+pub struct Log<D: Disk> {
+    disk: D,
+    options: Options,
+    random: u64,
+    current: Option<Open<D::File>>,
+    /// Oldest first. With the current file, all that is not known to be synced.
+    dirty: VecDeque<Open<D::File>>,
+    spans: BTreeMap<u64, Span>,
+    leftovers: Vec<u64>,
+    next_file: u64,
+    next_batch: u64,
+    /// The last acknowledged batch.
+    last: u64,
+    /// Every acknowledged batch up to this one is synced.
+    synced: u64,
+    /// The last batch is the mark of a clean stop, or there is none.
+    clean: bool,
+}
+
+struct Open<F> {
+    number: u64,
+    generation: u64,
+    handle: F,
+    /// Bytes of complete writes.
+    end: u64,
+    /// The last acknowledged batch in it.
+    last: u64,
+    /// Acknowledged batches in it.
+    good: u32,
+    /// Its name is known to be synced.
+    named: bool,
+    /// A sync failed: what is not known to be synced may be lost, whatever later syncs say.
+    doomed: bool,
+}
+
+impl<D: Disk> Log<D> {
+    /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
+    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files, and what
+    /// `on_record` keeps. On an error some records may have been passed on already: forget them.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Damage is no error; see [`Recovery::damage`].
+    pub fn open(
+        mut disk: D,
+        options: Options,
+        on_record: &mut dyn FnMut(Record),
+    ) -> Result<(Self, Recovery), OpenError> {
+        let found = recover::recover(&mut disk, on_record)?;
+        let random = options.seed.unwrap_or_else(|| RandomState::new().hash_one(found.next_file));
+        let log = Self {
+            disk,
+            options,
+            random,
+            current: None,
+            dirty: VecDeque::new(),
+            spans: found.spans,
+            leftovers: Vec::new(),
+            next_file: found.next_file,
+            next_batch: found.next_batch,
+            last: found.last,
+            synced: found.last,
+            clean: found.recovery.clean,
+        };
+        Ok((log, found.recovery))
+    }
+
+    /// Writes everything handed over, in order: one batch, one vectored append, at most one sync; then one
+    /// completion each, in the same order. (A round of more bytes than a file takes one batch per file.)
+    ///
+    /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces.
+    pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
+        while !handovers.is_empty() {
+            let mut bytes = 0;
+            let group = handovers
+                .iter()
+                .take_while(|handover| {
+                    let first = bytes == 0;
+                    bytes += handover.records.bytes() as u64;
+                    first || bytes <= self.options.file_bytes
+                })
+                .count();
+            let result = self.append_group(&handovers[..group]);
+            done.extend(handovers.drain(..group).map(|handover| {
+                let Handover { shard, ticket, records, .. } = handover;
+                let result = result.as_ref().map_err(|failure| failure.with(records)).copied();
+                Completion { shard, ticket, result }
+            }));
+        }
+    }
+
+    /// Syncs everything and marks the stop as clean.
+    ///
+    /// # Errors
+    /// The next open will find everything acknowledged (as far as promised), but no clean mark.
+    pub fn close(mut self) -> Result<(), WriteError> {
+        if self.clean {
+            return Ok(());
+        }
+        self.commit(None, true)?;
+        self.commit(Some(&[]), true)?;
+        Ok(())
+    }
+
+    /// What each file holds, by file number, as far as it is known to be good.
+    pub fn spans(&self) -> &BTreeMap<u64, Span> {
+        &self.spans
+    }
+
+    /// The disk, for tests that look behind the log's back.
+    pub fn disk(&self) -> &D {
+        &self.disk
+    }
+
+    fn append_group(&mut self, group: &[Handover]) -> Result<(), Failure> {
+        let sync = group.iter().any(|handover| handover.sync);
+        let empty = group.iter().all(|handover| handover.records.is_empty());
+        self.commit((!empty).then_some(group), sync)
+    }
+
+    /// Makes one batch (or none) written, and synced if asked. Tries twice.
+    fn commit(&mut self, group: Option<&[Handover]>, sync: bool) -> Result<(), Failure> {
+        let number = self.next_batch;
+        self.next_batch += u64::from(group.is_some());
+        let mut at = None;
+        let mut outcome = self.attempt(group, number, sync, &mut at);
+        if outcome.is_err() {
+            outcome = self.attempt(group, number, sync, &mut at);
+        }
+        if outcome.is_err() {
+            // The batch may stand whole in the current file, but nobody was told so: no later batch may follow it
+            // there.
+            if let Some((file, offset)) = at
+                && self.current.as_ref().is_some_and(|current| current.number == file)
+            {
+                self.abandon(Some(offset));
+            }
+        } else if let (Some(group), Some(current)) = (group, &mut self.current) {
+            current.last = number;
+            current.good += 1;
+            let span = self.spans.entry(current.number).or_default();
+            if span.first_batch == 0 {
+                span.first_batch = number;
+            }
+            span.last_batch = number;
+            span.records += group.iter().map(|handover| handover.records.len() as u64).sum::<u64>();
+            self.last = number;
+            self.clean = group.is_empty();
+            if sync {
+                self.synced = number;
+            }
+        }
+        outcome
+    }
+
+    /// `at` is where the batch already stands.
+    fn attempt(
+        &mut self,
+        group: Option<&[Handover]>,
+        number: u64,
+        sync: bool,
+        at: &mut Option<(u64, u64)>,
+    ) -> Result<(), Failure> {
+        if let Some(group) = group {
+            let stands = at.is_some_and(|(file, _)| self.current.as_ref().is_some_and(|c| c.number == file));
+            if !stands {
+                self.ready()?;
+                let header = BatchHeader {
+                    generation: 0,
+                    number,
+                    previous: self.last,
+                    synced: self.synced,
+                    length: group.iter().map(|handover| handover.records.bytes() as u64).sum(),
+                    records: group.iter().map(|handover| handover.records.len() as u32).sum(),
+                    proof: 0,
+                };
+                let mut pieces = Vec::new();
+                group.iter().for_each(|handover| handover.records.slices(&mut pieces));
+                let offset = self.write_batch(header, &pieces)?;
+                *at = self.current.as_ref().map(|current| (current.number, offset));
+            }
+        }
+        if sync && (group.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
+    }
+
+    /// Sees to a current file that has room.
+    fn ready(&mut self) -> Result<(), Failure> {
+        if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
+            self.retire();
+            if self.dirty.len() > self.options.dirty_files_max {
+                self.sync_oldest();
+            }
+        }
+        if self.dirty.len() > 2 * self.options.dirty_files_max {
+            self.sync_all()?;
+        }
+        self.open_fresh()
+    }
+
+    /// Sees to a current file.
+    fn open_fresh(&mut self) -> Result<(), Failure> {
+        if self.current.is_some() {
+            return Ok(());
+        }
+        let number = self.next_file;
+        let fail = |error| Failure { error, file: file::name(number) };
+        let disk = &mut self.disk;
+        self.leftovers.retain(|&leftover| match disk.remove(&file::name(leftover)) {
+            Ok(()) => false,
+            Err(error) => error.kind() != io::ErrorKind::NotFound,
+        });
+        if self.leftovers.len() >= LEFTOVERS_MAX {
+            return Err(fail(io::Error::other("files of failed writes cannot be removed")));
+        }
+        self.next_file += 1;
+        let generation = self.random();
+        match self.disk.create(&file::name(number)) {
+            Ok(handle) => {
+                let (end, last, good, named, doomed) = (0, 0, 0, false, false);
+                self.current = Some(Open { number, generation, handle, end, last, good, named, doomed });
+                Ok(())
+            }
+            Err(error) => {
+                self.leftovers.push(number);
+                Err(fail(error))
+            }
+        }
+    }
+
+    /// Appends a batch to the current file and returns its offset. After an error there is no current file.
+    fn write_batch(&mut self, mut header: BatchHeader, payload: &[IoSlice<'_>]) -> Result<u64, Failure> {
+        let doomed = self.dirty.iter().any(|file| file.doomed);
+        let previous = if doomed { self.synced } else { self.last };
+        let Some(current) = &mut self.current else {
+            return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
+        };
+        header.generation = current.generation;
+        let mut proof = Proof::new(header.generation, header.number);
+        payload.iter().for_each(|piece| proof.update(piece));
+        header.proof = proof.finish();
+
+        let (number, generation) = (current.number, current.generation);
+        let opening = FileHeader { version: FORMAT_VERSION, number, generation, previous }.encode();
+        let header_bytes = header.encode();
+        let mut pieces = Vec::with_capacity(payload.len() + 2);
+        let mut length = BATCH_HEADER as u64 + header.length;
+        let mut offset = current.end;
+        if current.end == 0 {
+            pieces.push(IoSlice::new(&opening));
+            length += FILE_HEADER as u64;
+            offset = FILE_HEADER as u64;
+        }
+        pieces.push(IoSlice::new(&header_bytes));
+        pieces.extend_from_slice(payload);
+        match write_all(&mut self.disk, &mut current.handle, &mut pieces) {
+            Ok(()) => {
+                current.end += length;
+                Ok(offset)
+            }
+            Err(error) => {
+                let file = file::name(number);
+                self.abandon(None);
+                Err(Failure { error, file })
+            }
+        }
+    }
+
+    /// Makes everything written so far synced.
+    fn sync_all(&mut self) -> Result<(), Failure> {
+        let copies = self.copy_doomed()?;
+        for file in self.dirty.iter_mut().filter(|file| !file.doomed).chain(&mut self.current) {
+            if let Err(error) = self.disk.sync(&mut file.handle) {
+                file.doomed = true;
+                let name = file::name(file.number);
+                self.retire_doomed();
+                return Err(Failure { error, file: name });
+            }
+        }
+        let unnamed = |file: &Open<D::File>| !file.named && !file.doomed;
+        if self.dirty.iter().chain(&self.current).any(unnamed) {
+            if let Err(error) = self.disk.sync_dir() {
+                self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.doomed |= !file.named);
+                self.retire_doomed();
+                return Err(Failure { error, file: String::new() });
+            }
+            self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named = true);
+        }
+        self.dirty.clear();
+        self.synced = self.last;
+        if let Some(current) = &mut self.current {
+            current.good += copies;
+        }
+        Ok(())
+    }
+
+    /// Writes the acknowledged batches of doomed files to the current file. While one of them cannot be read,
+    /// nothing is synced. A batch that reads back as something else is lost: the disk took it and dropped it. The
+    /// next open reports it.
+    fn copy_doomed(&mut self) -> Result<u32, Failure> {
+        let mut copied = BTreeSet::new();
+        for index in 0..self.dirty.len() {
+            let file = &mut self.dirty[index];
+            if !file.doomed {
+                continue;
+            }
+            let last = file.last;
+            let name = file::name(file.number);
+            let bytes = match scan::read_file(&mut self.disk, &mut file.handle) {
+                Ok((bytes, false)) => bytes,
+                Ok((_, true)) => {
+                    return Err(Failure { error: io::Error::from_raw_os_error(libc::EIO), file: name });
+                }
+                Err(error) => return Err(Failure { error, file: name }),
+            };
+            for found in scan::scan(&bytes, file.generation).batches {
+                let wanted = found.intact && found.header.number > self.synced && found.header.number <= last;
+                if wanted && copied.insert(found.header.number) {
+                    self.open_fresh()?;
+                    let payload = &bytes[found.offset as usize + BATCH_HEADER..found.end as usize];
+                    self.write_batch(found.header, &[IoSlice::new(payload)])?;
+                }
+            }
+        }
+        Ok(copied.len() as u32)
+    }
+
+    /// Syncs the oldest dirty file, so that they do not pile up. A refusal is found again by who asks to sync.
+    fn sync_oldest(&mut self) {
+        let Some(oldest) = self.dirty.front_mut().filter(|oldest| !oldest.doomed) else { return };
+        if self.disk.sync(&mut oldest.handle).is_err() {
+            oldest.doomed = true;
+            return;
+        }
+        if !oldest.named {
+            let synced = self.disk.sync_dir().is_ok();
+            for file in self.dirty.iter_mut().chain(&mut self.current).filter(|file| !file.named) {
+                file.named = synced;
+                file.doomed |= !synced;
+            }
+            self.retire_doomed();
+        }
+        if let Some(oldest) = self.dirty.pop_front_if(|oldest| !oldest.doomed) {
+            self.synced = self.synced.max(oldest.last);
+        }
+    }
+
+    /// Cuts the current file at an offset (at its last complete write, if none is given) and leaves it for good.
+    fn abandon(&mut self, offset: Option<u64>) {
+        if let Some(current) = &mut self.current {
+            // Bytes that stay are harmless: no later batch of this file will ever vouch for them.
+            let _ = self.disk.truncate(&mut current.handle, offset.unwrap_or(current.end));
+        }
+        self.retire();
+    }
+
+    fn retire_doomed(&mut self) {
+        if self.current.as_ref().is_some_and(|current| current.doomed) {
+            self.retire();
+        }
+    }
+
+    /// Leaves the current file for good.
+    fn retire(&mut self) {
+        let Some(current) = self.current.take() else { return };
+        if current.good > 0 {
+            self.dirty.push_back(current);
+        } else if self.disk.remove(&file::name(current.number)).is_err() {
+            self.leftovers.push(current.number);
+        }
+    }
+
+    /// The next generation (SplitMix64).
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mix = self.random;
+        mix = (mix ^ (mix >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mix = (mix ^ (mix >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mix ^ (mix >> 31)
+    }
+}
+
+/// Writes all pieces, as many at a time as the system takes, going on after short writes.
+fn write_all<D: Disk>(disk: &mut D, file: &mut D::File, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
+    let mut rest = pieces;
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let offered = rest.len().min(PIECES_MAX);
+        match disk.write_vectored(file, &rest[..offered]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! Records: what a shard encodes during one turn, and the same bytes read back.
+//!
+//! ```text
+//!  0        8        16    20   21      24
+//!  | owner  | seq    | len | k  | check | body ...
+//!  | u64    | u64    | u32 | u8 | u24   | len bytes
+//! ```
+//!
+//! Little-endian. `check` is a mix of the other four fields: the batch's CRC-32C proves a record, `check` only
+//! tells, in a batch whose CRC fails, whose records were in it.
+
+use std::io::IoSlice;
+
+use bytes::Bytes;
+
+/// Bytes of a record's header.
+pub(crate) const RECORD_HEADER: usize = 24;
+const _: () = assert!(RECORD_HEADER == 8 + 8 + 4 + 1 + 3);
+
+/// Tails of [`Records::push_shared`] shorter than this many bytes are copied; others are kept as slices.
+pub const LARGE: usize = 4096;
+
+/// One record as it was found on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Whose record it is.
+    pub owner: u64,
+    /// The owner's number for it.
+    pub seq: u64,
+    /// The owner's tag for it.
+    pub kind: u8,
+    /// A slice of the buffer its file was read into: keeping it keeps the file's bytes in memory.
+    pub body: Bytes,
+}
+
+/// Records encoded by a shard during one turn; small bodies copied, large ones kept as slices for the vectored
+/// write.
+#[derive(Clone, Debug, Default)]
+pub struct Records {
+    /// Headers and small bodies.
+    copied: Vec<u8>,
+    /// Large bodies: each stands in front of the byte of `copied` at its offset.
+    kept: Vec<(usize, Bytes)>,
+    kept_bytes: usize,
+    records: u32,
+}
+
+impl Records {
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a record whose body is the concatenation of `parts`, copied.
+    ///
+    /// # Panics
+    /// If the body is 4 GiB or more.
+    pub fn push(&mut self, owner: u64, seq: u64, kind: u8, parts: &[&[u8]]) {
+        let length = parts.iter().map(|part| part.len()).sum();
+        self.copied.reserve(RECORD_HEADER + length);
+        self.header(owner, seq, kind, length);
+        for part in parts {
+            self.copied.extend_from_slice(part);
+        }
+    }
+
+    /// Adds a record whose body is `head` followed by `tail`; `head` is copied, and so is a `tail` shorter than
+    /// [`LARGE`]. A longer one is kept as the slice it is until the record is written.
+    ///
+    /// # Panics
+    /// If the body is 4 GiB or more.
+    pub fn push_shared(&mut self, owner: u64, seq: u64, kind: u8, head: &[u8], tail: Bytes) {
+        if tail.len() < LARGE {
+            return self.push(owner, seq, kind, &[head, &tail]);
+        }
+        self.header(owner, seq, kind, head.len() + tail.len());
+        self.copied.extend_from_slice(head);
+        self.kept_bytes += tail.len();
+        self.kept.push((self.copied.len(), tail));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.records == 0
+    }
+
+    /// Number of records.
+    pub fn len(&self) -> usize {
+        self.records as usize
+    }
+
+    /// Bytes they take on the disk, headers included.
+    pub fn bytes(&self) -> usize {
+        self.copied.len() + self.kept_bytes
+    }
+
+    /// Calls `each` with the encoded bytes, in order, in as few pieces as there are.
+    pub(crate) fn pieces<'a>(&'a self, mut each: impl FnMut(&'a [u8])) {
+        let mut from = 0;
+        for (at, tail) in &self.kept {
+            each(&self.copied[from..*at]);
+            each(tail);
+            from = *at;
+        }
+        if from < self.copied.len() {
+            each(&self.copied[from..]);
+        }
+    }
+
+    /// Adds the encoded bytes to a vectored write.
+    pub(crate) fn slices<'a>(&'a self, into: &mut Vec<IoSlice<'a>>) {
+        self.pieces(|piece| into.push(IoSlice::new(piece)));
+    }
+
+    fn header(&mut self, owner: u64, seq: u64, kind: u8, length: usize) {
+        let length = u32::try_from(length).expect("a body is shorter than 4 GiB");
+        let mut header = [0; RECORD_HEADER];
+        header[..8].copy_from_slice(&owner.to_le_bytes());
+        header[8..16].copy_from_slice(&seq.to_le_bytes());
+        header[16..20].copy_from_slice(&length.to_le_bytes());
+        header[20] = kind;
+        header[21..].copy_from_slice(&check(owner, seq, length, kind));
+        self.copied.extend_from_slice(&header);
+        self.records += 1;
+    }
+}
+
+/// Reads the record at the front of `payload`; `None` if its header does not hold together or its body does not
+/// fit.
+pub(crate) fn front(payload: &Bytes) -> Option<(Record, usize)> {
+    let (owner, seq, kind, length) = front_header(payload)?;
+    let end = RECORD_HEADER + length;
+    Some((Record { owner, seq, kind, body: payload.slice(RECORD_HEADER..end) }, end))
+}
+
+/// The owners of the records that fill `payload` exactly, or `None` if the headers do not lead to its end.
+pub(crate) fn owners(payload: &[u8]) -> Option<Vec<u64>> {
+    let mut rest = payload;
+    let mut owners = Vec::new();
+    while !rest.is_empty() {
+        let (owner, _, _, length) = front_header(rest)?;
+        owners.push(owner);
+        rest = &rest[RECORD_HEADER + length..];
+    }
+    owners.sort_unstable();
+    owners.dedup();
+    Some(owners)
+}
+
+fn front_header(bytes: &[u8]) -> Option<(u64, u64, u8, usize)> {
+    let header = bytes.get(..RECORD_HEADER)?;
+    let owner = u64::from_le_bytes(header[..8].try_into().ok()?);
+    let seq = u64::from_le_bytes(header[8..16].try_into().ok()?);
+    let length = u32::from_le_bytes(header[16..20].try_into().ok()?);
+    let kind = header[20];
+    let fits = bytes.len() - RECORD_HEADER >= length as usize;
+    (fits && header[21..] == check(owner, seq, length, kind)).then_some((owner, seq, kind, length as usize))
+}
+
+/// Part of the format: three rounds of multiply and fold, the top 24 bits.
+fn check(owner: u64, seq: u64, length: u32, kind: u8) -> [u8; 3] {
+    const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mut mix = MULTIPLIER;
+    for word in [owner, seq, u64::from(length) << 8 | u64::from(kind)] {
+        mix = (mix ^ word).wrapping_mul(MULTIPLIER);
+        mix ^= mix >> 32;
+    }
+    let mix = mix.wrapping_mul(MULTIPLIER).to_le_bytes();
+    [mix[5], mix[6], mix[7]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(records: &Records) -> Bytes {
+        let mut all = Vec::new();
+        records.pieces(|piece| all.extend_from_slice(piece));
+        all.into()
+    }
+
+    #[test]
+    fn records_read_back_as_pushed() {
+        let large = Bytes::from(vec![7; LARGE]);
+        let mut records = Records::new();
+        records.push(1, 10, 3, &[b"ab", b"", b"c"]);
+        records.push_shared(2, 11, 4, b"head", large.clone());
+        records.push_shared(2, 12, 4, b"head", large.clone());
+        records.push_shared(3, 13, 5, b"small ", Bytes::from_static(b"tail"));
+        records.push(u64::MAX, u64::MAX, u8::MAX, &[]);
+        let mut bytes = encoded(&records);
+        assert_eq!((records.len(), records.bytes()), (5, bytes.len()));
+        assert_eq!(owners(&bytes), Some(vec![1, 2, 3, u64::MAX]));
+        let with_large = [b"head", large.as_ref()].concat();
+        for (owner, seq, kind, body) in [
+            (1, 10, 3, b"abc".as_slice()),
+            (2, 11, 4, &with_large),
+            (2, 12, 4, &with_large),
+            (3, 13, 5, b"small tail"),
+            (u64::MAX, u64::MAX, u8::MAX, b""),
+        ] {
+            let (record, end) = front(&bytes).unwrap();
+            assert_eq!(
+                (record.owner, record.seq, record.kind, record.body.as_ref()),
+                (owner, seq, kind, body)
+            );
+            bytes = bytes.slice(end..);
+        }
+        assert!(bytes.is_empty());
+    }
+
+    #[test]
+    fn large_bodies_are_not_copied() {
+        let large = Bytes::from(vec![7; LARGE]);
+        let mut records = Records::new();
+        records.push_shared(1, 1, 1, b"", large.clone());
+        let mut kept = false;
+        records.pieces(|piece| kept |= std::ptr::eq(piece.as_ptr(), large.as_ptr()));
+        assert!(kept);
+    }
+
+    #[test]
+    fn a_flipped_header_names_no_owner() {
+        let mut records = Records::new();
+        records.push(5, 6, 7, &[b"body"]);
+        let good = encoded(&records);
+        for at in 0..RECORD_HEADER {
+            for bit in 0..8 {
+                let mut bad = good.to_vec();
+                bad[at] ^= 1 << bit;
+                assert_eq!(owners(&bad), None, "byte {at} bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_are_no_record() {
+        assert_eq!(owners(&[0; 64]), None);
+    }
+}

@@ -1,0 +1,427 @@
+//! What an opened directory holds: which batches count, what is a tail, what is damage.
+//!
+//! Every batch names the one before it. From the highest number that is proved, the chain of `previous` leads down
+//! to the oldest; what it passes over is void. Where it breaks, a batch is missing:
+//!
+//! * below what some batch knew to be synced, that is **damage**: reported with everybody it may concern, the bytes
+//!   kept, the chain taken up again below;
+//! * above, it is what a power failure left of writes nobody had synced: everything from there on is **cut**.
+//!
+//! Numbers of cut batches are not used again, so that the next batch voids them should their bytes come back.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use bytes::Bytes;
+
+use crate::batch::{BATCH_HEADER, BatchHeader};
+use crate::disk::Disk;
+use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader};
+use crate::machine::Span;
+use crate::record::{self, Record};
+use crate::scan::{self, Found, Scan};
+
+/// Why a directory could not be opened. Nothing was written, except that [`OpenError::Io`] may come while the tail
+/// is cut; opening again then goes on from there.
+#[derive(Debug)]
+pub enum OpenError {
+    /// Another process has it open.
+    Locked,
+    /// A file was written by a newer program.
+    NewerFormat { file: String, version: u32 },
+    /// The disk refused something that open cannot do without; `file` is empty if it was the directory.
+    Io { file: String, error: io::Error },
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Locked => write!(f, "the log is in use by another process"),
+            Self::NewerFormat { file, version } => {
+                write!(f, "log file {file} has format version {version}; this program knows {FORMAT_VERSION}")
+            }
+            Self::Io { file, error } => write!(f, "log file {file}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What [`crate::Log::open`] found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// The log was closed, or never written to.
+    pub clean: bool,
+    pub files: u32,
+    /// Bytes read, all files.
+    pub bytes: u64,
+    /// Records passed on.
+    pub records: u64,
+    pub cut: Option<Cut>,
+    /// Every place where acknowledged records are known to be missing. Reported again by every open.
+    pub damage: Vec<Damage>,
+}
+
+/// An interrupted tail that was cut: from `offset` in `file` to the end of the newest file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    pub file: String,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// Bytes that hold, or held, synced records and cannot be read as such.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    pub file: String,
+    pub offset: u64,
+    /// 0: something is missing in front of `offset`, down to whole files.
+    pub bytes: u64,
+    pub owners: Owners,
+}
+
+/// Who may have lost a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owners {
+    All,
+    /// Sorted, each once.
+    Only(Vec<u64>),
+}
+
+/// What the log goes on with.
+pub(crate) struct Opened {
+    pub recovery: Recovery,
+    pub spans: BTreeMap<u64, Span>,
+    pub next_file: u64,
+    pub next_batch: u64,
+    /// The last batch that counts.
+    pub last: u64,
+}
+
+/// One file as it was read.
+struct Scanned {
+    number: u64,
+    /// Bytes.
+    length: u64,
+    header: Option<FileHeader>,
+    scan: Scan,
+    unreadable: bool,
+}
+
+/// The missing batches between two of the chain.
+struct Gap {
+    /// 0: there is none below.
+    below: u64,
+    lowest: u64,
+    above: u64,
+}
+
+pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<Opened, OpenError> {
+    disk.lock().map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => OpenError::Locked,
+        _ => OpenError::Io { file: String::new(), error },
+    })?;
+    let mut directory = Directory::read(disk)?;
+    let (chain, gaps) = directory.chain();
+    let mut recovery = Recovery {
+        files: directory.files.len() as u32,
+        bytes: directory.files.iter().map(|file| file.length).sum(),
+        ..Recovery::default()
+    };
+
+    // Where the chain stops counting: at the lowest gap nobody had seen synced.
+    let (damage, torn): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|gap| directory.is_damage(gap));
+    let end = torn.iter().map(|gap| gap.below).min().unwrap_or(u64::MAX);
+    let chain: Vec<u64> = chain.into_iter().filter(|&number| number <= end).collect();
+    for gap in damage.iter().filter(|gap| gap.above <= end) {
+        directory.damage(disk, gap, &mut recovery.damage)?;
+    }
+
+    let mut spans: BTreeMap<u64, Span> = BTreeMap::new();
+    let mut tail = None;
+    let mut marked = true;
+    for &number in &chain {
+        let (index, found) = directory.place(number);
+        tail = tail.max(Some((index, found.end)));
+        let records = directory.emit(disk, index, &found, on_record)?;
+        marked = records == 0;
+        recovery.records += records;
+        let span = spans.entry(directory.files[index].number).or_default();
+        let first = if span.first_batch == 0 { number } else { span.first_batch };
+        *span = Span { first_batch: first, last_batch: number, records: span.records + records };
+    }
+
+    let cuts = directory.tail(tail, &mut recovery);
+    recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
+    if !chain.is_empty() || !recovery.clean {
+        // The mark of a clean stop vouches for all but itself.
+        let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { 0 };
+        directory.settle(disk, from, &cuts)?;
+    }
+    Ok(Opened {
+        recovery,
+        spans,
+        next_file: directory.last_file + 1,
+        next_batch: directory.last_batch + 1,
+        last: chain.last().copied().unwrap_or(0),
+    })
+}
+
+struct Directory {
+    /// Oldest first.
+    files: Vec<Scanned>,
+    /// Where each proved batch stands: file and place in its scan; the newest copy.
+    proved: BTreeMap<u64, (usize, usize)>,
+    /// `previous` of the batches of which only the header holds.
+    broken: BTreeMap<u64, u64>,
+    /// Every batch up to this one was once synced.
+    synced: u64,
+    last_file: u64,
+    last_batch: u64,
+    /// The bytes read last.
+    cache: Option<(usize, Bytes)>,
+}
+
+impl Directory {
+    fn read<D: Disk>(disk: &mut D) -> Result<Self, OpenError> {
+        let names = disk.list().map_err(|error| OpenError::Io { file: String::new(), error })?;
+        let mut numbers: Vec<u64> = names.iter().filter_map(|name| file::number(name)).collect();
+        numbers.sort_unstable();
+        let mut directory = Self {
+            files: Vec::with_capacity(numbers.len()),
+            proved: BTreeMap::new(),
+            broken: BTreeMap::new(),
+            synced: 0,
+            last_file: numbers.last().copied().unwrap_or(0),
+            last_batch: 0,
+            cache: None,
+        };
+        for number in numbers {
+            directory.read_file(disk, number)?;
+        }
+        Ok(directory)
+    }
+
+    fn read_file<D: Disk>(&mut self, disk: &mut D, number: u64) -> Result<(), OpenError> {
+        let (bytes, unreadable) = load(disk, number)?;
+        let mut header = FileHeader::decode(&bytes);
+        let mut generation = None;
+        if let Some(found) = header {
+            if found.version > FORMAT_VERSION {
+                return Err(OpenError::NewerFormat { file: file::name(number), version: found.version });
+            }
+            self.last_file = self.last_file.max(found.number);
+            if found.number == number && found.version == FORMAT_VERSION {
+                generation = Some(found.generation);
+            } else {
+                header = None;
+            }
+        } else {
+            generation = scan::guess_generation(&bytes);
+        }
+        let length = bytes.len() as u64;
+        let mut scanned = Scan::default();
+        if let Some(generation) = generation {
+            scanned = scan::scan(&bytes, generation);
+        } else if length > 0 {
+            scanned.bad.push(0..length);
+        }
+        let index = self.files.len();
+        for (place, found) in scanned.batches.iter().enumerate() {
+            self.synced = self.synced.max(found.header.synced);
+            self.last_batch = self.last_batch.max(found.header.number);
+            if found.intact {
+                self.proved.insert(found.header.number, (index, place));
+            } else {
+                self.broken.insert(found.header.number, found.header.previous);
+            }
+        }
+        self.files.push(Scanned { number, length, header, scan: scanned, unreadable });
+        self.cache = Some((index, bytes));
+        Ok(())
+    }
+
+    /// The numbers that count, ascending, and where some are missing between them.
+    fn chain(&self) -> (Vec<u64>, Vec<Gap>) {
+        let (mut chain, mut gaps) = (Vec::new(), Vec::new());
+        let mut at = self.proved.last_key_value().map(|(&number, _)| number);
+        let floor = self.floor();
+        while let Some(above) = at {
+            chain.push(above);
+            let mut next = self.place(above).1.header.previous;
+            let mut lowest = None;
+            at = loop {
+                if self.proved.contains_key(&next) {
+                    break Some(next);
+                }
+                if next <= floor {
+                    break None;
+                }
+                if let Some(&previous) = self.broken.get(&next) {
+                    lowest = Some(next);
+                    next = previous;
+                } else {
+                    next = self.proved.range(..next).next_back().map_or(floor, |(&number, _)| number);
+                    lowest = Some(next + 1);
+                }
+            };
+            gaps.extend(lowest.map(|lowest| Gap { below: at.unwrap_or(0), lowest, above }));
+        }
+        chain.reverse();
+        gaps.reverse();
+        (chain, gaps)
+    }
+
+    /// Batches up to this number are in no file.
+    fn floor(&self) -> u64 {
+        let Some(oldest) = self.files.iter().find(|file| file.length > 0) else { return 0 };
+        match (oldest.header, oldest.scan.batches.first()) {
+            (Some(header), _) => header.previous,
+            (None, Some(first)) if first.offset == FILE_HEADER as u64 => first.header.previous,
+            _ => 0,
+        }
+    }
+
+    fn place(&self, number: u64) -> (usize, Found) {
+        let (index, place) = self.proved[&number];
+        (index, self.files[index].scan.batches[place].clone())
+    }
+
+    /// Against a file that cannot be read nothing is concluded: it may be readable tomorrow.
+    fn is_damage(&self, gap: &Gap) -> bool {
+        gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
+    }
+
+    /// Names the bytes of the missing batches, and whose they may be.
+    fn damage<D: Disk>(&mut self, disk: &mut D, gap: &Gap, into: &mut Vec<Damage>) -> Result<(), OpenError> {
+        let (last, above) = self.place(gap.above);
+        let from = match gap.below {
+            0 => (0, 0),
+            below => {
+                let (index, found) = self.place(below);
+                (index, found.end)
+            }
+        };
+        let reported = into.len();
+        for index in from.0..=last {
+            let inside = |offset: u64| (index, offset) >= from && (index, offset) < (last, above.offset);
+            let scan = &self.files[index].scan;
+            let lost = scan.batches.iter().filter(|found| {
+                !found.intact
+                    && (gap.lowest..gap.above).contains(&found.header.number)
+                    && inside(found.offset)
+            });
+            let mut places: Vec<(u64, u64)> = lost.map(|found| (found.offset, found.end)).collect();
+            places.extend(scan.bad.iter().filter(|bad| inside(bad.start)).map(|bad| (bad.start, bad.end)));
+            places.sort_unstable();
+            for (offset, end) in places {
+                let bytes = self.bytes(disk, index)?;
+                let payload = bytes.get(offset as usize + BATCH_HEADER..end as usize);
+                let owners = payload.and_then(record::owners).map_or(Owners::All, Owners::Only);
+                let file = file::name(self.files[index].number);
+                into.push(Damage { file, offset, bytes: end - offset, owners });
+            }
+        }
+        if into.len() == reported {
+            let file = file::name(self.files[last].number);
+            into.push(Damage { file, offset: above.offset, bytes: 0, owners: Owners::All });
+        }
+        Ok(())
+    }
+
+    /// Passes on the records of a batch and returns their number.
+    fn emit<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        index: usize,
+        found: &Found,
+        on_record: &mut dyn FnMut(Record),
+    ) -> Result<u64, OpenError> {
+        let bytes = self.bytes(disk, index)?;
+        let file = || file::name(self.files[index].number);
+        let changed = || OpenError::Io {
+            file: file(),
+            error: io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("batch at {} does not hold", found.offset),
+            ),
+        };
+        let range = found.offset as usize + BATCH_HEADER..found.end as usize;
+        if bytes.len() < range.end {
+            return Err(changed());
+        }
+        let header = BatchHeader::decode(&bytes[found.offset as usize..], Some(found.header.generation));
+        let mut payload = bytes.slice(range);
+        if header != Some(found.header) || !found.header.proves(&payload) {
+            return Err(changed());
+        }
+        let mut records = 0;
+        while !payload.is_empty() {
+            let (record, end) = record::front(&payload).ok_or_else(changed)?;
+            payload = payload.slice(end..);
+            records += 1;
+            on_record(record);
+        }
+        Ok(records)
+    }
+
+    /// Finds what is left behind the last batch that counts: (file, bytes to keep), newest first.
+    fn tail(&self, end: Option<(usize, u64)>, recovery: &mut Recovery) -> Vec<(usize, u64)> {
+        let mut cuts = Vec::new();
+        let (last, kept) = end.unwrap_or((0, 0));
+        for (index, file) in self.files.iter().enumerate().skip(last).rev() {
+            let opening = if file.header.is_some() { FILE_HEADER as u64 } else { 0 };
+            let keep = if index == last { kept.max(opening) } else { opening };
+            if file.length > keep {
+                cuts.push((index, keep));
+            }
+        }
+        if let Some(&(index, keep)) = cuts.iter().find(|(index, _)| self.files[*index].unreadable) {
+            let file = &self.files[index];
+            let bytes = file.length - keep;
+            let name = file::name(file.number);
+            recovery.damage.push(Damage { file: name, offset: keep, bytes, owners: Owners::All });
+            return Vec::new();
+        }
+        recovery.cut = cuts.last().map(|&(index, keep)| Cut {
+            file: file::name(self.files[index].number),
+            offset: keep,
+            bytes: cuts.iter().map(|&(index, keep)| self.files[index].length - keep).sum(),
+        });
+        cuts
+    }
+
+    /// Cuts, and syncs whatever a former life left unsynced: from now on it is relied on.
+    fn settle<D: Disk>(&self, disk: &mut D, from: usize, cuts: &[(usize, u64)]) -> Result<(), OpenError> {
+        for (index, file) in self.files.iter().enumerate().skip(from).rev() {
+            let name = file::name(file.number);
+            let keep = cuts.iter().find(|cut| cut.0 == index).map(|cut| cut.1);
+            let done = match keep {
+                Some(0) => disk.remove(&name),
+                _ => disk.open(&name).and_then(|mut handle| {
+                    keep.map_or(Ok(()), |keep| disk.truncate(&mut handle, keep))?;
+                    disk.sync(&mut handle)
+                }),
+            };
+            done.map_err(|error| OpenError::Io { file: name, error })?;
+        }
+        disk.sync_dir().map_err(|error| OpenError::Io { file: String::new(), error })
+    }
+
+    fn bytes<D: Disk>(&mut self, disk: &mut D, index: usize) -> Result<Bytes, OpenError> {
+        if let Some((cached, bytes)) = &self.cache
+            && *cached == index
+        {
+            return Ok(bytes.clone());
+        }
+        let (bytes, _) = load(disk, self.files[index].number)?;
+        self.cache = Some((index, bytes.clone()));
+        Ok(bytes)
+    }
+}
+
+fn load<D: Disk>(disk: &mut D, number: u64) -> Result<(Bytes, bool), OpenError> {
+    disk.open(&file::name(number))
+        .and_then(|mut handle| scan::read_file(disk, &mut handle))
+        .map_err(|error| OpenError::Io { file: file::name(number), error })
+}

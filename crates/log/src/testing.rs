@@ -1,0 +1,454 @@
+//! A disk that fails on purpose, and crashes, the same way for the same seed.
+//!
+//! Every file has two images: *written*, what a reader sees, and *synced*, what power loss leaves for sure. What
+//! was written since the last sync is a list of changes; at power loss some of them, or parts of them, in any
+//! order, are lost.
+//!
+//! A sync that fails **dooms** the changes it was to make safe: no later sync of the same life makes them safe.
+//! (A restart without power loss is taken to bring them back into the care of the next sync. On Linux this is
+//! true only while the page cache still counts them as unwritten.)
+
+use std::collections::BTreeMap;
+use std::io::{self, IoSlice};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::disk::Disk;
+
+/// Bytes that power loss keeps or loses as one.
+const SECTOR: usize = 512;
+
+/// What a disk can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    Lock,
+    List,
+    Create,
+    Open,
+    Write,
+    Sync,
+    Read,
+    Len,
+    Truncate,
+    Rename,
+    Remove,
+    SyncDir,
+}
+
+/// The operations that change something.
+pub const CHANGES: [Op; 7] =
+    [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir];
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The process is killed: everything written survives.
+    Process,
+    /// Power is lost: what was not synced may be lost or torn.
+    Power,
+}
+
+/// A disk in memory. Clones are the same disk.
+pub struct FalseDisk {
+    state: Arc<Mutex<State>>,
+    holds: bool,
+}
+
+/// An open file of a [`FalseDisk`].
+#[derive(Clone, Copy, Debug)]
+pub struct FalseFile(usize);
+
+impl FalseDisk {
+    pub fn new(seed: u64) -> Self {
+        Self::with(State { random: Random(seed), ..State::default() })
+    }
+
+    /// From now on each of these operations fails with this error number, so many times in a thousand.
+    pub fn fail(&self, ops: &[Op], per_mille: u64, errno: i32) {
+        let mut state = self.state();
+        state.failing = ops.iter().fold(0, |set, &op| set | 1 << op as u8);
+        (state.per_mille, state.errno) = (per_mille, errno);
+    }
+
+    /// The changing operation that comes after `n` others fails with this error number.
+    pub fn fail_nth(&self, n: u64, errno: i32) {
+        let mut state = self.state();
+        state.fail_at = Some((state.changes + n, errno));
+    }
+
+    /// The changing operation that comes after `n` others is interrupted halfway, and nothing works any more.
+    pub fn die_at(&self, n: u64) {
+        let mut state = self.state();
+        state.die_at = Some(state.changes + n);
+    }
+
+    /// Writes take fewer bytes than offered, so many times in a thousand.
+    pub fn shorten(&self, per_mille: u64) {
+        self.state().short_per_mille = per_mille;
+    }
+
+    /// Ends all failing, except that what is doomed stays doomed.
+    pub fn heal(&self) {
+        let mut state = self.state();
+        (state.failing, state.fail_at, state.short_per_mille) = (0, None, 0);
+    }
+
+    /// The disk was told to die, and has.
+    pub fn is_dead(&self) -> bool {
+        self.state().dead
+    }
+
+    /// Changing operations so far.
+    pub fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// What a reborn process finds.
+    pub fn crash(&self, how: Crash) -> Self {
+        let mut old = self.state();
+        let random = Random(old.random.next());
+        let mut new = State { random, ..State::default() };
+        match how {
+            Crash::Process => {
+                (new.inodes, new.names, new.synced_names) =
+                    (old.inodes.clone(), old.names.clone(), old.synced_names.clone());
+                new.inodes
+                    .iter_mut()
+                    .flat_map(|inode| &mut inode.pending)
+                    .for_each(|change| change.doomed = false);
+            }
+            Crash::Power => {
+                let mut names = old.synced_names.clone();
+                for name in old.names.keys().chain(old.synced_names.keys()) {
+                    if new.random.one_in(2) {
+                        match old.names.get(name) {
+                            Some(&inode) => names.insert(name.clone(), inode),
+                            None => names.remove(name),
+                        };
+                    }
+                }
+                for inode in &old.inodes {
+                    let data = inode.after_power_loss(&mut new.random);
+                    new.inodes.push(Inode { written: data.clone(), synced: data, pending: Vec::new() });
+                }
+                (new.names, new.synced_names) = (names.clone(), names);
+            }
+        }
+        Self::with(new)
+    }
+
+    /// How often this was asked so far, successfully or not.
+    pub fn count(&self, op: Op) -> u64 {
+        self.state().counts[op as usize]
+    }
+
+    /// Names and written images.
+    pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
+        let state = self.state();
+        state.names.iter().map(|(name, &inode)| (name.clone(), state.inodes[inode].written.clone())).collect()
+    }
+
+    /// Puts a file there, synced.
+    pub fn put(&self, name: &str, bytes: &[u8]) {
+        let mut state = self.state();
+        let inode = state.inodes.len();
+        state.inodes.push(Inode { written: bytes.to_vec(), synced: bytes.to_vec(), pending: Vec::new() });
+        state.names.insert(name.into(), inode);
+        state.synced_names.insert(name.into(), inode);
+    }
+
+    fn with(state: State) -> Self {
+        Self { state: Arc::new(Mutex::new(state)), holds: false }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Clone for FalseDisk {
+    fn clone(&self) -> Self {
+        Self { state: Arc::clone(&self.state), holds: false }
+    }
+}
+
+impl Drop for FalseDisk {
+    fn drop(&mut self) {
+        if self.holds {
+            self.state().locked = false;
+        }
+    }
+}
+
+impl Disk for FalseDisk {
+    type File = FalseFile;
+
+    fn lock(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        state.begin(Op::Lock)?.finish()?;
+        if state.locked {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.locked = true;
+        drop(state);
+        self.holds = true;
+        Ok(())
+    }
+
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        let mut state = self.state();
+        state.begin(Op::List)?.finish()?;
+        Ok(state.names.keys().cloned().collect())
+    }
+
+    fn create(&mut self, name: &str) -> io::Result<FalseFile> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Create)?;
+        if state.names.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let inode = state.inodes.len();
+        if verdict.applies {
+            state.inodes.push(Inode::default());
+            state.names.insert(name.into(), inode);
+        }
+        verdict.finish()?;
+        Ok(FalseFile(inode))
+    }
+
+    fn open(&mut self, name: &str) -> io::Result<FalseFile> {
+        let mut state = self.state();
+        state.begin(Op::Open)?.finish()?;
+        state.names.get(name).map(|&inode| FalseFile(inode)).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn write_vectored(&mut self, file: &mut FalseFile, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Write)?;
+        let mut bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
+        let per_mille = state.short_per_mille;
+        let short = state.random.below(1000) < per_mille;
+        if (verdict.error.is_some() || short) && !bytes.is_empty() {
+            let least = usize::from(verdict.error.is_none());
+            let most = bytes.len() as u64 - least as u64 + 1;
+            let taken = state.random.below(most) as usize + least;
+            bytes.truncate(taken);
+        }
+        let inode = &mut state.inodes[file.0];
+        let at = inode.written.len();
+        inode.written.extend_from_slice(&bytes);
+        let taken = bytes.len();
+        inode.pending.push(Change { at, bytes: Some(bytes), doomed: false });
+        verdict.finish()?;
+        Ok(taken)
+    }
+
+    fn sync(&mut self, file: &mut FalseFile) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Sync)?;
+        let inode = &mut state.inodes[file.0];
+        if verdict.error.is_some() {
+            inode.pending.iter_mut().for_each(|change| change.doomed = true);
+        } else {
+            let (doomed, safe): (Vec<Change>, _) = inode.pending.drain(..).partition(|change| change.doomed);
+            safe.iter().for_each(|change| change.apply(&mut inode.synced));
+            inode.pending = doomed;
+        }
+        verdict.finish()
+    }
+
+    fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.state();
+        state.begin(Op::Read)?.finish()?;
+        let from = state.inodes[file.0].written.get(offset as usize..).unwrap_or_default();
+        let length = from.len().min(into.len());
+        into[..length].copy_from_slice(&from[..length]);
+        Ok(length)
+    }
+
+    fn len(&mut self, file: &mut FalseFile) -> io::Result<u64> {
+        let mut state = self.state();
+        state.begin(Op::Len)?.finish()?;
+        Ok(state.inodes[file.0].written.len() as u64)
+    }
+
+    fn truncate(&mut self, file: &mut FalseFile, length: u64) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Truncate)?;
+        if verdict.applies {
+            let inode = &mut state.inodes[file.0];
+            inode.written.resize(length as usize, 0);
+            inode.pending.push(Change { at: length as usize, bytes: None, doomed: false });
+        }
+        verdict.finish()
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Rename)?;
+        if verdict.applies {
+            let inode = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+            state.names.insert(to.into(), inode);
+        }
+        verdict.finish()
+    }
+
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Remove)?;
+        if verdict.applies {
+            state.names.remove(name).ok_or(io::ErrorKind::NotFound)?;
+        }
+        verdict.finish()
+    }
+
+    fn sync_dir(&mut self) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::SyncDir)?;
+        if verdict.applies {
+            state.synced_names = state.names.clone();
+        }
+        verdict.finish()
+    }
+}
+
+#[derive(Default)]
+struct State {
+    random: Random,
+    inodes: Vec<Inode>,
+    names: BTreeMap<String, usize>,
+    synced_names: BTreeMap<String, usize>,
+    locked: bool,
+    counts: [u64; 12],
+    changes: u64,
+    /// A bit per [`Op`].
+    failing: u32,
+    per_mille: u64,
+    errno: i32,
+    short_per_mille: u64,
+    fail_at: Option<(u64, i32)>,
+    die_at: Option<u64>,
+    dead: bool,
+}
+
+/// Whether an operation takes place, and what is said about it. It may take place and fail all the same.
+struct Verdict {
+    applies: bool,
+    error: Option<i32>,
+}
+
+impl Verdict {
+    fn finish(self) -> io::Result<()> {
+        self.error.map_or(Ok(()), |errno| Err(io::Error::from_raw_os_error(errno)))
+    }
+}
+
+impl State {
+    fn begin(&mut self, op: Op) -> io::Result<Verdict> {
+        if self.dead {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        self.counts[op as usize] += 1;
+        let change = CHANGES.contains(&op);
+        let at = self.changes;
+        self.changes += u64::from(change);
+        let mut error = None;
+        if change && self.die_at == Some(at) {
+            self.dead = true;
+            error = Some(libc::EIO);
+        } else if let Some((nth, errno)) = self.fail_at
+            && change
+            && nth == at
+        {
+            error = Some(errno);
+        } else if self.failing >> op as u8 & 1 == 1 && self.random.below(1000) < self.per_mille {
+            error = Some(self.errno);
+        }
+        let applies = error.is_none() || self.random.one_in(2);
+        Ok(Verdict { applies, error })
+    }
+}
+
+#[derive(Clone, Default)]
+struct Inode {
+    written: Vec<u8>,
+    synced: Vec<u8>,
+    /// Since the last sync, and doomed ones from before.
+    pending: Vec<Change>,
+}
+
+#[derive(Clone)]
+struct Change {
+    at: usize,
+    /// `None` cuts the file at `at`.
+    bytes: Option<Vec<u8>>,
+    doomed: bool,
+}
+
+impl Change {
+    fn apply(&self, image: &mut Vec<u8>) {
+        match &self.bytes {
+            Some(bytes) => write(image, self.at, bytes),
+            None => image.resize(self.at, 0),
+        }
+    }
+}
+
+impl Inode {
+    /// Keeps a prefix of the changes, the last of them torn; or any of their sectors.
+    fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
+        let mut image = self.synced.clone();
+        let in_order = random.one_in(2);
+        let kept = random.below(self.pending.len() as u64 + 1) as usize;
+        for (index, change) in self.pending.iter().enumerate() {
+            if in_order && index < kept || !in_order && random.one_in(2) {
+                change.apply(&mut image);
+            } else if let Some(bytes) = &change.bytes
+                && (!in_order || index == kept)
+            {
+                let mut at = 0;
+                while at < bytes.len() {
+                    // Sectors are those of the file, not of the write.
+                    let end = bytes.len().min(at + SECTOR - (change.at + at) % SECTOR);
+                    if random.one_in(2) {
+                        write(&mut image, change.at + at, &bytes[at..end]);
+                    }
+                    at = end;
+                }
+            }
+        }
+        image
+    }
+}
+
+fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    let end = at + bytes.len();
+    if image.len() < end {
+        image.resize(end, 0);
+    }
+    image[at..end].copy_from_slice(bytes);
+}
+
+/// SplitMix64: for tests that must fail the same way again.
+#[derive(Clone, Debug, Default)]
+pub struct Random(pub u64);
+
+impl Random {
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mix = self.0;
+        mix = (mix ^ (mix >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mix = (mix ^ (mix >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mix ^ (mix >> 31)
+    }
+
+    /// Less than `bound`; 0 if that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.next().checked_rem(bound).unwrap_or(0)
+    }
+
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+}

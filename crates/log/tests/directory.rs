@@ -1,0 +1,106 @@
+//! The log in a real directory.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use bytes::Bytes;
+use log::{
+    Completion, Handover, LARGE, Log, OpenError, Options, RealDisk, Record, Records, Recovery, Writer,
+};
+
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("sluice-log-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        Self(path)
+    }
+
+    fn open(&self) -> Result<(Log<RealDisk>, Recovery, Vec<Record>), OpenError> {
+        let mut records = Vec::new();
+        let disk = RealDisk::new(&self.0).unwrap();
+        let (log, recovery) = Log::open(disk, Options::default(), &mut |record| records.push(record))?;
+        Ok((log, recovery, records))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn handover(shard: u32, ticket: u64, sync: bool) -> Handover {
+    let mut records = Records::new();
+    records.push(u64::from(shard), ticket, 1, &[b"small ", &ticket.to_le_bytes()]);
+    records.push_shared(u64::from(shard), ticket, 2, b"head", Bytes::from(vec![shard as u8; LARGE + 1]));
+    Handover { shard, ticket, records, sync }
+}
+
+#[test]
+fn what_was_written_is_read_back() {
+    let directory = Directory::new("read-back");
+    let (mut log, recovery, records) = directory.open().unwrap();
+    assert!(recovery.clean && records.is_empty());
+    let mut done = Vec::new();
+    // More pieces than one vectored write takes.
+    let mut handovers: Vec<Handover> = (0..2000).map(|ticket| handover(1, ticket, ticket == 0)).collect();
+    log.append(&mut handovers, &mut done);
+    assert!(handovers.is_empty());
+    assert!(done.iter().enumerate().all(|(i, c)| c.ticket == i as u64 && c.shard == 1 && c.result.is_ok()));
+    drop(log);
+
+    let (log, recovery, records) = directory.open().unwrap();
+    assert!(!recovery.clean && recovery.cut.is_none() && recovery.damage.is_empty());
+    assert_eq!((recovery.records, records.len()), (4000, 4000));
+    for (i, record) in records.iter().enumerate() {
+        assert_eq!((record.owner, record.seq, record.kind), (1, i as u64 / 2, 1 + (i % 2) as u8));
+    }
+    assert_eq!(records[1].body, [b"head".as_slice(), &[1; LARGE + 1]].concat());
+    log.close().unwrap();
+
+    let (log, recovery, records) = directory.open().unwrap();
+    assert!(recovery.clean);
+    assert_eq!(records.len(), 4000);
+    let names = std::fs::read_dir(&directory.0).unwrap().count();
+    log.close().unwrap();
+    assert_eq!(std::fs::read_dir(&directory.0).unwrap().count(), names, "nothing to close, nothing written");
+}
+
+#[test]
+fn a_second_opener_is_refused() {
+    let directory = Directory::new("locked");
+    let first = directory.open().unwrap();
+    assert!(matches!(directory.open(), Err(OpenError::Locked)));
+    drop(first);
+    directory.open().unwrap();
+}
+
+#[test]
+fn the_writer_answers_every_hand_over_once_and_in_order() {
+    let directory = Directory::new("writer");
+    let (log, ..) = directory.open().unwrap();
+    let (sender, answers) = mpsc::channel::<Completion>();
+    let on_done = move |done: &mut Vec<Completion>| done.drain(..).for_each(|c| sender.send(c).unwrap());
+    let writer = Writer::spawn(log, Box::new(on_done)).unwrap();
+    let shards: Vec<_> = (0..3)
+        .map(|shard| {
+            let writer = writer.clone();
+            std::thread::spawn(move || (0..200).for_each(|t| writer.send(handover(shard, t, t % 50 == 0))))
+        })
+        .collect();
+    shards.into_iter().for_each(|shard| shard.join().unwrap());
+    writer.stop().unwrap();
+    let mut next = [0; 3];
+    for completion in answers {
+        let next = &mut next[completion.shard as usize];
+        assert_eq!(completion.ticket, *next);
+        completion.result.unwrap();
+        *next += 1;
+    }
+    assert_eq!(next, [200; 3]);
+    let (_, recovery, records) = directory.open().unwrap();
+    assert!(recovery.clean);
+    assert_eq!(records.len(), 3 * 2 * 200);
+}

@@ -1,0 +1,274 @@
+//! Nothing acknowledged is lost, nothing invented, order kept: random hand-overs on a disk that returns errors and
+//! crashes. A failing run prints its plan, which is all that is needed to run it again.
+//!
+//! `SLUICE_SOAK=n` runs n times as many.
+
+use std::collections::BTreeMap;
+
+use log::testing::{CHANGES, Crash, FalseDisk, Random};
+use log::{Completion, Handover, LARGE, Log, OpenError, Options, Record, Records};
+
+/// Everything that decides a run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    seed: u64,
+    lives: u32,
+    /// The first life ends at this change.
+    die_at: Option<u64>,
+    /// This change of the first life fails.
+    fail_at: Option<(u64, i32)>,
+    /// Faults at random in all lives.
+    faults: bool,
+    /// How the first life ends; others at random.
+    crash: Option<Crash>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+enum State {
+    /// Handed over; not answered, or with an error.
+    Open,
+    Written,
+    Synced,
+    /// Not found by a recovery: must not come back.
+    Gone,
+}
+
+struct Item {
+    body: Vec<u8>,
+    /// When it was handed over, in the order of all hand-overs.
+    attempts: Vec<u64>,
+    state: State,
+}
+
+type Id = (u64, u64);
+
+#[derive(Default)]
+struct Model {
+    items: BTreeMap<Id, Item>,
+    attempts: u64,
+    /// Unanswered hand-overs, by ticket.
+    open: BTreeMap<u64, (Vec<Id>, bool)>,
+    next_ticket: u64,
+    next_seq: u64,
+}
+
+impl Model {
+    fn hand_over(&mut self, random: &mut Random) -> Handover {
+        let shard = random.below(3);
+        let mut records = Records::new();
+        let mut ids = Vec::new();
+        for _ in 0..random.below(4) {
+            let id = (shard * 10 + random.below(2), self.next_seq);
+            self.next_seq += 1;
+            let length =
+                if random.one_in(12) { LARGE as u64 + random.below(3000) } else { random.below(300) };
+            let body: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+            let head = body.len() / 3;
+            if random.one_in(2) {
+                records.push(id.0, id.1, shard as u8, &[&body[..head], &body[head..]]);
+            } else {
+                records.push_shared(id.0, id.1, shard as u8, &body[..head], body[head..].to_vec().into());
+            }
+            self.items.insert(id, Item { body, attempts: Vec::new(), state: State::Open });
+            ids.push(id);
+        }
+        self.send(shard as u32, ids, records, random.one_in(3))
+    }
+
+    fn send(&mut self, shard: u32, ids: Vec<Id>, records: Records, sync: bool) -> Handover {
+        for id in &ids {
+            self.items.get_mut(id).unwrap().attempts.push(self.attempts);
+            self.attempts += 1;
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.open.insert(ticket, (ids, sync));
+        Handover { shard, ticket, records, sync }
+    }
+
+    /// Returns what is handed over again.
+    fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
+        let (ids, sync) = self.open.remove(&completion.ticket).expect("answered once");
+        match completion.result {
+            Ok(()) => {
+                for id in ids {
+                    self.items.get_mut(&id).unwrap().state = State::Written;
+                }
+                if sync {
+                    self.everything_is_synced();
+                }
+                None
+            }
+            Err(error) => {
+                assert_eq!(error.records.len(), ids.len());
+                Some((completion.shard, ids, error.records))
+            }
+        }
+    }
+
+    fn everything_is_synced(&mut self) {
+        self.items
+            .values_mut()
+            .filter(|item| item.state == State::Written)
+            .for_each(|i| i.state = State::Synced);
+    }
+
+    fn recovered(&mut self, found: &[Record], crash: Crash) {
+        let promised = if crash == Crash::Process { State::Written } else { State::Synced };
+        let mut last = None;
+        let mut seen = BTreeMap::new();
+        for record in found {
+            let id = (record.owner, record.seq);
+            let item = self.items.get(&id).unwrap_or_else(|| panic!("{id:?} was invented"));
+            assert_eq!(u64::from(record.kind), record.owner / 10, "{id:?}: kind");
+            assert!(record.body == item.body, "{id:?}: other bytes");
+            assert_ne!(item.state, State::Gone, "{id:?} came back");
+            assert!(seen.insert(id, ()).is_none(), "{id:?} twice");
+            let attempt =
+                item.attempts.iter().copied().find(|&attempt| last.is_none_or(|last| last < attempt));
+            last = Some(attempt.unwrap_or_else(|| panic!("{id:?} out of order")));
+        }
+        for (id, item) in &mut self.items {
+            if seen.contains_key(id) {
+                item.state = State::Synced;
+            } else if item.state != State::Gone {
+                assert!(item.state < promised, "{id:?} was {:?} and is lost after {crash:?}", item.state);
+                item.state = State::Gone;
+            }
+        }
+        self.open.clear();
+    }
+}
+
+/// Returns the changes the first life made to the disk.
+fn run(plan: Plan) -> u64 {
+    let mut random = Random(plan.seed);
+    let options = Options {
+        file_bytes: 500 + random.below(8000),
+        dirty_files_max: random.below(4) as usize,
+        seed: Some(random.next()),
+    };
+    let mut disk = FalseDisk::new(random.next());
+    let mut model = Model::default();
+    let mut crash = Crash::Process;
+    let mut changes = 0;
+    for life in 0..plan.lives {
+        if life == 0 {
+            plan.die_at.inspect(|&n| disk.die_at(n));
+            plan.fail_at.inspect(|&(n, errno)| disk.fail_nth(n, errno));
+        } else if random.one_in(2) && life + 1 < plan.lives {
+            disk.die_at(random.below(40));
+        }
+        let ended = live(&disk, &options, &mut model, &mut random, plan.faults, crash);
+        if life == 0 {
+            changes = disk.changes();
+        }
+        let how =
+            plan.crash.filter(|_| life == 0).unwrap_or(*pick(&mut random, &[Crash::Process, Crash::Power]));
+        // A life that did not even open has promised nothing new, and lost nothing less.
+        crash = if !ended && crash == Crash::Power { crash } else { how };
+        disk = disk.crash(how);
+    }
+    changes
+}
+
+/// One life; false if it was over before the log was open.
+fn live(
+    disk: &FalseDisk,
+    options: &Options,
+    model: &mut Model,
+    random: &mut Random,
+    faults: bool,
+    crash: Crash,
+) -> bool {
+    let mut found = Vec::new();
+    let options = Options { seed: options.seed.map(|seed| seed ^ random.next()), ..options.clone() };
+    let (mut log, recovery) = match Log::open(disk.clone(), options, &mut |record| found.push(record)) {
+        Ok(opened) => opened,
+        Err(OpenError::Io { .. }) => return false,
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(recovery.damage, []);
+    assert_eq!(recovery.records, found.len() as u64);
+    model.recovered(&found, crash);
+    let mut again = Vec::new();
+    let mut done = Vec::new();
+    for _ in 0..random.below(40) {
+        if faults && random.one_in(4) {
+            let errno = *pick(random, &[libc::EIO, libc::ENOSPC]);
+            let ops = if random.one_in(3) { vec![*pick(random, &CHANGES)] } else { CHANGES.to_vec() };
+            disk.fail(&ops, *pick(random, &[0, 30, 300, 1000]), errno);
+            disk.shorten(*pick(random, &[0, 100, 900]));
+        }
+        let mut handovers: Vec<Handover> =
+            (0..1 + random.below(4)).map(|_| model.hand_over(random)).collect();
+        for (shard, ids, records) in std::mem::take(&mut again) {
+            if random.one_in(2) {
+                handovers.push(model.send(shard, ids, records, random.one_in(3)));
+            }
+        }
+        let tickets: Vec<u64> = handovers.iter().map(|handover| handover.ticket).collect();
+        log.append(&mut handovers, &mut done);
+        assert_eq!(tickets, done.iter().map(|completion| completion.ticket).collect::<Vec<_>>());
+        again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
+        if disk.is_dead() {
+            return true;
+        }
+    }
+    if random.one_in(2) {
+        disk.heal();
+    }
+    if random.one_in(2) && log.close().is_ok() {
+        model.everything_is_synced();
+    }
+    true
+}
+
+fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+    &from[random.below(from.len() as u64) as usize]
+}
+
+fn soak() -> u64 {
+    std::env::var("SLUICE_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
+/// Names the plan of a run that panics.
+struct Named(Plan);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "failing run: {:?}", self.0);
+        }
+    }
+}
+
+fn named(plan: Plan) -> u64 {
+    let _named = Named(plan);
+    run(plan)
+}
+
+const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
+
+#[test]
+fn nothing_acknowledged_is_lost_at_random() {
+    for seed in 0..6000 * soak() {
+        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET });
+    }
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_at_any_boundary() {
+    for seed in 0..8 * soak() {
+        let plan = Plan { seed, ..QUIET };
+        for n in 0..named(plan) {
+            for crash in [Crash::Process, Crash::Power] {
+                named(Plan { die_at: Some(n), crash: Some(crash), ..plan });
+                for errno in [libc::EIO, libc::ENOSPC] {
+                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The formats: every released version opens, the present one is written byte for byte as it was, a newer one is
+//! refused, and no flipped bit goes unnoticed, invents anything or is taken for something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use log::testing::{FalseDisk, Op, Random};
+use log::{
+    Cut, Damage, FORMAT_VERSION, Handover, Log, OpenError, Options, Owners, Record, Records, Recovery,
+};
+
+const FILE_HEADER: usize = 48;
+const BATCH_HEADER: usize = 56;
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// A small log of several files: batches 1, 3, 5, ... are asked to be synced.
+fn sample(close: bool) -> (Files, Vec<Record>) {
+    let disk = FalseDisk::new(0);
+    let options = Options { file_bytes: 600, seed: Some(42), ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+    let mut written = Vec::new();
+    for batch in 1..=8_u64 {
+        let mut handovers: Vec<Handover> = (0..2)
+            .map(|shard| {
+                let mut records = Records::new();
+                for nth in 0..1 + batch % 3 {
+                    let (owner, seq, kind) =
+                        (u64::from(shard) * 100 + batch % 4, batch * 10 + nth, nth as u8);
+                    let body = vec![b'a' + batch as u8; (7 * batch + 13 * nth) as usize];
+                    records.push(owner, seq, kind, &[&body]);
+                    written.push(Record { owner, seq, kind, body: body.into() });
+                }
+                Handover { shard, ticket: batch, records, sync: batch % 2 == 1 }
+            })
+            .collect();
+        log.append(&mut handovers, &mut Vec::new());
+    }
+    if close {
+        log.close().unwrap();
+    }
+    (disk.files(), written)
+}
+
+fn open_on(disk: &FalseDisk) -> Result<(Recovery, Vec<Record>), OpenError> {
+    let mut records = Vec::new();
+    let (_, recovery) = Log::open(disk.clone(), Options::default(), &mut |record| records.push(record))?;
+    Ok((recovery, records))
+}
+
+fn disk_of(files: &Files) -> FalseDisk {
+    let disk = FalseDisk::new(0);
+    files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
+    disk
+}
+
+fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
+}
+
+#[test]
+fn formats_are_versioned() {
+    for version in 1..=FORMAT_VERSION {
+        let mut files = Files::new();
+        for entry in std::fs::read_dir(golden(version)).unwrap() {
+            let path = entry.unwrap().path();
+            files.insert(path.file_name().unwrap().to_str().unwrap().into(), std::fs::read(&path).unwrap());
+        }
+        let (recovery, records) = open_on(&disk_of(&files)).unwrap();
+        let (now, written) = sample(true);
+        assert!(recovery.clean, "{recovery:?}");
+        assert!(records == written, "version {version} reads back as it was written");
+        if version == FORMAT_VERSION {
+            assert!(files == now, "the format changed: give it a new version and a golden directory");
+        }
+    }
+}
+
+/// Run once per version: `cargo test -p log --test formats -- --ignored`.
+#[test]
+#[ignore = "writes the golden directory of a new version"]
+fn write_golden_directory() {
+    let directory = golden(FORMAT_VERSION);
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, bytes) in sample(true).0 {
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_before_anything_is_written() {
+    let (mut files, _) = sample(false);
+    let (name, bytes) = files.iter_mut().next_back().unwrap();
+    let name = name.clone();
+    bytes[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+    let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..44]) as u32;
+    bytes[44..48].copy_from_slice(&check.to_le_bytes());
+    // A tail that would be cut.
+    files.values_mut().next().unwrap().push(0);
+    let disk = disk_of(&files);
+    match open_on(&disk) {
+        Err(error @ OpenError::NewerFormat { .. }) => {
+            assert_eq!(
+                error.to_string(),
+                format!("log file {name} has format version 2; this program knows 1")
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(disk.changes(), 0);
+}
+
+/// A batch as the ruler draws it.
+#[derive(Clone, Debug)]
+struct Batch {
+    file: String,
+    offset: usize,
+    end: usize,
+    number: u64,
+    synced: u64,
+    owners: Vec<u64>,
+}
+
+fn batches(files: &Files) -> Vec<Batch> {
+    let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    let mut batches = Vec::new();
+    for (file, bytes) in files {
+        let mut offset = FILE_HEADER;
+        while offset < bytes.len() {
+            let (number, synced) = (word(bytes, offset + 16), word(bytes, offset + 32));
+            let end = offset + BATCH_HEADER + word(bytes, offset + 40) as usize;
+            let mut owners = BTreeSet::new();
+            let mut at = offset + BATCH_HEADER;
+            while at < end {
+                owners.insert(word(bytes, at));
+                at += 24 + u32::from_le_bytes(bytes[at + 16..at + 20].try_into().unwrap()) as usize;
+            }
+            let owners = owners.into_iter().collect();
+            batches.push(Batch { file: file.clone(), offset, end, number, synced, owners });
+            offset = end;
+        }
+    }
+    batches
+}
+
+#[test]
+fn every_flipped_bit_is_a_tail_or_damage_and_nothing_is_invented() {
+    let mut random = Random(1);
+    for close in [true, false] {
+        let (files, written) = sample(close);
+        let batches = batches(&files);
+        for (name, bytes) in &files {
+            for at in 0..bytes.len() {
+                let mut flipped = files.clone();
+                flipped.get_mut(name).unwrap()[at] ^= 1 << random.below(8);
+                let hit = batches.iter().find(|b| b.file == *name && (b.offset..b.end).contains(&at));
+                check_flip(&flipped, &written, &batches, hit, close, &format!("{name} at {at}"));
+            }
+        }
+    }
+}
+
+fn check_flip(
+    files: &Files,
+    written: &[Record],
+    batches: &[Batch],
+    hit: Option<&Batch>,
+    close: bool,
+    place: &str,
+) {
+    let disk = disk_of(files);
+    let (recovery, records) = open_on(&disk).unwrap();
+    let Some(hit) = hit else {
+        // A file header: its batches vouch for it.
+        assert!(
+            records == written && recovery.damage.is_empty() && recovery.cut.is_none(),
+            "{place}: {recovery:?}"
+        );
+        return;
+    };
+    let synced = batches.iter().filter(|b| b.number != hit.number).map(|b| b.synced).max().unwrap();
+    if hit.number <= synced {
+        let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 != hit.number).cloned().collect();
+        assert!(records == expected, "{place}: others are kept");
+        let [Damage { file, offset, bytes, owners }] = recovery.damage.as_slice() else {
+            panic!("{place}: {recovery:?}")
+        };
+        assert_eq!(
+            (file, *offset, *bytes),
+            (&hit.file, hit.offset as u64, (hit.end - hit.offset) as u64),
+            "{place}"
+        );
+        assert!(*owners == Owners::All || *owners == Owners::Only(hit.owners.clone()), "{place}: {owners:?}");
+        assert_eq!(recovery.cut, None, "{place}");
+        assert_eq!(disk.files(), *files, "{place}: the bytes are kept");
+    } else {
+        let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 < hit.number).cloned().collect();
+        assert!(records == expected, "{place}: a tail is cut");
+        assert_eq!(recovery.damage, [], "{place}");
+        let Some(Cut { file, offset, .. }) = &recovery.cut else { panic!("{place}: {recovery:?}") };
+        // The file may end in front of it.
+        assert!(*file == hit.file && (*offset == hit.offset as u64), "{place}: {:?}", recovery.cut);
+    }
+    assert!(!recovery.clean);
+    // Whatever it was, the log goes on, and says the same next time.
+    let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
+    let mut more = Records::new();
+    more.push(9, 9999, 9, &[b"more"]);
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records: more, sync: close }], &mut Vec::new());
+    drop(log);
+    let (again, mut found) = open_on(&disk).unwrap();
+    assert_eq!(found.pop().map(|record| record.seq), Some(9999), "{place}");
+    assert!(found == records, "{place}");
+    assert_eq!((again.damage, again.cut), (recovery.damage, None), "{place}");
+}
+
+#[test]
+fn a_damaged_body_names_the_owners_of_its_batch() {
+    let (mut files, _) = sample(true);
+    let batch = batches(&files)[2].clone();
+    *files.get_mut(&batch.file).unwrap().get_mut(batch.end - 1).unwrap() ^= 1;
+    let (recovery, _) = open_on(&disk_of(&files)).unwrap();
+    assert_eq!(recovery.damage[0].owners, Owners::Only(batch.owners.clone()));
+    // So does a damaged batch header, since the record headers lead from one batch to the next.
+    let (mut files, _) = sample(true);
+    files.get_mut(&batch.file).unwrap()[batch.offset + 20] ^= 1;
+    let (recovery, _) = open_on(&disk_of(&files)).unwrap();
+    assert_eq!(recovery.damage[0].owners, Owners::Only(batch.owners));
+}
+
+#[test]
+fn a_missing_file_is_damage_for_everyone() {
+    let (mut files, _) = sample(true);
+    let lost = files.keys().nth(1).unwrap().clone();
+    let next = files.keys().nth(2).unwrap().clone();
+    files.remove(&lost);
+    let (recovery, _) = open_on(&disk_of(&files)).unwrap();
+    assert_eq!(
+        recovery.damage,
+        [Damage { file: next, offset: FILE_HEADER as u64, bytes: 0, owners: Owners::All }]
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_kept_for_a_better_day() {
+    for close in [true, false] {
+        let (files, written) = sample(close);
+        let disk = disk_of(&files);
+        disk.fail(&[Op::Read], 1000, libc::EIO);
+        let (recovery, records) = open_on(&disk).unwrap();
+        assert!(records.is_empty() && recovery.cut.is_none());
+        assert!(recovery.damage.iter().any(|damage| damage.owners == Owners::All));
+        assert_eq!(disk.files(), files);
+        disk.heal();
+        let (recovery, records) = open_on(&disk).unwrap();
+        assert!(records == written && recovery.clean == close);
+    }
+}
+
+#[test]
+fn a_body_that_looks_like_a_batch_is_no_batch() {
+    let (other, _) = sample(false);
+    let forged = &other.values().next().unwrap()[FILE_HEADER..];
+    let disk = FalseDisk::new(0);
+    let options = Options { seed: Some(43), ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+    for seq in 0..2 {
+        let mut records = Records::new();
+        records.push(1, seq, 1, &[forged]);
+        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut Vec::new());
+    }
+    drop(log);
+    let mut files = disk.files();
+    files.values_mut().next().unwrap()[FILE_HEADER + 4] ^= 1;
+    let (recovery, records) = open_on(&disk_of(&files)).unwrap();
+    assert_eq!(records.iter().map(|record| (record.owner, record.seq)).collect::<Vec<_>>(), [(1, 1)]);
+    assert_eq!(recovery.damage.len(), 1);
+}

@@ -1,0 +1,400 @@
+//! The desk of a running node: calls and requests to the shards, each answered within a second or not at all.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use amqp10::sasl::Secret;
+use broker::access::{Access, Identity, Permission, Resource};
+use broker::catalog::{
+    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, QueueRecord,
+};
+use broker::desk::{Alarms, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec};
+use broker::ids::QueueId;
+use broker::settings::{SLUICE_VERSION, Settings};
+use queue::{Effect, Refusal, Report, Request, Ticket};
+use tokio::sync::oneshot;
+
+use crate::runtime::{Incoming, Shards};
+use crate::shard::Shard;
+
+/// An answer that takes longer is given up: the shard is overloaded, and old numbers are no answer.
+const DEADLINE: Duration = Duration::from_secs(1);
+
+/// Declarations and deletions wait for the log, which may be slow.
+const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Rows that one call asks of one shard, so that it is not held up.
+const ROWS_PER_CALL: usize = 1000;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct NodeDesk {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    shards: Shards,
+    settings: Arc<Settings>,
+    access: Arc<Access>,
+    node: Arc<str>,
+    started: Instant,
+    listeners: Mutex<Vec<(String, String, u16)>>,
+}
+
+impl NodeDesk {
+    pub(crate) fn new(shards: Shards, settings: Arc<Settings>, access: Arc<Access>) -> Self {
+        let node = settings.node_name.as_str().into();
+        let started = Instant::now();
+        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default() };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn add_listener(&self, protocol: &str, address: SocketAddr) {
+        let row = (protocol.to_owned(), address.ip().to_string(), address.port());
+        self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
+    }
+
+    /// Runs a call on a shard and brings back what it returns.
+    async fn call<R: Send + 'static>(
+        &self,
+        shard: usize,
+        call: impl FnOnce(&mut Shard) -> R + Send + 'static,
+    ) -> Result<R, DeskError> {
+        let (reply, answer) = oneshot::channel();
+        self.post(shard, move |shard| drop(reply.send(call(shard))))?;
+        tokio::time::timeout(DEADLINE, answer).await.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+    }
+
+    fn post(&self, shard: usize, call: impl FnOnce(&mut Shard) + Send + 'static) -> Result<(), DeskError> {
+        let sender = self.inner.shards.get(shard).ok_or(DeskError::TimedOut)?;
+        sender.send(Incoming::Call(Box::new(call))).map_err(|_| DeskError::TimedOut)
+    }
+
+    /// Asks for a change of the catalog, on the shard that decides.
+    async fn change(&self, command: Command) -> Result<Answer, DeskError> {
+        let (reply, answer) = oneshot::channel();
+        self.post(0, move |shard| shard.propose(command, Box::new(move |result| drop(reply.send(result)))))?;
+        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
+        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)?.map_err(DeskError::Catalog)
+    }
+
+    /// Asks a queue.
+    async fn ask(
+        &self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request + Send + 'static,
+    ) -> Result<Effect, DeskError> {
+        let (reply, answer) = oneshot::channel();
+        self.post(0, move |shard| {
+            shard.ask(queue, request, Box::new(move |effect| drop(reply.send(effect))))
+        })?;
+        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
+        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+    }
+
+    fn authorize(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        resource: Resource<'_>,
+        permission: Permission,
+    ) -> Result<(), DeskError> {
+        self.inner
+            .access
+            .authorize(who, vhost, resource, permission)
+            .map_err(|refused| DeskError::AccessRefused(refused.reason))
+    }
+
+    fn check_vhost(&self, who: &Identity, vhost: &str) -> Result<(), DeskError> {
+        self.inner.access.check_vhost(who, vhost).map_err(|refused| DeskError::AccessRefused(refused.reason))
+    }
+
+    async fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
+        let (v, n) = (vhost.to_owned(), name.to_owned());
+        let record = self.call(0, move |shard| shard.catalog().queue(&v, &n).cloned()).await?;
+        record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
+    }
+
+    /// The numbers of queues, from where they live; zeros for those that live nowhere yet.
+    async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
+        let mut reports = vec![Report::default(); records.len()];
+        for home in 0..self.inner.shards.len() {
+            let here: Vec<(usize, QueueId)> = records
+                .iter()
+                .enumerate()
+                .filter(|(_, r)| r.home.is_some_and(|h| usize::from(h) == home))
+                .map(|(i, r)| (i, r.id))
+                .collect();
+            for rows in here.chunks(ROWS_PER_CALL) {
+                let rows = rows.to_vec();
+                let found = self
+                    .call(home, move |shard| {
+                        rows.into_iter()
+                            .filter_map(|(i, id)| Some((i, shard.queue_report(id)?)))
+                            .collect::<Vec<_>>()
+                    })
+                    .await?;
+                found.into_iter().for_each(|(i, report)| reports[i] = report);
+            }
+        }
+        Ok(reports)
+    }
+
+    fn row(&self, record: &QueueRecord, report: Report) -> QueueRow {
+        QueueRow {
+            vhost: record.vhost.clone(),
+            name: record.name.clone(),
+            durable: record.durable,
+            exclusive: record.exclusive.is_some(),
+            auto_delete: record.auto_delete,
+            arguments: record.arguments.clone(),
+            kind: "classic",
+            report,
+            node: self.inner.node.clone(),
+        }
+    }
+
+    /// Asks a queue for something that is answered with a number of messages.
+    async fn count(
+        &self,
+        record: Arc<QueueRecord>,
+        request: impl FnOnce(Ticket) -> Request + Send + 'static,
+    ) -> Result<u64, DeskError> {
+        let (vhost, name) = (&record.vhost, &record.name);
+        if record.exclusive.is_some() {
+            return Err(DeskError::Catalog(CatalogError::locked(vhost, name)));
+        }
+        match self.ask(record.id, request).await? {
+            Effect::Done { messages, .. } => Ok(messages),
+            Effect::Refused { why: Refusal::NotFound, .. } => {
+                Err(DeskError::Catalog(CatalogError::no_queue(vhost, name)))
+            }
+            Effect::Refused { why: Refusal::InUse, .. } => {
+                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' in use")))
+            }
+            Effect::Refused { why: Refusal::NotEmpty, .. } => {
+                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' not empty")))
+            }
+            other => Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' answered {other:?}"))),
+        }
+    }
+
+    fn destination_write(&self, who: &Identity, binding: &Binding) -> Result<(), DeskError> {
+        let resource = match &binding.destination {
+            Destination::Queue(name) => Resource::Queue(name),
+            Destination::Exchange(name) => Resource::Exchange(name),
+        };
+        self.authorize(who, &binding.vhost, resource, Permission::Write)?;
+        self.authorize(who, &binding.vhost, Resource::Exchange(&binding.source), Permission::Read)
+    }
+}
+
+fn changed(answer: Answer) -> bool {
+    match answer {
+        Answer::Queue { created, .. } => created,
+        Answer::Done { changed } => changed,
+    }
+}
+
+impl Desk for NodeDesk {
+    fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
+        let access = &self.inner.access;
+        let identity = access
+            .login(user, password.expose())
+            .map_err(|_| DeskError::LoginRefused("Not_Authorized".into()))?;
+        access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
+        Ok(identity)
+    }
+
+    async fn overview(&self) -> Result<Overview, DeskError> {
+        let settings = &self.inner.settings;
+        let mut overview = Overview {
+            product: settings.compat_product.clone(),
+            product_version: settings.compat_version.clone(),
+            sluice_version: SLUICE_VERSION.into(),
+            cluster_name: settings.cluster_name.clone(),
+            node: settings.node_name.clone(),
+            listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            uptime_ms: self.inner.started.elapsed().as_millis() as u64,
+            ..Overview::default()
+        };
+        let (queues, exchanges) = self
+            .call(0, |shard| (shard.catalog().queues().count(), shard.catalog().exchanges().count()))
+            .await?;
+        (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
+        for shard in 0..self.inner.shards.len() {
+            let totals = self.call(shard, |shard| shard.totals()).await?;
+            overview.sessions += totals.sessions;
+            overview.messages_ready += totals.ready;
+            overview.messages_unacknowledged += totals.unsettled;
+            overview.counters.add(&totals.counters);
+        }
+        overview.connections = overview.counters.connections;
+        overview.consumers = overview.counters.consumers;
+        Ok(overview)
+    }
+
+    async fn queues(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        offset: usize,
+        limit: usize,
+    ) -> Result<(Vec<QueueRow>, usize), DeskError> {
+        if let Some(vhost) = vhost {
+            self.check_vhost(who, vhost)?;
+        }
+        let wanted = vhost.map(str::to_owned);
+        let mut records = self
+            .call(0, move |shard| {
+                let all = shard.catalog().queues();
+                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
+            })
+            .await?;
+        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
+        records.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        let total = records.len();
+        let page: Vec<_> = records.into_iter().skip(offset).take(limit).collect();
+        let reports = self.reports(&page).await?;
+        Ok((page.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect(), total))
+    }
+
+    async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
+        self.check_vhost(who, vhost)?;
+        let record = self.record(vhost, name).await?;
+        let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+        Ok(self.row(&record, report))
+    }
+
+    async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, DeskError> {
+        let QueueSpec { vhost, name, durable, auto_delete, arguments } = spec;
+        self.authorize(who, &vhost, Resource::Queue(&name), Permission::Configure)?;
+        if let Some(exchange) = arguments.get("x-dead-letter-exchange").and_then(amqp10::Value::as_str) {
+            self.authorize(who, &vhost, Resource::Queue(&name), Permission::Read)?;
+            self.authorize(who, &vhost, Resource::Exchange(exchange), Permission::Write)?;
+        }
+        let declare = DeclareQueue {
+            vhost,
+            name,
+            durable,
+            exclusive: false,
+            auto_delete,
+            arguments,
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
+    }
+
+    async fn delete_queue(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+        if_empty: bool,
+    ) -> Result<u64, DeskError> {
+        self.authorize(who, vhost, Resource::Queue(name), Permission::Configure)?;
+        let record = self.record(vhost, name).await?;
+        self.count(record, move |ticket| Request::Delete { ticket, if_unused, if_empty }).await
+    }
+
+    async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
+        self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+        let record = self.record(vhost, name).await?;
+        self.count(record, |ticket| Request::Purge { ticket }).await
+    }
+
+    async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
+        if let Some(vhost) = vhost {
+            self.check_vhost(who, vhost)?;
+        }
+        let mut all = self.call(0, |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>()).await?;
+        all.retain(|x| vhost.is_none_or(|v| *x.vhost == *v) && self.check_vhost(who, &x.vhost).is_ok());
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(all)
+    }
+
+    async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {
+        let ExchangeSpec { vhost, name, kind, durable, auto_delete, internal, arguments } = spec;
+        self.authorize(who, &vhost, Resource::Exchange(&name), Permission::Configure)?;
+        if let Some(alternate) = arguments.get("alternate-exchange").and_then(amqp10::Value::as_str) {
+            self.authorize(who, &vhost, Resource::Exchange(&name), Permission::Read)?;
+            self.authorize(who, &vhost, Resource::Exchange(alternate), Permission::Write)?;
+        }
+        let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+        Ok(changed(self.change(Command::DeclareExchange(declare)).await?))
+    }
+
+    async fn delete_exchange(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        if_unused: bool,
+    ) -> Result<bool, DeskError> {
+        self.authorize(who, vhost, Resource::Exchange(name), Permission::Configure)?;
+        let command = Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused };
+        Ok(changed(self.change(command).await?))
+    }
+
+    async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
+        if let Some(vhost) = vhost {
+            self.check_vhost(who, vhost)?;
+        }
+        let mut all = self.call(0, |shard| shard.catalog().bindings().collect::<Vec<_>>()).await?;
+        all.retain(|b| vhost.is_none_or(|v| *b.vhost == *v) && self.check_vhost(who, &b.vhost).is_ok());
+        all.sort_by(|a, b| {
+            (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
+        });
+        Ok(all)
+    }
+
+    async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
+        self.destination_write(who, &binding)?;
+        Ok(changed(self.change(Command::Bind(binding)).await?))
+    }
+
+    async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
+        self.destination_write(who, &binding)?;
+        Ok(changed(self.change(Command::Unbind(binding)).await?))
+    }
+
+    async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
+        let mut rows = Vec::new();
+        for shard in 0..self.inner.shards.len() {
+            let node = self.inner.node.clone();
+            rows.extend(self.call(shard, move |shard| shard.connection_rows(&node)).await?);
+        }
+        rows.retain(|row| self.check_vhost(who, &row.vhost).is_ok());
+        rows.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(rows)
+    }
+
+    async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, DeskError> {
+        if !who.has_tag("administrator") {
+            return Err(DeskError::AccessRefused(format!("user '{}' may not close connections", who.user)));
+        }
+        let mut any = false;
+        for shard in 0..self.inner.shards.len() {
+            let (name, reason) = (name.to_owned(), reason.to_owned());
+            any |= self.call(shard, move |shard| shard.close_connection(&name, &reason)).await?;
+        }
+        Ok(any)
+    }
+
+    async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {
+        let records = self
+            .call(0, move |shard| shard.catalog().queues().take(limit).cloned().collect::<Vec<_>>())
+            .await?;
+        let reports = self.reports(&records).await?;
+        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
+    }
+
+    fn alarms(&self) -> Alarms {
+        Alarms::new()
+    }
+}

@@ -1,0 +1,14 @@
+//! Where decisions become deeds: shards that feed the machines and carry out their effects.
+//!
+//! [`shard::Shard`] is itself without sockets, clock and tasks, so that a whole broker of several shards runs
+//! in one thread from a seed. [`Node`] gives it all of these.
+#![forbid(unsafe_code)]
+
+mod desk;
+pub mod facts;
+mod node;
+mod runtime;
+pub mod shard;
+
+pub use desk::NodeDesk;
+pub use node::{Node, NodeOptions, StartError, StopError, make_shards};

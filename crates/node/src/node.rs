@@ -1,0 +1,223 @@
+//! A node: the log, the shards on their threads, and the handle to stop it all.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use broker::access::Access;
+use broker::catalog::Change;
+use broker::ids::ShardId;
+use broker::settings::Settings;
+use log::{Log, OpenError, Options, RealDisk, Recovery, Writer, WriterHandle};
+use tokio::sync::mpsc;
+
+use crate::desk::NodeDesk;
+use crate::facts::Restored;
+use crate::runtime::{self, Clock, Incoming, Shards};
+use crate::shard::{Setup, Shard};
+
+/// What a node is started with.
+#[derive(Clone, Debug)]
+pub struct NodeOptions {
+    pub settings: Settings,
+    pub access: Access,
+    /// Event loops, one thread each; at least 1, at most 255.
+    pub shards: usize,
+    /// Where the log is kept; made if it is not there.
+    pub data_dir: PathBuf,
+}
+
+/// Why a node does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The log, with the data directory.
+    Log { data_dir: PathBuf, error: OpenError },
+    /// A thread or the data directory.
+    Io { what: String, error: io::Error },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log { data_dir, error: OpenError::Locked } => {
+                write!(f, "data directory {} is in use by another broker", data_dir.display())
+            }
+            Self::Log { data_dir, error } => {
+                write!(f, "cannot open the log in {}: {error}", data_dir.display())
+            }
+            Self::Io { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running node.
+#[derive(Debug)]
+pub struct Node {
+    shards: Shards,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+    log: WriterHandle,
+    desk: NodeDesk,
+}
+
+impl Node {
+    /// Recovers what the log holds and starts the shards. Nothing is listened on yet.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start(options: NodeOptions) -> Result<Self, StartError> {
+        let NodeOptions { settings, access, shards: count, data_dir } = options;
+        let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
+        let disk = RealDisk::new(&data_dir).map_err(|error| StartError::Io {
+            what: format!("cannot make the data directory {}", data_dir.display()),
+            error,
+        })?;
+        let mut restored = Restored::default();
+        let (log, recovery) =
+            Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
+                .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
+        restored.finish();
+        report(&recovery, &restored);
+
+        let (settings, access) = (Arc::new(settings), Arc::new(access));
+        let clock = Clock::start();
+        let mut machines = make_shards(restored, count, &settings, &access, clock.now_ms());
+        let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let completions = shards.clone();
+        let on_done: log::OnDone = Box::new(move |done| {
+            for completion in done.drain(..) {
+                if let Some(shard) = completions.get(completion.shard as usize) {
+                    // A shard that has ended does not wait for it any more.
+                    drop(shard.send(Incoming::Logged(completion)));
+                }
+            }
+        });
+        let log = Writer::spawn(log, on_done)
+            .map_err(|error| StartError::Io { what: "cannot start the log's thread".into(), error })?;
+        let mut threads = Vec::new();
+        for (shard, receiver) in machines.drain(..).zip(receivers) {
+            let (shards, log) = (shards.clone(), log.clone());
+            let thread = std::thread::Builder::new()
+                .name(format!("shard-{}", shard.id()))
+                .spawn(move || runtime::run(shard, clock, receiver, &shards, &log))
+                .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
+            threads.push(thread);
+        }
+        let desk = NodeDesk::new(shards.clone(), settings, access);
+        Ok(Self { shards, threads, log, desk })
+    }
+
+    /// Where management asks.
+    pub fn desk(&self) -> &NodeDesk {
+        &self.desk
+    }
+
+    /// Accepts AMQP connections until the returned future is dropped.
+    pub fn listen(&self, listener: tokio::net::TcpListener) -> impl Future<Output = ()> + Send + 'static {
+        if let Ok(address) = listener.local_addr() {
+            self.desk.add_listener("amqp", address);
+        }
+        runtime::accept_all(listener, self.shards.clone())
+    }
+
+    /// Notes another listener for the overview.
+    pub fn add_listener(&self, protocol: &'static str, address: SocketAddr) {
+        self.desk.add_listener(protocol, address);
+    }
+
+    /// Stops: publishers first, then every connection, then the log with a clean mark (house.md section 5).
+    /// To be called when nothing is accepted any more.
+    ///
+    /// # Errors
+    /// The log could not be closed cleanly; what is confirmed is there all the same.
+    pub fn stop(self, why: &str) -> Result<(), StopError> {
+        for shard in &self.shards {
+            drop(shard.send(Incoming::Stop(why.to_owned())));
+        }
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => tracing::error!("a shard ended early: {error}"),
+                Err(_) => tracing::error!("a shard panicked"),
+            }
+        }
+        self.log.stop().map_err(|error| StopError(error.to_string()))
+    }
+}
+
+/// The log could not be closed cleanly.
+#[derive(Debug)]
+pub struct StopError(String);
+
+impl fmt::Display for StopError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the log could not be closed cleanly: {}", self.0)
+    }
+}
+
+impl std::error::Error for StopError {}
+
+/// Shards with the restored catalog, each queue that has messages on one of them.
+pub fn make_shards(
+    restored: Restored,
+    count: ShardId,
+    settings: &Arc<Settings>,
+    access: &Arc<Access>,
+    now_ms: u64,
+) -> Vec<Shard> {
+    let Restored { mut catalog, queues, .. } = restored;
+    // A queue with messages needs its machine at once; the others get theirs with their first link.
+    let mut placed: Vec<_> = queues.into_iter().filter(|(_, q)| !q.is_unused()).collect();
+    placed.sort_by_key(|(id, _)| *id);
+    for (i, (queue, _)) in placed.iter().enumerate() {
+        catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
+    }
+    let mut shards: Vec<Shard> = (0..count)
+        .map(|id| {
+            let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
+            Shard::new(Setup { id, shards: count, settings, access, catalog })
+        })
+        .collect();
+    shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
+    for (i, (queue, facts)) in placed.into_iter().enumerate() {
+        shards[i % usize::from(count)].place_queue(queue, facts.into_facts());
+    }
+    shards
+}
+
+fn report(recovery: &Recovery, restored: &Restored) {
+    let messages: usize = restored.queues.values().map(crate::facts::RestoredQueue::len).sum();
+    tracing::info!(
+        clean = recovery.clean,
+        files = recovery.files,
+        bytes = recovery.bytes,
+        records = recovery.records,
+        queues = restored.catalog.queues().count(),
+        messages,
+        "log recovered"
+    );
+    if let Some(cut) = &recovery.cut {
+        tracing::warn!(
+            file = cut.file,
+            offset = cut.offset,
+            bytes = cut.bytes,
+            "torn end of the log cut off"
+        );
+    }
+    for damage in &recovery.damage {
+        tracing::error!(
+            file = damage.file,
+            offset = damage.offset,
+            bytes = damage.bytes,
+            owners = ?damage.owners,
+            "the log is damaged here; records are missing"
+        );
+    }
+    for record in &restored.unreadable {
+        tracing::error!("unreadable {record}");
+    }
+}

@@ -1,0 +1,383 @@
+//! Threads, sockets and time for the shards: one tokio `current_thread` runtime each (house.md section 5).
+//!
+//! ```text
+//!   connection tasks: await bytes, hand them to the shard, wake the turn
+//!   turn task:        mail, calls, completions -> turn -> log, mail, one vectored write per connection
+//! ```
+//!
+//! No borrow of a shard lives across an await.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+use broker::gate::amqp10::Phase;
+use broker::ids::ShardId;
+use broker::mail::Mail;
+use bytes::BufMut;
+use hashbrown::HashMap;
+use log::{Completion, WriterHandle};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::{AbortHandle, LocalSet};
+
+use crate::shard::{DeskCall, Shard};
+
+/// The most that is read from one connection in one turn, so that nobody holds the loop.
+const READ_BUFFER: usize = 256 * 1024;
+
+/// Slices of one vectored write.
+const SLICES: usize = 64;
+
+/// A closed connection is kept this long for the peer to read the reason and close its side.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// How long after a failure the log is tried again.
+const LOG_RETRY: Duration = Duration::from_millis(200);
+
+/// At a stop: how long receipts in flight are waited for, and then for output to be written.
+const STOP_RECEIPTS: Duration = Duration::from_secs(2);
+const STOP_OUTPUT: Duration = Duration::from_secs(1);
+
+/// What comes to a shard from other threads.
+pub(crate) enum Incoming {
+    Mail(Vec<Mail>),
+    Logged(Completion),
+    Accepted(std::net::TcpStream),
+    Call(DeskCall),
+    /// Say why to every client, and end.
+    Stop(String),
+}
+
+/// The way to each shard.
+pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;
+
+/// Milliseconds since the epoch that never go back while the process lives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    started: Instant,
+    started_ms: u64,
+}
+
+impl Clock {
+    pub fn start() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self { started: Instant::now(), started_ms: since.as_millis() as u64 }
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.started_ms + self.started.elapsed().as_millis() as u64
+    }
+
+    fn instant(&self, at_ms: u64) -> Instant {
+        self.started + Duration::from_millis(at_ms.saturating_sub(self.started_ms))
+    }
+}
+
+/// One shard and what its tasks share.
+struct Host {
+    shard: RefCell<Shard>,
+    clock: Clock,
+    sockets: RefCell<HashMap<usize, Rc<Socket>>>,
+    read_buffer: RefCell<Vec<u8>>,
+    /// Wakes the turn task.
+    wake: Notify,
+}
+
+/// The writing side of a connection.
+struct Socket {
+    write: OwnedWriteHalf,
+    reader: Cell<Option<AbortHandle>>,
+    /// The socket is full and a task waits until it is not.
+    blocked: Cell<bool>,
+    /// Our side is shut down since then.
+    done: Cell<Option<Instant>>,
+}
+
+/// Runs a shard on this thread until it is told to stop.
+pub(crate) fn run(
+    shard: Shard,
+    clock: Clock,
+    incoming: mpsc::UnboundedReceiver<Incoming>,
+    shards: &Shards,
+    log: &WriterHandle,
+) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let host = Rc::new(Host {
+        shard: RefCell::new(shard),
+        clock,
+        sockets: RefCell::new(HashMap::new()),
+        read_buffer: RefCell::new(vec![0; READ_BUFFER]),
+        wake: Notify::new(),
+    });
+    LocalSet::new().block_on(&runtime, turns(host, incoming, shards, log));
+    Ok(())
+}
+
+async fn turns(
+    host: Rc<Host>,
+    mut incoming: mpsc::UnboundedReceiver<Incoming>,
+    shards: &Shards,
+    log: &WriterHandle,
+) {
+    let mut dirty = Vec::new();
+    let mut stopping: Option<(String, Instant)> = None;
+    let mut retry_log: Option<Instant> = None;
+    loop {
+        let timeout = host.clock.instant(host.shard.borrow().next_timeout());
+        let timeout = [retry_log, stopping.as_ref().map(|(_, at)| *at)]
+            .into_iter()
+            .flatten()
+            .fold(timeout, Instant::min);
+        let first = tokio::select! {
+            biased;
+            message = incoming.recv() => match message {
+                Some(message) => Some(message),
+                None => return,
+            },
+            () = host.wake.notified() => None,
+            () = tokio::time::sleep_until(timeout.into()) => None,
+        };
+        host.shard.borrow_mut().set_now(host.clock.now_ms());
+        let mut next = first;
+        while let Some(message) = next {
+            if let Incoming::Stop(why) = message {
+                host.shard.borrow_mut().set_blocked(true);
+                stopping = Some((why, Instant::now() + STOP_RECEIPTS));
+            } else {
+                receive(&host, message);
+            }
+            next = incoming.try_recv().ok();
+        }
+        if retry_log.is_some_and(|at| at <= Instant::now()) {
+            retry_log = None;
+            host.shard.borrow_mut().retry_log();
+        }
+        turn(&host, &mut dirty, shards, log);
+        if host.shard.borrow().log_failed() && retry_log.is_none() {
+            retry_log = Some(Instant::now() + LOG_RETRY);
+        }
+        if let Some((why, deadline)) = &stopping
+            && (!host.shard.borrow().has_held_receipts() || *deadline <= Instant::now())
+        {
+            host.shard.borrow_mut().shut_down(why);
+            turn(&host, &mut dirty, shards, log);
+            finish_output(&host, &mut dirty, shards, log).await;
+            return;
+        }
+    }
+}
+
+/// At a stop: waits a little for the last frames to leave.
+async fn finish_output(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHandle) {
+    let deadline = Instant::now() + STOP_OUTPUT;
+    while host.sockets.borrow().values().any(|s| s.blocked.get()) && Instant::now() < deadline {
+        tokio::select! {
+            () = host.wake.notified() => {}
+            () = tokio::time::sleep_until(deadline.into()) => {}
+        }
+        turn(host, dirty, shards, log);
+    }
+}
+
+fn receive(host: &Rc<Host>, message: Incoming) {
+    let mut shard = host.shard.borrow_mut();
+    match message {
+        Incoming::Mail(mail) => shard.handle_mail(mail),
+        Incoming::Logged(completion) => shard.handle_logged(completion),
+        Incoming::Call(call) => call(&mut shard),
+        Incoming::Accepted(stream) => {
+            drop(shard);
+            if let Err(error) = accept(host, stream) {
+                tracing::info!("a connection was gone before it was served: {error}");
+            }
+        }
+        Incoming::Stop(_) => {}
+    }
+}
+
+fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let (read, write) = TcpStream::from_std(stream)?.into_split();
+    let key = host.shard.borrow_mut().connect(peer, local);
+    let socket =
+        Rc::new(Socket { write, reader: Cell::new(None), blocked: Cell::new(false), done: Cell::new(None) });
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read));
+    socket.reader.set(Some(reader.abort_handle()));
+    host.sockets.borrow_mut().insert(key, socket);
+    Ok(())
+}
+
+/// The task of a connection: reads until the peer has closed its side.
+async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf) {
+    loop {
+        let missing = host.shard.borrow_mut().missing(key);
+        let result = match missing {
+            Some(missing) => read_large(&host, key, &mut read, missing).await,
+            None => {
+                poll_fn(|cx| {
+                    let mut buffer = host.read_buffer.borrow_mut();
+                    let mut buffer = ReadBuf::new(&mut buffer);
+                    Pin::new(&mut read).poll_read(cx, &mut buffer).map_ok(|()| {
+                        let input = buffer.filled();
+                        host.shard.borrow_mut().handle_input(key, input);
+                        input.len()
+                    })
+                })
+                .await
+            }
+        };
+        match result {
+            Ok(0) | Err(_) => break,
+            Ok(_) => host.wake.notify_one(),
+        }
+    }
+    host.sockets.borrow_mut().remove(&key);
+    host.shard.borrow_mut().disconnect(key);
+    host.wake.notify_one();
+}
+
+/// Reads on at a large frame, straight into its buffer.
+async fn read_large(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    missing: usize,
+) -> io::Result<usize> {
+    let mut partial = host.shard.borrow_mut().take_partial(key);
+    let result = read.read_buf(&mut (&mut partial).limit(missing)).await;
+    host.shard.borrow_mut().give_partial(key, partial, *result.as_ref().unwrap_or(&0));
+    result
+}
+
+/// One turn, and everything that it has made is taken to where it goes.
+fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHandle) {
+    let mut guard = host.shard.borrow_mut();
+    let shard = &mut *guard;
+    shard.handle_timeout();
+    if shard.turn() {
+        host.wake.notify_one();
+    }
+    if let Some(handover) = shard.poll_handover() {
+        log.send(handover);
+    }
+    for (to, sender) in shards.iter().enumerate() {
+        let mail = shard.poll_mail(to as ShardId);
+        if !mail.is_empty() {
+            // A shard that has ended needs no mail any more.
+            drop(sender.send(Incoming::Mail(mail)));
+        }
+    }
+    shard.take_dirty(dirty);
+    for key in dirty.drain(..) {
+        let socket = host.sockets.borrow().get(&key).cloned();
+        if let Some(socket) = socket {
+            write(host, shard, key, &socket);
+        }
+    }
+}
+
+/// Writes a connection's output, as far as the socket takes it.
+fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
+    let now_ms = shard.now_ms();
+    let Some(conn) = shard.conn(key) else { return };
+    let output = conn.gate.connection().output();
+    let mut written = 0;
+    let mut failed = false;
+    while !output.is_empty() && !socket.blocked.get() {
+        let mut slices = [io::IoSlice::new(&[]); SLICES];
+        let n = output.slices(&mut slices);
+        match socket.write.try_write_vectored(&slices[..n]) {
+            Ok(n) => {
+                output.advance(n);
+                written += n;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket.blocked.set(true);
+                tokio::task::spawn_local(unblock(host.clone(), key, socket.clone()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                failed = true;
+                break;
+            }
+        }
+    }
+    let empty = output.is_empty();
+    if empty {
+        output.shrink();
+    }
+    conn.send_bytes += written as u64;
+    if written > 0 {
+        conn.gate.connection().handle_written(now_ms);
+    }
+    let done = conn.gate.phase() == Phase::Done;
+    if written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get() {
+        // There is room again for what waits in the sessions.
+        shard.touch(key);
+        host.wake.notify_one();
+    }
+    if failed {
+        // The reader notices, too, but may have nothing to read for a long time.
+        if let Some(reader) = socket.reader.take() {
+            reader.abort();
+        }
+        host.sockets.borrow_mut().remove(&key);
+        shard.disconnect(key);
+        host.wake.notify_one();
+    } else if done && empty && socket.done.get().is_none() {
+        socket.done.set(Some(Instant::now()));
+        drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
+        tokio::task::spawn_local(linger(host.clone(), key, socket.clone()));
+    }
+}
+
+/// Waits until a full socket takes more.
+async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
+    // An error shows at the next write.
+    drop(socket.write.writable().await);
+    socket.blocked.set(false);
+    host.shard.borrow_mut().touch(key);
+    host.wake.notify_one();
+}
+
+/// Gives the peer of a closed connection time to read the reason and to close its side.
+async fn linger(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
+    tokio::time::sleep(LINGER).await;
+    let same = host.sockets.borrow().get(&key).is_some_and(|s| Rc::ptr_eq(s, &socket));
+    if same {
+        if let Some(reader) = socket.reader.take() {
+            reader.abort();
+        }
+        host.sockets.borrow_mut().remove(&key);
+        host.shard.borrow_mut().disconnect(key);
+        host.wake.notify_one();
+    }
+}
+
+/// Accepts connections and deals them out to the shards in turns.
+pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards) {
+    let mut next = 0;
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Ok(stream) = stream.into_std() {
+                    drop(shards[next % shards.len()].send(Incoming::Accepted(stream)));
+                    next += 1;
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors or the like: others go on, and it may pass.
+                tracing::error!("cannot accept connections: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}

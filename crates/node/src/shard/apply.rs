@@ -1,0 +1,450 @@
+//! Queues on their shard: requests in, effects carried out, facts to the log.
+
+use broker::catalog::Command;
+use broker::dead_letter;
+use broker::ids::{QueueId, shard_of};
+use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
+use log::Completion;
+use queue::{
+    Asked, Effect, Fact, Fifo, GoneReason, Publish, PublisherId, Refusal, RejectReason, Request, Verdict,
+};
+
+use super::{Cx, Shard, with_gate};
+use crate::facts;
+
+/// A queue that lives here.
+pub(super) struct QueueSlot {
+    pub id: QueueId,
+    fifo: Fifo,
+    /// Its durable messages have records.
+    logged: bool,
+    fsync: bool,
+    /// The last Gone of this turn, kept back so that the next may continue it.
+    gone: Option<(u64, u64)>,
+    /// Its end is being made known.
+    deleted: bool,
+}
+
+impl QueueSlot {
+    /// Ready and unsettled messages.
+    pub fn depth(&self) -> (u64, u64) {
+        let report = self.fifo.report();
+        (report.ready, report.unsettled)
+    }
+}
+
+impl std::fmt::Debug for QueueSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QueueSlot({:?})", self.id)
+    }
+}
+
+/// What became of `first..=last` of one publisher at one queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Receipt {
+    queue: QueueId,
+    publisher: PublisherId,
+    first: u64,
+    last: u64,
+    verdict: Verdict,
+}
+
+/// Adds a receipt, joined to the last one if it continues it.
+fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
+    if let Some(last) = receipts.last_mut()
+        && last.publisher == receipt.publisher
+        && last.queue == receipt.queue
+        && last.verdict == receipt.verdict
+        && last.last + 1 == receipt.first
+    {
+        last.last = receipt.last;
+        return;
+    }
+    receipts.push(receipt);
+}
+
+impl Shard {
+    /// Makes the machine of a queue that has its home here.
+    pub fn place_queue(&mut self, id: QueueId, facts: impl IntoIterator<Item = Fact>) {
+        let Some(record) = self.catalog.queue_by_id(id) else { return };
+        let config = (*record.config).clone();
+        let slot = QueueSlot {
+            id,
+            fifo: Fifo::restore(config, facts, self.now_ms),
+            logged: record.durable && record.exclusive.is_none(),
+            fsync: record.fsync,
+            gone: None,
+            deleted: false,
+        };
+        let at = id.slot();
+        if self.queues.len() <= at {
+            self.queues.resize_with(at + 1, || None);
+        }
+        self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
+        self.queues[at] = Some(Box::new(slot));
+    }
+
+    /// Takes a request to the shard of its queue; one for a queue without a home asks for this shard first.
+    pub(super) fn dispatch(&mut self, queue: QueueId, request: Request) {
+        let Some(record) = self.catalog.queue_by_id(queue) else {
+            self.refuse_request(queue, request);
+            return;
+        };
+        match record.home {
+            Some(home) => self.send(home, Mail::Request { queue, request }),
+            None => {
+                let waiting = self.homeless.entry(queue).or_default();
+                waiting.push(request);
+                if waiting.len() == 1 {
+                    self.post.propose(None, Command::PlaceQueue { queue, home: self.id });
+                }
+            }
+        }
+    }
+
+    /// The queue has got its home.
+    pub(super) fn queue_placed(&mut self, queue: QueueId, home: u8) {
+        if home == self.id {
+            self.place_queue(queue, []);
+        }
+        for request in self.homeless.remove(&queue).into_iter().flatten() {
+            self.send(home, Mail::Request { queue, request });
+        }
+    }
+
+    /// The queue is gone from the catalog.
+    pub(super) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
+        if let Some(slot) = self.queues.get_mut(queue.slot())
+            && slot.as_ref().is_some_and(|s| s.id == queue)
+        {
+            *slot = None;
+            self.counters.queues_deleted += 1;
+        }
+        for request in self.homeless.remove(&queue).into_iter().flatten() {
+            self.refuse_request(queue, request);
+        }
+        for publisher in self.watchers.remove(&queue).into_iter().flatten() {
+            if let Some(PublisherAddress::Link(to)) = self.publishers.get(publisher).copied() {
+                with_gate!(self, to.connection, |gate, cx| gate.handle_target_gone(to, name, cx));
+            }
+        }
+    }
+
+    /// Answers a request for a queue that is no more, as the queue would.
+    fn refuse_request(&mut self, queue: QueueId, request: Request) {
+        let effect = match request {
+            Request::Publish(Publish { publisher, seq, .. }) => {
+                let verdict = Verdict::Released;
+                push_receipt(
+                    &mut self.receipts,
+                    Receipt { queue, publisher, first: seq, last: seq, verdict },
+                );
+                self.send_receipts();
+                return;
+            }
+            Request::Attach(attach) => {
+                Effect::Refused { asked: Asked::Consumer(attach.consumer), why: Refusal::NotFound }
+            }
+            Request::Fetch { ticket, .. }
+            | Request::Purge { ticket }
+            | Request::Delete { ticket, .. }
+            | Request::Report { ticket } => {
+                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+            }
+            Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
+                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+            }
+            Request::Grant { .. }
+            | Request::Settle { .. }
+            | Request::DeadLettered { .. }
+            | Request::Configure(_) => return,
+        };
+        self.carry_out(queue, effect);
+    }
+
+    pub(super) fn handle_one(&mut self, mail: Mail) {
+        match mail {
+            Mail::Request { queue, request } => self.apply(queue, request),
+            Mail::Effect { queue, effect } => self.handle_effect(queue, effect),
+            Mail::Receipts { queue, publisher, first, last, verdict } => {
+                self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
+            }
+            Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
+            Mail::Changes { version, changes } => self.handle_changes(version, &changes),
+            Mail::Applied { version, by } => self.handle_applied(version, by),
+            Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
+        }
+    }
+
+    fn apply(&mut self, queue: QueueId, request: Request) {
+        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let Some(slot) = slot else {
+            // Another shard may know of the queue, or of its home, earlier than this one.
+            let known = self.catalog.queue_by_id(queue);
+            let early = known.map_or(self.catalog.is_to_come(queue), |record| record.home != Some(self.id));
+            match early {
+                true => self.homeless.entry(queue).or_default().push(request),
+                false => self.refuse_request(queue, request),
+            }
+            return;
+        };
+        // A broken log takes nothing new: what is not applied yet is refused (house.md section 5).
+        if self.log_failed
+            && slot.logged
+            && let Request::Publish(Publish { publisher, seq, message }) = &request
+            && message.is_durable()
+        {
+            let verdict = Verdict::Rejected(RejectReason::Unavailable);
+            let receipt = Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict };
+            push_receipt(&mut self.receipts, receipt);
+            return;
+        }
+        let mut output = std::mem::take(&mut self.output);
+        slot.fifo.apply(request, self.now_ms, &mut output);
+        self.take_output(queue, &mut output);
+        self.output = output;
+    }
+
+    pub(super) fn queue_timeouts(&mut self) {
+        if self.next_queue_due.is_none_or(|due| due > self.now_ms) {
+            return;
+        }
+        self.next_queue_due = None;
+        for at in 0..self.queues.len() {
+            let Some(Some(slot)) = self.queues.get_mut(at) else { continue };
+            if slot.fifo.next_deadline().is_some_and(|due| due <= self.now_ms) {
+                let (id, mut output) = (slot.id, std::mem::take(&mut self.output));
+                slot.fifo.handle_timeout(self.now_ms, &mut output);
+                self.take_output(id, &mut output);
+                self.output = output;
+            } else {
+                self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
+            }
+        }
+        self.send_receipts();
+    }
+
+    /// Nothing of a queue's is due before this time.
+    pub fn next_queue_due(&self) -> Option<u64> {
+        self.next_queue_due
+    }
+
+    /// The numbers of a queue that lives here.
+    pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
+        let slot = self.queues.get(queue.slot())?.as_ref().filter(|s| s.id == queue)?;
+        Some(slot.fifo.report())
+    }
+
+    /// Facts to the log, effects to whom they concern.
+    fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
+        let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
+        if slot.logged {
+            for fact in &output.facts {
+                if let Fact::Gone { first, last } = fact {
+                    match &mut slot.gone {
+                        Some((_, kept)) if *kept + 1 == *first => *kept = *last,
+                        kept => {
+                            if let Some((first, last)) = kept.replace((*first, *last)) {
+                                let fact = Fact::Gone { first, last };
+                                facts::push_fact(&mut self.records, &mut self.record_scratch, queue, &fact);
+                            } else {
+                                self.gone.push(queue);
+                            }
+                        }
+                    }
+                } else {
+                    facts::push_fact(&mut self.records, &mut self.record_scratch, queue, fact);
+                }
+                self.records_sync |= slot.fsync;
+            }
+        }
+        let logged = slot.logged;
+        self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
+        output.facts.clear();
+        let deleted = output.effects.iter().any(|e| matches!(e, Effect::Deleted { .. }));
+        if deleted {
+            slot.deleted = true;
+            self.delete(queue, &mut output.effects);
+            return;
+        }
+        for effect in output.effects.drain(..) {
+            match effect {
+                Effect::Receipt { publisher, seq, verdict, journaled } => {
+                    let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
+                    let receipts = if journaled && logged { &mut self.held } else { &mut self.receipts };
+                    push_receipt(receipts, receipt);
+                }
+                effect => self.carry_out(queue, effect),
+            }
+        }
+    }
+
+    /// The queue has decided its end: the catalog forgets it, and only then is the asker told.
+    fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
+        let mut told_later = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Deleted { .. } => {}
+                effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
+                Effect::Receipt { publisher, seq, verdict, .. } => {
+                    push_receipt(
+                        &mut self.receipts,
+                        Receipt { queue, publisher, first: seq, last: seq, verdict },
+                    );
+                }
+                effect => self.carry_out(queue, effect),
+            }
+        }
+        if let Some(ticket) = self.tickets.insert(TicketOwner::Shard) {
+            self.forgetting.insert(ticket, told_later);
+            self.post.propose(Some(queue::Ticket(ticket)), Command::ForgetQueue { queue });
+        }
+    }
+
+    /// Takes an effect to whom it concerns.
+    pub(super) fn carry_out(&mut self, queue: QueueId, effect: Effect) {
+        let to = match recipient(&effect) {
+            Recipient::Consumer(consumer) => shard_of(consumer.0),
+            Recipient::Ticket(ticket) => shard_of(ticket.0),
+            Recipient::Publisher(publisher) => shard_of(publisher.0),
+            Recipient::Home => self.id,
+        };
+        if to == self.id {
+            self.handle_effect(queue, effect);
+        } else {
+            self.send(to, Mail::Effect { queue, effect });
+        }
+    }
+
+    pub(super) fn handle_effect(&mut self, queue: QueueId, effect: Effect) {
+        match recipient(&effect) {
+            Recipient::Consumer(consumer) => match self.consumers.get(consumer.0).copied() {
+                Some(to) => with_gate!(self, to.connection, |gate, cx| gate.handle_effect(to, effect, cx)),
+                // Late mail to a dead consumer: its Detach, which is on its way, requeues.
+                None => tracing::trace!(?consumer, "late mail"),
+            },
+            Recipient::Ticket(ticket) => match self.tickets.get(ticket.0).copied() {
+                Some(TicketOwner::Connection(key)) => {
+                    with_gate!(self, key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
+                }
+                Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
+                Some(TicketOwner::Shard) | None => {}
+            },
+            Recipient::Publisher(_) => {}
+            Recipient::Home => {
+                if let Effect::DeadLetter { token, message, exchange, key, reason } = effect {
+                    match reason {
+                        message::DeathReason::Expired => self.counters.dead_lettered_expired += 1,
+                        message::DeathReason::Rejected => self.counters.dead_lettered_rejected += 1,
+                        message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
+                        message::DeathReason::DeliveryLimit => {}
+                    }
+                    let Some(record) = self.catalog.queue_by_id(queue) else { return };
+                    let (message, targets) =
+                        dead_letter::route(&self.catalog, &record.vhost, message, &exchange, key.as_ref());
+                    let wait = DeadLetterWait { queue, token, left: targets.len() as u32, accepted: false };
+                    let publisher = match targets.len() {
+                        0 => None,
+                        _ => self.publishers.insert(PublisherAddress::DeadLetter(wait)),
+                    };
+                    let Some(publisher) = publisher.map(PublisherId) else {
+                        self.post.request(queue, Request::DeadLettered { token, refused: true });
+                        return;
+                    };
+                    for target in targets {
+                        let publish = Publish { publisher, seq: 0, message: message.clone() };
+                        self.post.request(target.queue, Request::Publish(publish));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends the receipts of this round.
+    pub(super) fn send_receipts(&mut self) {
+        let mut receipts = std::mem::take(&mut self.receipts);
+        for receipt in receipts.drain(..) {
+            let to = shard_of(receipt.publisher.0);
+            if to == self.id {
+                self.handle_receipt(receipt);
+            } else {
+                let Receipt { queue, publisher, first, last, verdict } = receipt;
+                self.send(to, Mail::Receipts { queue, publisher, first, last, verdict });
+            }
+        }
+        if self.receipts.is_empty() {
+            self.receipts = receipts;
+        }
+    }
+
+    fn handle_receipt(&mut self, receipt: Receipt) {
+        let Receipt { queue, publisher, first, last, verdict } = receipt;
+        match self.publishers.get(publisher.0).copied() {
+            Some(PublisherAddress::Link(to)) => {
+                with_gate!(self, to.connection, |gate, cx| gate
+                    .handle_receipts(to, queue, first, last, verdict, cx));
+            }
+            Some(PublisherAddress::DeadLetter(mut wait)) => {
+                wait.left = wait.left.saturating_sub(1);
+                wait.accepted |= verdict == Verdict::Accepted;
+                if wait.left > 0 {
+                    if let Some(known) = self.publishers.get_mut(publisher.0) {
+                        *known = PublisherAddress::DeadLetter(wait);
+                    }
+                    return;
+                }
+                self.publishers.remove(publisher.0);
+                self.post.request(
+                    wait.queue,
+                    Request::DeadLettered { token: wait.token, refused: !wait.accepted },
+                );
+            }
+            None => {}
+        }
+    }
+
+    /// Writes the facts that were kept back. To be called at the end of a turn, before [`Shard::poll_handover`].
+    pub fn close_records(&mut self) {
+        let mut gone = std::mem::take(&mut self.gone);
+        for queue in gone.drain(..) {
+            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+            if let Some((first, last)) = slot.and_then(|s| s.gone.take()) {
+                let fact = Fact::Gone { first, last };
+                facts::push_fact(&mut self.records, &mut self.record_scratch, queue, &fact);
+            }
+        }
+        self.gone = gone;
+    }
+
+    /// The log's word on a handover: receipts may leave, or the records come back to be handed over again.
+    pub fn handle_logged(&mut self, completion: Completion) {
+        if self.in_log != Some(completion.ticket) {
+            return;
+        }
+        self.in_log = None;
+        match completion.result {
+            Ok(()) => {
+                self.receipts.append(&mut self.held_in_log);
+                if let Some(decider) = &mut self.decider {
+                    decider.logged();
+                }
+                self.send_receipts();
+                self.send_answers();
+            }
+            Err(error) => {
+                tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
+                self.log_failed = true;
+                self.returned = Some(error.records);
+            }
+        }
+    }
+
+    /// Tries the log again after a failure.
+    pub fn retry_log(&mut self) {
+        self.log_failed = false;
+    }
+
+    pub fn log_failed(&self) -> bool {
+        self.log_failed
+    }
+}

@@ -1,0 +1,175 @@
+//! The catalog on a shard: the first one decides, all apply, and an answer leaves when all have (house.md
+//! section 5, "Topology").
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use broker::catalog::{Answer, CatalogError, Change, Command};
+use broker::ids::{ShardId, shard_of};
+use broker::mail::{Mail, TicketOwner};
+use queue::Ticket;
+
+use super::{Cx, Shard, with_gate};
+use crate::facts;
+
+/// What the deciding shard keeps.
+#[derive(Debug)]
+pub(super) struct Decider {
+    /// The version that each shard has applied.
+    applied: Vec<u64>,
+    unanswered: VecDeque<Unanswered>,
+    /// Handovers to the log so far, and how many of them are written.
+    handed_over: u64,
+    written: u64,
+}
+
+#[derive(Debug)]
+struct Unanswered {
+    version: u64,
+    /// The handover that has its records.
+    handover: u64,
+    ticket: Ticket,
+    result: Result<Answer, CatalogError>,
+}
+
+impl Decider {
+    pub fn new(shards: ShardId, version: u64) -> Self {
+        Self {
+            applied: vec![version; usize::from(shards)],
+            unanswered: VecDeque::new(),
+            handed_over: 0,
+            written: 0,
+        }
+    }
+
+    /// The records so far are with the log.
+    pub fn handed_over(&mut self) {
+        self.handed_over += 1;
+    }
+
+    /// The log has written what it had.
+    pub fn logged(&mut self) {
+        self.written = self.handed_over;
+    }
+}
+
+impl Shard {
+    pub(super) fn handle_proposal(&mut self, ticket: Option<Ticket>, from: ShardId, command: Command) {
+        let Some(mut decider) = self.decider.take() else {
+            tracing::error!(from, "a proposal came to a shard that does not decide");
+            return;
+        };
+        let mut handover = 0;
+        let result = match self.catalog.decide(command) {
+            Err(error) => Err(error),
+            Ok(decision) => {
+                let changes: Arc<[Change]> = decision.changes.into();
+                if !changes.is_empty() {
+                    let version = self.catalog.version() + changes.len() as u64;
+                    decider.applied[usize::from(self.id)] = version;
+                    // First of all: what applying them sends after must not overtake them.
+                    for to in 0..decider.applied.len() as ShardId {
+                        if to != self.id {
+                            self.send(to, Mail::Changes { version, changes: changes.clone() });
+                        }
+                    }
+                }
+                // Each is asked for before it is applied: a change may end the thing that it speaks of.
+                for change in changes.iter() {
+                    if self.catalog.is_durable(change) {
+                        // Definitions are few and everything hangs on them: always synced.
+                        self.records_sync = true;
+                        handover = decider.handed_over + 1;
+                        let version = self.catalog.version() + 1;
+                        facts::push_change(&mut self.records, &mut self.record_scratch, version, change);
+                    }
+                    self.apply_change(change);
+                }
+                Ok(decision.answer)
+            }
+        };
+        if let Some(ticket) = ticket {
+            let version = self.catalog.version();
+            decider.unanswered.push_back(Unanswered { version, handover, ticket, result });
+        }
+        self.decider = Some(decider);
+        self.send_answers();
+    }
+
+    /// Changes that another shard has decided.
+    pub(super) fn handle_changes(&mut self, version: u64, changes: &[Change]) {
+        for change in changes {
+            self.apply_change(change);
+        }
+        debug_assert_eq!(self.catalog.version(), version, "changes come in their order");
+        self.send(0, Mail::Applied { version, by: self.id });
+    }
+
+    fn apply_change(&mut self, change: &Change) {
+        let gone = match change {
+            Change::QueueForgotten { queue } => self.catalog.queue_by_id(*queue).map(|q| q.name.clone()),
+            _ => None,
+        };
+        self.catalog.apply(change);
+        match change {
+            Change::QueueDeclared(record) => {
+                if let Some(home) = record.home {
+                    self.queue_placed(record.id, home);
+                }
+            }
+            Change::QueuePlaced { queue, home } => self.queue_placed(*queue, *home),
+            Change::QueueForgotten { queue } => {
+                self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn handle_applied(&mut self, version: u64, by: ShardId) {
+        if let Some(decider) = &mut self.decider
+            && let Some(applied) = decider.applied.get_mut(usize::from(by))
+        {
+            *applied = version.max(*applied);
+        }
+        self.send_answers();
+    }
+
+    /// Sends the answers that every shard and the log have confirmed, in their order.
+    pub(super) fn send_answers(&mut self) {
+        let Some(decider) = &mut self.decider else { return };
+        let everywhere = decider.applied.iter().copied().min().unwrap_or(0);
+        let mut ready = Vec::new();
+        while let Some(first) = decider.unanswered.front()
+            && first.version <= everywhere
+            && first.handover <= decider.written
+        {
+            ready.extend(decider.unanswered.pop_front());
+        }
+        for Unanswered { ticket, result, .. } in ready {
+            self.send(shard_of(ticket.0), Mail::Answer { ticket, result });
+        }
+    }
+
+    pub(super) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
+        match self.tickets.get(ticket.0).copied() {
+            Some(TicketOwner::Connection(key)) => {
+                with_gate!(self, key, |gate, cx| gate.handle_answer(ticket, result, cx));
+            }
+            Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
+            Some(TicketOwner::Shard) => {
+                self.tickets.remove(ticket.0);
+                for mail in self.forgetting.remove(&ticket.0).into_iter().flatten() {
+                    self.forgotten(mail);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// Tells whoever asked for a queue's end that it has come.
+    fn forgotten(&mut self, mail: Mail) {
+        if let Mail::Effect { queue, effect } = mail {
+            self.carry_out(queue, effect);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the desk asks of a shard: calls that run on it, and answers that come later.
+
+use broker::catalog::{Answer, Catalog, CatalogError, Command};
+use broker::desk::ConnectionRow;
+use broker::ids::QueueId;
+use broker::mail::TicketOwner;
+use hashbrown::HashMap;
+use queue::{Effect, Request, Ticket};
+use std::sync::Arc;
+
+use super::Shard;
+
+/// A call that runs on the shard, between two turns. It must be short: at most 1,000 rows.
+pub type DeskCall = Box<dyn FnOnce(&mut Shard) + Send>;
+
+/// Sums over a shard.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub ready: u64,
+    pub unsettled: u64,
+    pub sessions: u64,
+    pub counters: broker::counters::Counters,
+}
+
+/// What to do with the catalog's answer.
+pub type OnAnswer = Box<dyn FnOnce(Result<Answer, CatalogError>) + Send>;
+
+/// What to do with a queue's answer.
+pub type OnEffect = Box<dyn FnOnce(Effect) + Send>;
+
+/// Answers that the desk waits for. Bounded by the HTTP requests in flight.
+#[derive(Default)]
+pub(super) struct Waiting {
+    answers: HashMap<Ticket, OnAnswer>,
+    effects: HashMap<Ticket, OnEffect>,
+}
+
+impl std::fmt::Debug for Waiting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Waiting({} answers, {} effects)", self.answers.len(), self.effects.len())
+    }
+}
+
+impl Shard {
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// Asks for a change of the catalog.
+    pub fn propose(&mut self, command: Command, then: OnAnswer) {
+        if let Some(ticket) = self.tickets.insert(TicketOwner::Desk) {
+            self.desk.answers.insert(Ticket(ticket), then);
+            self.post.propose(Some(Ticket(ticket)), command);
+        }
+    }
+
+    /// Asks a queue.
+    pub fn ask(&mut self, queue: QueueId, request: impl FnOnce(Ticket) -> Request, then: OnEffect) {
+        if let Some(ticket) = self.tickets.insert(TicketOwner::Desk) {
+            self.desk.effects.insert(Ticket(ticket), then);
+            self.post.request(queue, request(Ticket(ticket)));
+        }
+    }
+
+    pub(super) fn desk_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
+        self.tickets.remove(ticket.0);
+        if let Some(then) = self.desk.answers.remove(&ticket) {
+            then(result);
+        }
+    }
+
+    pub(super) fn desk_effect(&mut self, ticket: Ticket, effect: Effect) {
+        self.tickets.remove(ticket.0);
+        if let Some(then) = self.desk.effects.remove(&ticket) {
+            then(effect);
+        }
+    }
+
+    /// Sums over what lives here.
+    pub fn totals(&self) -> Totals {
+        let mut totals = Totals { counters: self.counters.clone(), ..Totals::default() };
+        for slot in self.queues.iter().flatten() {
+            let (ready, unsettled) = slot.depth();
+            totals.ready += ready;
+            totals.unsettled += unsettled;
+        }
+        totals.sessions = self.conns.iter().map(|(_, c)| c.gate.session_count() as u64).sum();
+        totals
+    }
+
+    /// Every open connection of this shard.
+    pub fn connection_rows(&self, node: &Arc<str>) -> Vec<ConnectionRow> {
+        self.conns.iter().filter_map(|(_, c)| c.gate.report(node, c.recv_bytes, c.send_bytes)).collect()
+    }
+
+    /// Closes the connection of this name; false if it is not here.
+    pub fn close_connection(&mut self, name: &str, reason: &str) -> bool {
+        let found = self.conns.iter().find(|(_, c)| &**c.gate.name() == name).map(|(key, _)| key);
+        if let Some(key) = found {
+            self.close(key, reason);
+        }
+        found.is_some()
+    }
+}

@@ -1,0 +1,505 @@
+//! One shard: its connections, its queues, its copy of the catalog, and the turn that moves work between them.
+//!
+//! ```text
+//!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> poll_handover
+//!   handle_mail ───────────────────────> turn: apply, carry out ─┼──> mail ─────> poll_mail
+//!   handle_logged ──> receipts ───────────┘                      └──> output ───> dirty connections
+//! ```
+//!
+//! No sockets, no clock, no tasks: whoever drives it brings bytes and time and takes away what it made.
+
+mod apply;
+mod catalog;
+mod desk;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use amqp10::frame::HEADER_SIZE;
+use amqp10::{Chunk, Fault};
+use broker::access::Access;
+use broker::catalog::Catalog;
+use broker::counters::Counters;
+use broker::gate::amqp10::{Cx, Gate, Phase};
+use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
+use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
+use broker::settings::Settings;
+use bytes::BytesMut;
+use hashbrown::HashMap;
+use log::{Handover, Records};
+use queue::{Output, Request};
+use slab::Slab;
+
+use self::apply::{QueueSlot, Receipt};
+use self::catalog::Decider;
+pub use self::desk::DeskCall;
+
+/// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
+const ROUNDS_MAX: usize = 64;
+
+/// From here on the rest of a frame is read straight into its own buffer (house.md section 4).
+const READ_DIRECTLY_FROM: usize = 16 * 1024;
+
+/// How often the deadlines of connections are looked at: they are whole seconds.
+const CONNECTION_CHECK_MS: u64 = 500;
+
+/// One connection of a shard.
+#[derive(Debug)]
+pub struct Conn {
+    pub gate: Gate,
+    /// The beginning of a frame whose rest has not been read, in the buffer that will hold it whole.
+    pub partial: BytesMut,
+    /// Its output is to be written at the end of the turn.
+    dirty: bool,
+    pub recv_bytes: u64,
+    pub send_bytes: u64,
+}
+
+/// What a shard is made with.
+#[derive(Debug)]
+pub struct Setup {
+    pub id: ShardId,
+    pub shards: ShardId,
+    pub settings: Arc<Settings>,
+    pub access: Arc<Access>,
+    pub catalog: Catalog,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Shard {
+    id: ShardId,
+    settings: Arc<Settings>,
+    access: Arc<Access>,
+    catalog: Catalog,
+    /// On the first shard: decides changes of the catalog.
+    decider: Option<Decider>,
+    conns: Slab<Conn>,
+    consumers: Registry<LinkAddress>,
+    publishers: Registry<PublisherAddress>,
+    tickets: Registry<TicketOwner>,
+    watchers: HashMap<QueueId, Vec<u64>>,
+    /// By the slot of their id; only those that live here.
+    queues: Vec<Option<Box<QueueSlot>>>,
+    /// Requests for queues that have no home yet. Bounded by what paid for each request.
+    homeless: HashMap<QueueId, Vec<Request>>,
+    /// Deletions that the catalog has not confirmed, by our ticket: what to tell whom then.
+    forgetting: HashMap<u64, Vec<Mail>>,
+    desk: desk::Waiting,
+    post: Post,
+    inbox: Vec<Mail>,
+    outboxes: Vec<Vec<Mail>>,
+    output: Output,
+    /// Records that have not been handed over.
+    records: Records,
+    records_sync: bool,
+    /// Records that the log could not write: they go first.
+    returned: Option<Records>,
+    /// Queues that keep a Gone back until the end of the turn.
+    gone: Vec<QueueId>,
+    next_queue_due: Option<u64>,
+    /// A handover is with the log: the next waits, which is what makes batches.
+    in_log: Option<u64>,
+    sync_in_log: bool,
+    next_ticket: u64,
+    /// The log has failed: nothing durable is applied until it has taken what it gave back.
+    log_failed: bool,
+    /// Receipts that wait for records not handed over yet, and for those that are with the log.
+    held: Vec<Receipt>,
+    held_in_log: Vec<Receipt>,
+    /// Receipts to be sent in this round.
+    receipts: Vec<Receipt>,
+    dirty: Vec<usize>,
+    home: BytesMut,
+    scratch: BytesMut,
+    record_scratch: BytesMut,
+    pub counters: Counters,
+    unique: u64,
+    now_ms: u64,
+    connections_checked_ms: u64,
+    blocked: bool,
+}
+
+/// Splits a shard into a gate and the context that the gate is given.
+macro_rules! with_gate {
+    ($shard:expr, $key:expr, |$gate:ident, $cx:ident| $body:expr) => {
+        if let Some(conn) = $shard.conns.get_mut($key) {
+            let $gate = &mut conn.gate;
+            let $cx = &mut Cx {
+                now_ms: $shard.now_ms,
+                shard: $shard.id,
+                catalog: &$shard.catalog,
+                access: &$shard.access,
+                settings: &$shard.settings,
+                consumers: &mut $shard.consumers,
+                publishers: &mut $shard.publishers,
+                tickets: &mut $shard.tickets,
+                watchers: &mut $shard.watchers,
+                post: &mut $shard.post,
+                home: &mut $shard.home,
+                scratch: &mut $shard.scratch,
+                counters: &mut $shard.counters,
+                unique: &mut $shard.unique,
+            };
+            $body;
+            if !conn.dirty {
+                conn.dirty = true;
+                $shard.dirty.push($key);
+            }
+        }
+    };
+}
+use with_gate;
+
+impl Shard {
+    pub fn new(setup: Setup) -> Self {
+        let Setup { id, shards, settings, access, catalog } = setup;
+        Self {
+            id,
+            settings,
+            access,
+            decider: (id == 0).then(|| Decider::new(shards, catalog.version())),
+            catalog,
+            conns: Slab::new(),
+            consumers: Registry::new(id),
+            publishers: Registry::new(id),
+            tickets: Registry::new(id),
+            watchers: HashMap::new(),
+            queues: Vec::new(),
+            homeless: HashMap::new(),
+            forgetting: HashMap::new(),
+            desk: desk::Waiting::default(),
+            post: Post::default(),
+            inbox: Vec::new(),
+            outboxes: (0..shards).map(|_| Vec::new()).collect(),
+            output: Output::default(),
+            records: Records::new(),
+            records_sync: false,
+            returned: None,
+            gone: Vec::new(),
+            next_queue_due: None,
+            in_log: None,
+            sync_in_log: false,
+            next_ticket: 0,
+            log_failed: false,
+            held: Vec::new(),
+            held_in_log: Vec::new(),
+            receipts: Vec::new(),
+            dirty: Vec::new(),
+            home: BytesMut::new(),
+            scratch: BytesMut::new(),
+            record_scratch: BytesMut::new(),
+            counters: Counters::default(),
+            unique: 0,
+            now_ms: 0,
+            connections_checked_ms: 0,
+            blocked: false,
+        }
+    }
+
+    pub fn id(&self) -> ShardId {
+        self.id
+    }
+
+    /// Time goes on. It never goes back.
+    pub fn set_now(&mut self, now_ms: u64) {
+        self.now_ms = self.now_ms.max(now_ms);
+    }
+
+    pub fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    // ---- connections ------------------------------------------------------------------------------------
+
+    /// A new connection. Returns its key.
+    pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
+        self.unique += 1;
+        let id = ConnectionId(u64::from(self.id) << 56 | self.unique);
+        let name: Arc<str> = format!("{peer} -> {local}").into();
+        let entry = self.conns.vacant_entry();
+        let key = entry.key();
+        let mut gate = Gate::new(id, key, peer.ip(), name, &self.settings, self.now_ms);
+        gate.set_blocked(self.blocked);
+        entry.insert(Conn { gate, partial: BytesMut::new(), dirty: false, recv_bytes: 0, send_bytes: 0 });
+        self.counters.connections_opened += 1;
+        self.counters.connections += 1;
+        key
+    }
+
+    pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
+        self.conns.get_mut(key)
+    }
+
+    pub fn connection_keys(&self) -> Vec<usize> {
+        self.conns.iter().map(|(key, _)| key).collect()
+    }
+
+    /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
+    pub fn handle_input(&mut self, key: usize, mut input: &[u8]) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.recv_bytes += input.len() as u64;
+        }
+        while !input.is_empty() {
+            let Some(conn) = self.conns.get_mut(key) else { return };
+            if conn.gate.phase() == Phase::Done {
+                return;
+            }
+            if conn.partial.is_empty() {
+                let len = self.frame_len(key, input);
+                match len.filter(|len| *len <= input.len()) {
+                    Some(len) => {
+                        let (frame, rest) = input.split_at(len);
+                        with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Borrowed(frame), cx));
+                        input = rest;
+                    }
+                    None => {
+                        let Some(conn) = self.conns.get_mut(key) else { return };
+                        conn.partial.reserve(len.unwrap_or(HEADER_SIZE).max(input.len()));
+                        conn.partial.extend_from_slice(input);
+                        return;
+                    }
+                }
+            } else {
+                let wanted = self.partial_wants(key).unwrap_or(HEADER_SIZE);
+                let Some(conn) = self.conns.get_mut(key) else { return };
+                let missing = wanted.saturating_sub(conn.partial.len());
+                let (more, rest) = input.split_at(missing.min(input.len()));
+                conn.partial.extend_from_slice(more);
+                input = rest;
+                self.handle_partial(key);
+            }
+        }
+    }
+
+    /// Length of the frame whose beginning is kept, if that much of it is there.
+    fn partial_wants(&mut self, key: usize) -> Option<usize> {
+        let partial = std::mem::take(&mut self.conns.get_mut(key)?.partial);
+        let len = self.frame_len(key, &partial);
+        self.conns.get_mut(key)?.partial = partial;
+        len
+    }
+
+    /// Bytes that are missing of a large frame: they are best read straight into the buffer that
+    /// [`Shard::take_partial`] gives.
+    pub fn missing(&mut self, key: usize) -> Option<usize> {
+        let have = self.conns.get(key).map_or(0, |c| c.partial.len());
+        if have < HEADER_SIZE {
+            return None;
+        }
+        let missing = self.partial_wants(key)?.saturating_sub(have);
+        (missing >= READ_DIRECTLY_FROM).then_some(missing)
+    }
+
+    /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
+    pub fn take_partial(&mut self, key: usize) -> BytesMut {
+        self.conns.get_mut(key).map(|c| std::mem::take(&mut c.partial)).unwrap_or_default()
+    }
+
+    /// Gives back what was taken, with `more` bytes more in it.
+    pub fn give_partial(&mut self, key: usize, partial: BytesMut, more: usize) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.recv_bytes += more as u64;
+            conn.partial = partial;
+        }
+        self.handle_partial(key);
+    }
+
+    /// Handles the kept frame if it is whole now.
+    fn handle_partial(&mut self, key: usize) {
+        let Some(len) = self.partial_wants(key) else { return };
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if conn.partial.len() >= len {
+            let frame = std::mem::take(&mut conn.partial).freeze();
+            with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Owned(frame), cx));
+        } else {
+            conn.partial.reserve(len - conn.partial.len());
+        }
+    }
+
+    /// Length of the frame that `input` starts with, as far as its header is there. A header that cannot be
+    /// closes the connection.
+    fn frame_len(&mut self, key: usize, input: &[u8]) -> Option<usize> {
+        let conn = self.conns.get_mut(key)?;
+        if conn.gate.phase() == Phase::Done {
+            return None;
+        }
+        match conn.gate.connection().frame_len(input) {
+            Ok(len) => len,
+            Err(fault) => {
+                self.handle_fault(key, &fault);
+                None
+            }
+        }
+    }
+
+    fn handle_fault(&mut self, key: usize, fault: &Fault) {
+        with_gate!(self, key, |gate, cx| gate.handle_fault(fault, cx));
+    }
+
+    /// The socket is gone.
+    pub fn disconnect(&mut self, key: usize) {
+        with_gate!(self, key, |gate, cx| gate.handle_disconnect(cx));
+        if self.conns.contains(key) {
+            let conn = self.conns.remove(key);
+            tracing::info!(connection = %conn.gate.name(), "connection gone");
+            self.counters.connections_closed += 1;
+            self.counters.connections -= 1;
+            self.dirty.retain(|k| *k != key);
+        }
+    }
+
+    /// The node stops: every connection is told why.
+    pub fn shut_down(&mut self, why: &str) {
+        for key in self.connection_keys() {
+            self.close(key, why);
+        }
+    }
+
+    /// Closes one connection, saying why.
+    pub fn close(&mut self, key: usize, why: &str) {
+        with_gate!(self, key, |gate, cx| gate.shut_down(why, cx));
+    }
+
+    /// Stops or resumes publishing on every connection.
+    pub fn set_blocked(&mut self, blocked: bool) {
+        self.blocked = blocked;
+        for key in self.connection_keys() {
+            with_gate!(self, key, |gate, _cx| gate.set_blocked(blocked));
+        }
+    }
+
+    /// Marks a connection as having something to write or to close.
+    pub fn touch(&mut self, key: usize) {
+        if let Some(conn) = self.conns.get_mut(key)
+            && !conn.dirty
+        {
+            conn.dirty = true;
+            self.dirty.push(key);
+        }
+    }
+
+    /// The connections with something to write or to close. Call after [`Shard::turn`].
+    pub fn take_dirty(&mut self, into: &mut Vec<usize>) {
+        for key in self.dirty.drain(..) {
+            if let Some(conn) = self.conns.get_mut(key) {
+                conn.dirty = false;
+                into.push(key);
+            }
+        }
+    }
+
+    /// Timers of connections and queues.
+    pub fn handle_timeout(&mut self) {
+        self.queue_timeouts();
+        if self.now_ms < self.connections_checked_ms + CONNECTION_CHECK_MS {
+            return;
+        }
+        self.connections_checked_ms = self.now_ms;
+        for key in self.connection_keys() {
+            let due =
+                self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
+            if due {
+                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
+            }
+        }
+    }
+
+    /// When [`Shard::handle_timeout`] has something to do.
+    pub fn next_timeout(&self) -> u64 {
+        let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
+        self.next_queue_due.map_or(check, |due| due.min(check))
+    }
+
+    /// Whether receipts wait for the log.
+    pub fn has_held_receipts(&self) -> bool {
+        !self.held.is_empty() || !self.held_in_log.is_empty()
+    }
+
+    // ---- the turn ---------------------------------------------------------------------------------------
+
+    /// Mail from other shards.
+    pub fn handle_mail(&mut self, mail: Vec<Mail>) {
+        self.inbox.extend(mail);
+    }
+
+    /// Moves everything that can be moved. True if something is left for another turn.
+    pub fn turn(&mut self) -> bool {
+        for _ in 0..ROUNDS_MAX {
+            self.sort_post();
+            if self.inbox.is_empty() {
+                self.flush_gates();
+                if self.post.requests.is_empty() && self.post.proposals.is_empty() {
+                    break;
+                }
+                continue;
+            }
+            let mut inbox = std::mem::take(&mut self.inbox);
+            for mail in inbox.drain(..) {
+                self.handle_one(mail);
+            }
+            if self.inbox.is_empty() {
+                self.inbox = inbox;
+            }
+            self.send_receipts();
+        }
+        !self.inbox.is_empty() || !self.post.requests.is_empty()
+    }
+
+    fn flush_gates(&mut self) {
+        for i in 0..self.dirty.len() {
+            let Some(&key) = self.dirty.get(i) else { return };
+            with_gate!(self, key, |gate, cx| gate.flush(cx));
+        }
+    }
+
+    /// Puts what gates and machines have posted into the boxes of those it is for.
+    fn sort_post(&mut self) {
+        let mut requests = std::mem::take(&mut self.post.requests);
+        for (queue, request) in requests.drain(..) {
+            self.dispatch(queue, request);
+        }
+        self.post.requests = requests;
+        let mut proposals = std::mem::take(&mut self.post.proposals);
+        for (ticket, command) in proposals.drain(..) {
+            self.send(0, Mail::Propose { ticket, from: self.id, command });
+        }
+        self.post.proposals = proposals;
+    }
+
+    fn send(&mut self, to: ShardId, mail: Mail) {
+        if to == self.id {
+            self.inbox.push(mail);
+        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to)) {
+            outbox.push(mail);
+        }
+    }
+
+    /// Mail for another shard.
+    pub fn poll_mail(&mut self, to: ShardId) -> Vec<Mail> {
+        self.outboxes.get_mut(usize::from(to)).map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Records for the log, if it has taken the last ones.
+    pub fn poll_handover(&mut self) -> Option<Handover> {
+        self.close_records();
+        let again = self.returned.is_some();
+        if self.in_log.is_some() || self.log_failed || (self.records.is_empty() && !again) {
+            return None;
+        }
+        self.next_ticket += 1;
+        self.in_log = Some(self.next_ticket);
+        let (records, sync) = match self.returned.take() {
+            Some(returned) => (returned, self.sync_in_log),
+            None => {
+                self.held_in_log.append(&mut self.held);
+                if let Some(decider) = &mut self.decider {
+                    decider.handed_over();
+                }
+                (std::mem::take(&mut self.records), std::mem::take(&mut self.records_sync))
+            }
+        };
+        self.sync_in_log = sync;
+        Some(Handover { shard: u32::from(self.id), ticket: self.next_ticket, records, sync })
+    }
+}

@@ -1,0 +1,152 @@
+//! Messages that died here and must arrive elsewhere before they may be forgotten.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use message::{Death, DeathReason};
+
+use super::ready::Entry;
+use super::{Fifo, Output};
+use crate::Effect;
+
+/// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
+/// (and an expired one is not delivered); rejected ones are parked in order.
+pub const LEAVING_MAX: usize = 1000;
+
+/// How long a refused dead letter waits before it is sent again.
+pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
+
+/// One dead message.
+///
+/// ```text
+///   kill ──► on its way ──DeadLettered──► gone
+///    │          ▲    ▲ │refused, at least once
+///    ▼          │    │ ▼
+///   parked ─room┘   waits
+/// ```
+struct Dead {
+    entry: Entry,
+    reason: DeathReason,
+}
+
+#[derive(Default)]
+pub(super) struct Leaving {
+    /// By token. A token is one attempt, so that a late answer cannot hit the next one.
+    on_way: BTreeMap<u64, Dead>,
+    /// With the time of the next attempt, ascending.
+    waiting: VecDeque<(u64, Dead)>,
+    /// Found no room: oldest first. Bounded by what consumers hold, and by [`LEAVING_MAX`] for what never
+    /// was in the queue.
+    parked: VecDeque<Dead>,
+    last_token: u64,
+}
+
+impl Leaving {
+    pub fn len(&self) -> usize {
+        self.on_way.len() + self.waiting.len() + self.parked.len()
+    }
+
+    /// When the next attempt is due.
+    pub fn next_retry_ms(&self) -> Option<u64> {
+        self.waiting.front().map(|(due_ms, _)| *due_ms)
+    }
+
+    fn has_room(&self) -> bool {
+        self.on_way.len() + self.waiting.len() < LEAVING_MAX
+    }
+
+    #[cfg(test)]
+    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let waiting = self.waiting.iter().map(|(_, dead)| dead);
+        self.on_way.values().chain(waiting).chain(&self.parked).map(|dead| &dead.entry)
+    }
+}
+
+impl Fifo {
+    /// Whether a ready message may die now.
+    pub(super) fn can_kill(&self) -> bool {
+        self.config.dead_letter.is_none() || (self.leaving.parked.is_empty() && self.leaving.has_room())
+    }
+
+    /// Dead-letters or drops a message that is neither ready nor unsettled any more.
+    pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
+        let dead = Dead { entry, reason };
+        if self.can_kill() {
+            self.send(dead, now_ms, out);
+        } else {
+            self.leaving.parked.push_back(dead);
+        }
+    }
+
+    /// Dead-letters a message that the queue did not take.
+    pub(super) fn kill_refused(&mut self, entry: Entry, now_ms: u64, out: &mut Output) {
+        if self.leaving.parked.len() < LEAVING_MAX {
+            self.kill(entry, DeathReason::MaxLength, now_ms, out);
+        } else {
+            self.counts.dropped += 1;
+        }
+    }
+
+    /// The answer to [`Effect::DeadLetter`].
+    pub(super) fn dead_lettered(&mut self, token: u64, refused: bool, now_ms: u64, out: &mut Output) {
+        let Some(dead) = self.leaving.on_way.remove(&token) else { return };
+        let again = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        if refused && again {
+            self.leaving.waiting.push_back((now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead));
+            return;
+        }
+        let count = if refused { &mut self.counts.dropped } else { &mut self.counts.dead_lettered };
+        *count += 1;
+        self.journal.gone(&dead.entry);
+        self.make_room(now_ms, out);
+    }
+
+    /// Sends again what is due.
+    pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output) {
+        while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
+            if let Some((_, dead)) = self.leaving.waiting.pop_front() {
+                self.send(dead, now_ms, out);
+            }
+        }
+        self.make_room(now_ms, out);
+    }
+
+    /// Lets those go that waited for room: the parked first, then heads of the queue.
+    pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output) {
+        while self.config.dead_letter.is_none() || self.leaving.has_room() {
+            let Some(dead) = self.leaving.parked.pop_front() else { break };
+            self.send(dead, now_ms, out);
+        }
+        self.expire(now_ms, out);
+        self.shed(now_ms, out);
+        self.dispatch(now_ms, out);
+    }
+
+    fn send(&mut self, dead: Dead, now_ms: u64, out: &mut Output) {
+        let Some(to) = &self.config.dead_letter else {
+            self.counts.dropped += 1;
+            self.journal.gone(&dead.entry);
+            return;
+        };
+        self.leaving.last_token += 1;
+        let token = self.leaving.last_token;
+        let route = dead.entry.message.route();
+        let death = Death {
+            queue: self.config.name.clone(),
+            reason: dead.reason,
+            count: 1,
+            first_ms: now_ms,
+            last_ms: now_ms,
+            exchange: route.exchange().clone(),
+            keys: route.keys().to_vec(),
+            ttl_ms: None,
+        };
+        out.effects.push(Effect::DeadLetter {
+            token,
+            message: dead.entry.message.clone().with_death(death),
+            reason: dead.reason,
+            exchange: to.exchange.clone(),
+            key: to.key.clone(),
+        });
+        self.leaving.on_way.insert(token, dead);
+    }
+}

@@ -1,0 +1,111 @@
+//! Time and size: what dies of age, what is too much, and when the queue itself has been unused too long.
+
+use message::DeathReason;
+
+use super::ready::Entry;
+use super::{Fifo, Output};
+use crate::{DeletedReason, Overflow};
+
+impl Fifo {
+    /// When [`Fifo::handle_timeout`] has something to do, in milliseconds since the epoch.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if self.deleted {
+            return None;
+        }
+        let age = self.age_deadline();
+        let retry = self.leaving.next_retry_ms();
+        age.into_iter().chain(retry).chain(self.unused_deadline()).min()
+    }
+
+    /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
+    pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output) {
+        if self.deleted {
+            return;
+        }
+        if self.used_ms.is_none() {
+            self.used_ms = Some(now_ms);
+        }
+        if self.unused_deadline().is_some_and(|deadline| deadline <= now_ms) {
+            self.delete(DeletedReason::Expired, None, out);
+            return;
+        }
+        self.retry(now_ms, out);
+        self.journal.flush(&mut out.facts);
+    }
+
+    /// Expires the head of each level, as long as dead letters have room.
+    pub(super) fn expire(&mut self, now_ms: u64, out: &mut Output) {
+        if !self.ages {
+            return;
+        }
+        for level in self.ready.occupied() {
+            self.expire_level(level, now_ms, out);
+        }
+    }
+
+    /// The next message to deliver. An expired head that cannot die yet holds up the rest: it must not be
+    /// delivered, and nothing may overtake it.
+    pub(super) fn take_head(&mut self, now_ms: u64, out: &mut Output) -> Option<Entry> {
+        if self.ages {
+            let level = loop {
+                let level = self.ready.top()?;
+                self.expire_level(level, now_ms, out);
+                if self.ready.head(level).is_some() {
+                    break level;
+                }
+            };
+            if self.head_expired(level, now_ms) {
+                return None;
+            }
+        }
+        let level = self.ready.top()?;
+        self.ready.pop(level)
+    }
+
+    /// Whether this much more would be beyond a limit. Only ready messages count.
+    pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
+        let over = |limit: Option<u64>, size: u64| limit.is_some_and(|limit| size > limit);
+        over(self.config.max_length, self.ready.len() + messages)
+            || over(self.config.max_length_bytes, self.ready.bytes() + bytes)
+    }
+
+    /// Drops heads until the limits hold, as long as dead letters have room.
+    pub(super) fn shed(&mut self, now_ms: u64, out: &mut Output) {
+        if self.config.overflow != Overflow::DropHead {
+            return;
+        }
+        while self.overflows(0, 0) && self.can_kill() {
+            let Some(entry) = self.ready.top().and_then(|level| self.ready.pop(level)) else { break };
+            self.kill(entry, DeathReason::MaxLength, now_ms, out);
+        }
+    }
+
+    fn expire_level(&mut self, level: usize, now_ms: u64, out: &mut Output) {
+        while self.head_expired(level, now_ms) && self.can_kill() {
+            let Some(entry) = self.ready.pop(level) else { break };
+            self.counts.expired += 1;
+            self.kill(entry, DeathReason::Expired, now_ms, out);
+        }
+    }
+
+    fn head_expired(&self, level: usize, now_ms: u64) -> bool {
+        let expires_ms = self.ready.head(level).and_then(|head| head.expires_ms(self.config.message_ttl_ms));
+        expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
+    }
+
+    fn age_deadline(&self) -> Option<u64> {
+        // Without room the deadline would be due again and again; the answer that makes room expires.
+        if !self.ages || !self.can_kill() {
+            return None;
+        }
+        let heads = self.ready.occupied().filter_map(|level| self.ready.head(level));
+        heads.filter_map(|head| head.expires_ms(self.config.message_ttl_ms)).min()
+    }
+
+    fn unused_deadline(&self) -> Option<u64> {
+        let expires_ms = self.config.expires_ms?;
+        // A new queue learns the time with its first call, and must ask for one.
+        let used = self.used_ms.map_or(0, |used_ms| used_ms.saturating_add(expires_ms));
+        (self.consumers.count() == 0).then_some(used)
+    }
+}

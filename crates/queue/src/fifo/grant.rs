@@ -1,0 +1,71 @@
+//! One consumer's credit.
+
+/// What a consumer may still be sent. The queue owns `delivery_count`; the consumer only ever states a limit.
+///
+/// Both numbers live in serial arithmetic (RFC 1982): they wrap, and only their differences mean anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Grant {
+    /// Deliveries sent, plus credit that a drain used up.
+    pub delivery_count: u32,
+    /// Deliveries that may still be sent.
+    pub credit: u32,
+}
+
+impl Grant {
+    pub fn new(delivery_count: u32) -> Self {
+        Self { delivery_count, credit: 0 }
+    }
+
+    /// Replaces the limit: `credit` deliveries counted from `delivery_count`, which lags behind ours by what
+    /// was on its way when the consumer spoke. A limit that lies behind us leaves no credit.
+    pub fn replace(&mut self, delivery_count: u32, credit: u32) {
+        let ahead = self.delivery_count.wrapping_sub(delivery_count) as i32;
+        let left = i64::from(credit) - i64::from(ahead);
+        self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
+    }
+
+    /// The one line that spends.
+    pub fn spend(&mut self) {
+        debug_assert!(self.credit > 0, "a delivery without credit");
+        (self.delivery_count, self.credit) = (self.delivery_count.wrapping_add(1), self.credit - 1);
+    }
+
+    /// Uses up what is left.
+    pub fn drain(&mut self) {
+        self.delivery_count = self.delivery_count.wrapping_add(self.credit);
+        self.credit = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grant_counts_deliveries_under_way() {
+        let mut grant = Grant { delivery_count: 12, credit: 0 };
+        grant.replace(10, 5);
+        assert_eq!(grant.credit, 3);
+        grant.replace(10, 1);
+        assert_eq!(grant.credit, 0, "a limit behind us leaves nothing");
+    }
+
+    #[test]
+    fn a_grant_wraps() {
+        let mut grant = Grant { delivery_count: 1, credit: 0 };
+        grant.replace(u32::MAX - 1, 10);
+        assert_eq!(grant.credit, 7);
+        grant.drain();
+        assert_eq!(grant, Grant { delivery_count: 8, credit: 0 });
+        let mut last = Grant { delivery_count: u32::MAX, credit: 1 };
+        last.spend();
+        assert_eq!(last, Grant { delivery_count: 0, credit: 0 });
+    }
+
+    #[test]
+    fn the_largest_credit_is_not_negative() {
+        let mut grant = Grant::new(7);
+        grant.replace(7, u32::MAX);
+        assert_eq!(grant.credit, u32::MAX);
+    }
+}

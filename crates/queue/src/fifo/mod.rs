@@ -1,0 +1,386 @@
+//! The fifo machine: one queue whose messages each go to one consumer.
+
+mod consumers;
+mod dead_letter;
+mod expire;
+mod grant;
+mod journal;
+mod ready;
+mod settle;
+mod unsettled;
+
+#[cfg(test)]
+mod tests;
+
+use consumers::{Consumers, Slot, Standing};
+use dead_letter::Leaving;
+pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
+use journal::Journal;
+use ready::{Entry, Ready};
+
+use crate::{
+    Asked, Attach, Capabilities, Config, ConsumerId, CreditState, DeletedReason, Delivery, Effect, Fact,
+    GoneReason, Mode, Overflow, Publish, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+};
+
+/// What a call had to say. Calls append; whoever carries it out empties it.
+#[derive(Debug, Default)]
+pub struct Output {
+    pub effects: Vec<Effect>,
+    pub facts: Vec<Fact>,
+}
+
+/// One queue: ready messages, consumers with what they hold, and messages on their way out.
+///
+/// Between calls either nothing is ready that may be delivered, or nobody may be sent anything.
+pub struct Fifo {
+    config: Config,
+    next_seq: u64,
+    ready: Ready,
+    consumers: Consumers,
+    leaving: Leaving,
+    journal: Journal,
+    /// Messages that all consumers hold together.
+    unsettled: u64,
+    unsettled_bytes: u64,
+    /// Whether any message can die of age; spares the others the look at the head.
+    ages: bool,
+    /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
+    used_ms: Option<u64>,
+    deleted: bool,
+    counts: Counts,
+    /// Empty between calls; keeps its memory.
+    taken: Vec<Entry>,
+}
+
+/// See [`Report`].
+#[derive(Default)]
+struct Counts {
+    published: u64,
+    delivered: u64,
+    redelivered: u64,
+    acknowledged: u64,
+    expired: u64,
+    dropped: u64,
+    dead_lettered: u64,
+}
+
+impl Fifo {
+    pub fn new(config: Config) -> Self {
+        Self {
+            next_seq: 1,
+            ready: Ready::new(config.max_priority),
+            consumers: Consumers::new(config.single_active_consumer),
+            leaving: Leaving::default(),
+            journal: Journal::default(),
+            unsettled: 0,
+            unsettled_bytes: 0,
+            ages: config.message_ttl_ms.is_some(),
+            used_ms: None,
+            deleted: false,
+            counts: Counts::default(),
+            taken: Vec::new(),
+            config,
+        }
+    }
+
+    /// The machine that said these facts, without its consumers: what they held is ready again, and so is
+    /// what was leaving.
+    pub fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now_ms: u64) -> Self {
+        journal::restore(config, facts, now_ms)
+    }
+
+    /// Does what is asked. `now_ms` counts from the epoch and never goes back.
+    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output) {
+        if self.deleted {
+            return self.apply_deleted(request, out);
+        }
+        self.used_ms.get_or_insert(now_ms);
+        self.expire(now_ms, out);
+        match request {
+            Request::Publish(publish) => self.publish(publish, now_ms, out),
+            Request::Attach(attach) => self.attach(&attach, now_ms, out),
+            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out),
+            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out),
+            Request::Grant { consumer, delivery_count, credit, drain, echo } => {
+                if let Some(slot) = self.consumers.slot(consumer) {
+                    self.consumers.get(slot).grant.replace(delivery_count, credit);
+                    self.granted(slot, drain, echo, now_ms, out);
+                }
+            }
+            Request::Fetch { ticket, holder, n, settled } => {
+                self.fetch(ticket, holder, n, settled, now_ms, out);
+            }
+            Request::Settle { consumer, first, last, outcome, answer } => {
+                self.settle(consumer, (first, last), outcome, answer, now_ms, out);
+            }
+            Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
+            Request::Configure(config) => self.configure(*config, now_ms, out),
+            Request::Purge { ticket } => {
+                let messages = self.purge();
+                out.effects.push(Effect::Done { ticket, messages });
+            }
+            Request::Delete { ticket, if_unused, if_empty } => {
+                if if_unused && self.consumers.count() > 0 {
+                    out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::InUse });
+                } else if if_empty && !self.ready.is_empty() {
+                    out.effects
+                        .push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotEmpty });
+                } else {
+                    self.delete(DeletedReason::Asked, Some(ticket), out);
+                }
+            }
+            Request::Report { ticket } => {
+                out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
+            }
+        }
+        self.journal.flush(&mut out.facts);
+    }
+
+    /// What the machine knows of itself.
+    pub fn report(&self) -> Report {
+        Report {
+            ready: self.ready.len(),
+            unsettled: self.unsettled,
+            leaving: self.leaving.len() as u64,
+            ready_bytes: self.ready.bytes(),
+            unsettled_bytes: self.unsettled_bytes,
+            consumers: self.consumers.count() as u32,
+            active_consumer: self.consumers.active().map(|id| id.0),
+            published: self.counts.published,
+            delivered: self.counts.delivered,
+            redelivered: self.counts.redelivered,
+            acknowledged: self.counts.acknowledged,
+            expired: self.counts.expired,
+            dropped: self.counts.dropped,
+            dead_lettered: self.counts.dead_lettered,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The seq of the next message to be published.
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output) {
+        let Publish { publisher, seq: number, message } = publish;
+        let receipt = |verdict, journaled| Effect::Receipt { publisher, seq: number, verdict, journaled };
+        let durable = message.is_durable();
+        let mut entry = Entry {
+            message,
+            seq: self.next_seq,
+            at_ms: now_ms,
+            delivery_count: 0,
+            redelivered: false,
+            journaled: false,
+        };
+        if self.config.overflow != Overflow::DropHead && self.overflows(1, entry.message.len()) {
+            out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
+            if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
+                self.kill_refused(entry, now_ms, out);
+            }
+            return;
+        }
+        self.next_seq += 1;
+        self.counts.published += 1;
+        self.ages |= entry.message.ttl_ms().is_some();
+
+        let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
+        // What is settled as it is sent need never be restored.
+        entry.journaled = durable && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
+        if entry.journaled {
+            let Entry { seq, at_ms, .. } = entry;
+            out.facts.push(Fact::Put { seq, message: entry.message.clone(), at_ms });
+        }
+        out.effects.push(receipt(Verdict::Accepted, entry.journaled));
+        match direct {
+            Some(slot) => self.deliver(slot, entry, out),
+            None => {
+                // Something is ready already or nobody has credit; yet a head that may not be delivered
+                // can have been overtaken by a higher level.
+                self.ready.push(entry);
+                self.shed(now_ms, out);
+                self.dispatch(now_ms, out);
+            }
+        }
+    }
+
+    fn attach(&mut self, attach: &Attach, now_ms: u64, out: &mut Output) {
+        let consumer = attach.consumer;
+        let refused = |why| Effect::Refused { asked: Asked::Consumer(consumer), why };
+        self.used_ms = Some(now_ms);
+        if attach.mode != Mode::Take {
+            return out.effects.push(refused(Refusal::NotSupported));
+        }
+        if self.consumers.slot(consumer).is_some() {
+            return out.effects.push(refused(Refusal::InUse));
+        }
+        let Ok(slot) = self.consumers.attach(attach) else {
+            return out.effects.push(refused(Refusal::ExclusiveConsumer));
+        };
+        let capabilities = Capabilities { moves: true };
+        out.effects.push(Effect::Attached { consumer, capabilities });
+        if self.config.single_active_consumer {
+            let active = self.consumers.get(slot).standing == Standing::Serving;
+            out.effects.push(Effect::Active { consumer, active });
+        }
+    }
+
+    /// Its grant has been replaced: uses it, and answers if asked.
+    fn granted(&mut self, slot: Slot, drain: bool, echo: bool, now_ms: u64, out: &mut Output) {
+        // Nothing will come: what is not asked to be drained is void.
+        if self.consumers.get(slot).standing == Standing::Holding && !drain {
+            self.consumers.get(slot).grant.credit = 0;
+        }
+        self.consumers.regrant(slot);
+        self.dispatch(now_ms, out);
+        if drain {
+            self.consumers.get(slot).grant.drain();
+            self.consumers.regrant(slot);
+        }
+        if drain || echo {
+            let ready = self.ready.len();
+            let consumer = self.consumers.get(slot);
+            let available = if consumer.standing == Standing::Serving { ready } else { 0 };
+            let state = CreditState {
+                delivery_count: consumer.grant.delivery_count,
+                credit: consumer.grant.credit,
+                available: u32::try_from(available).unwrap_or(u32::MAX),
+                drained: drain,
+            };
+            out.effects.push(Effect::CreditState { consumer: consumer.id, state });
+        }
+    }
+
+    /// Heads to consumers, as long as there are both.
+    fn dispatch(&mut self, now_ms: u64, out: &mut Output) {
+        self.expire(now_ms, out);
+        while !self.ready.is_empty()
+            && let Some(slot) = self.consumers.next()
+            && let Some(entry) = self.take_head(now_ms, out)
+        {
+            self.deliver(slot, entry, out);
+        }
+        // The last delivery may have left an expired head, which nobody should count as ready.
+        self.expire(now_ms, out);
+    }
+
+    fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
+        let settled = self.consumers.get(slot).settled;
+        self.consumers.get(slot).grant.spend();
+        let delivery = self.hand_over(slot, entry, settled);
+        out.effects.push(Effect::Delivery(delivery));
+        self.consumers.turn(slot);
+    }
+
+    fn hand_over(&mut self, slot: Slot, entry: Entry, settled: bool) -> Delivery {
+        let consumer = self.consumers.get(slot);
+        let Entry { seq, delivery_count, redelivered, .. } = entry;
+        self.counts.delivered += 1;
+        self.counts.redelivered += u64::from(redelivered);
+        let (number, message) = if settled {
+            self.counts.acknowledged += 1;
+            self.journal.gone(&entry);
+            (consumer.unsettled.skip(), entry.message)
+        } else {
+            self.unsettled += 1;
+            self.unsettled_bytes += entry.message.len();
+            let message = entry.message.clone();
+            (consumer.unsettled.push(entry), message)
+        };
+        Delivery { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
+    }
+
+    fn fetch(
+        &mut self,
+        ticket: Ticket,
+        holder: ConsumerId,
+        n: u32,
+        settled: bool,
+        now_ms: u64,
+        out: &mut Output,
+    ) {
+        self.used_ms = Some(now_ms);
+        let known = self.consumers.slot(holder).is_some();
+        let slot = self.consumers.hold(holder);
+        let mut deliveries = Vec::new();
+        while deliveries.len() < n as usize
+            && let Some(entry) = self.take_head(now_ms, out)
+        {
+            deliveries.push(self.hand_over(slot, entry, settled));
+        }
+        self.expire(now_ms, out);
+        // Who holds nothing need not detach.
+        if !known && (settled || deliveries.is_empty()) {
+            self.consumers.remove(slot);
+        }
+        out.effects.push(Effect::Fetched { ticket, deliveries, ready: self.ready.len() });
+    }
+
+    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output) {
+        self.used_ms = Some(now_ms);
+        self.ages |= config.message_ttl_ms.is_some();
+        self.config = config;
+        self.ready.relevel(self.config.max_priority);
+        for (consumer, active) in self.consumers.set_single_active(self.config.single_active_consumer) {
+            out.effects.push(Effect::Active { consumer, active });
+        }
+        self.make_room(now_ms, out);
+    }
+
+    fn purge(&mut self) -> u64 {
+        let messages = self.ready.len();
+        for entry in self.ready.drain() {
+            self.journal.gone(&entry);
+        }
+        messages
+    }
+
+    /// Says no facts: whoever forgets the queue forgets its facts with it.
+    fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
+        let messages = self.ready.len();
+        for consumer in self.consumers.clear() {
+            out.effects.push(Effect::Gone { consumer, reason: GoneReason::QueueDeleted });
+        }
+        out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages }));
+        out.effects.push(Effect::Deleted { reason });
+        self.deleted = true;
+        self.ready = Ready::new(None);
+        self.leaving = Leaving::default();
+        (self.unsettled, self.unsettled_bytes) = (0, 0);
+    }
+
+    /// The queue is deleted: answers whoever waits for an answer.
+    fn apply_deleted(&self, request: Request, out: &mut Output) {
+        let effect = match request {
+            Request::Publish(Publish { publisher, seq, .. }) => {
+                Effect::Receipt { publisher, seq, verdict: Verdict::Released, journaled: false }
+            }
+            Request::Attach(Attach { consumer, .. }) => {
+                Effect::Refused { asked: Asked::Consumer(consumer), why: Refusal::NotFound }
+            }
+            Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
+                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+            }
+            Request::Settle { consumer, first, last, answer: true, .. } => {
+                Effect::Settled { consumer, first, last }
+            }
+            Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },
+            Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
+                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+            }
+            // Whoever sent these has been told Gone, or waits for nothing.
+            Request::Settle { .. }
+            | Request::Grant { .. }
+            | Request::DeadLettered { .. }
+            | Request::Configure(_) => {
+                return;
+            }
+        };
+        out.effects.push(effect);
+    }
+}

@@ -1,0 +1,159 @@
+//! What becomes of deliveries: settled, or back to their place.
+
+use message::DeathReason;
+
+use super::consumers::{Slot, Standing};
+use super::ready::Entry;
+use super::{Fifo, Output};
+use crate::{ConsumerId, DeletedReason, Effect, Fact, GoneReason, Outcome};
+
+/// Entries kept for the next range; a larger range gives its memory back.
+const KEPT_ENTRIES: usize = 1024;
+
+impl Fifo {
+    pub(super) fn settle(
+        &mut self,
+        id: ConsumerId,
+        (first, last): (u64, u64),
+        outcome: Outcome,
+        answer: bool,
+        now_ms: u64,
+        out: &mut Output,
+    ) {
+        let slot = self.consumers.slot(id);
+        if answer {
+            out.effects.push(Effect::Settled { consumer: id, first, last });
+        }
+        let Some(slot) = slot else { return };
+        match outcome {
+            Outcome::Accepted => self.accept(slot, first, last),
+            Outcome::Rejected => self.reject(slot, first, last, true, now_ms, out),
+            Outcome::Modified { failed, undeliverable_here: true } => {
+                self.reject(slot, first, last, failed, now_ms, out);
+            }
+            Outcome::Released => self.release(slot, first, last, false, now_ms, out),
+            Outcome::Modified { failed, undeliverable_here: false } => {
+                self.release(slot, first, last, failed, now_ms, out);
+            }
+        }
+        self.forget_if_done(slot);
+    }
+
+    pub(super) fn cancel(&mut self, id: ConsumerId, now_ms: u64, out: &mut Output) {
+        out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Cancelled });
+        let Some(slot) = self.consumers.slot(id) else { return };
+        if self.consumers.get(slot).standing == Standing::Holding {
+            return;
+        }
+        self.retire(slot, now_ms, out);
+        self.consumers.get(slot).cancelled = true;
+        self.forget_if_done(slot);
+        if !self.end_if_unused(out) {
+            self.dispatch(now_ms, out);
+        }
+    }
+
+    pub(super) fn detach(&mut self, id: ConsumerId, failed: bool, now_ms: u64, out: &mut Output) {
+        out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Detached });
+        let Some(slot) = self.consumers.slot(id) else { return };
+        let was_consumer = self.consumers.get(slot).standing != Standing::Holding;
+        self.retire(slot, now_ms, out);
+        let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
+        for entry in &entries {
+            self.unsettled -= 1;
+            self.unsettled_bytes -= entry.message.len();
+        }
+        if was_consumer && self.end_if_unused(out) {
+            return;
+        }
+        self.requeue(&mut entries, failed, now_ms, out);
+    }
+
+    fn accept(&mut self, slot: Slot, first: u64, last: u64) {
+        let (mut messages, mut bytes) = (0, 0);
+        let journal = &mut self.journal;
+        self.consumers.get(slot).unsettled.take(first, last, |entry| {
+            messages += 1;
+            bytes += entry.message.len();
+            journal.gone(&entry);
+        });
+        self.unsettled -= messages;
+        self.unsettled_bytes -= bytes;
+        self.counts.acknowledged += messages;
+    }
+
+    fn reject(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
+        let mut entries = self.take(slot, first, last);
+        for mut entry in entries.drain(..) {
+            // Said now, because until the dead letter has arrived the message may be restored.
+            if self.config.dead_letter.is_some() {
+                returned(&mut entry, failed, &mut out.facts);
+            }
+            self.kill(entry, DeathReason::Rejected, now_ms, out);
+        }
+        self.taken = entries;
+    }
+
+    fn release(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
+        let mut entries = self.take(slot, first, last);
+        self.requeue(&mut entries, failed, now_ms, out);
+        entries.shrink_to(KEPT_ENTRIES);
+        self.taken = entries;
+    }
+
+    /// Back to their places; `entries` ascend by number.
+    fn requeue(&mut self, entries: &mut Vec<Entry>, failed: bool, now_ms: u64, out: &mut Output) {
+        for entry in entries.iter_mut() {
+            returned(entry, failed, &mut out.facts);
+        }
+        while let Some(entry) = entries.pop() {
+            self.ready.put_back(entry);
+        }
+        self.shed(now_ms, out);
+        self.dispatch(now_ms, out);
+    }
+
+    fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
+        let mut entries = std::mem::take(&mut self.taken);
+        self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry));
+        for entry in &entries {
+            self.unsettled -= 1;
+            self.unsettled_bytes -= entry.message.len();
+        }
+        entries
+    }
+
+    /// No consumer any more; another one may be active now.
+    fn retire(&mut self, slot: Slot, now_ms: u64, out: &mut Output) {
+        if self.consumers.get(slot).standing != Standing::Holding {
+            self.used_ms = Some(now_ms);
+        }
+        if let Some(next) = self.consumers.retire(slot) {
+            let consumer = self.consumers.get(next).id;
+            out.effects.push(Effect::Active { consumer, active: true });
+        }
+    }
+
+    fn end_if_unused(&mut self, out: &mut Output) -> bool {
+        let unused = self.config.auto_delete && self.consumers.count() == 0;
+        if unused {
+            self.delete(DeletedReason::Unused, None, out);
+        }
+        unused
+    }
+
+    /// A cancelled consumer is only kept for what it holds.
+    fn forget_if_done(&mut self, slot: Slot) {
+        let consumer = self.consumers.get(slot);
+        if consumer.cancelled && consumer.unsettled.is_empty() {
+            self.consumers.remove(slot);
+        }
+    }
+}
+
+fn returned(entry: &mut Entry, failed: bool, facts: &mut Vec<Fact>) {
+    if entry.mark_returned(failed) && entry.journaled {
+        let Entry { seq, delivery_count, redelivered, .. } = *entry;
+        facts.push(Fact::Returned { seq, delivery_count, redelivered });
+    }
+}

@@ -1,0 +1,190 @@
+//! Grants, and who is served first.
+
+use super::transcript::{Page, config, with};
+use crate::{Mode, Outcome};
+
+#[test]
+fn a_grant_is_absolute() {
+    let mut q = Page::new(config());
+    q.publish("a b c d e f");
+    q.attach(1);
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    // Said before the two arrived: they count against it.
+    q.grant(1, 0, 3).is("1#3 c");
+    q.grant(1, 1, 2).is("");
+    q.echo(1, 3, 1).is("1#4 d; credit 1 at 4+0 of 2");
+}
+
+#[test]
+fn settling_brings_no_credit() {
+    let mut q = Page::new(config());
+    q.publish("a b");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a");
+    q.accept(1, 1, 1).is("");
+}
+
+#[test]
+fn credit_can_be_taken_back() {
+    let mut q = Page::new(config());
+    q.attach(1);
+    q.grant(1, 0, 5);
+    q.publish("a").is("1 ok; 1#1 a");
+    q.echo(1, 1, 0).is("credit 1 at 1+0 of 0");
+    q.publish("b").is("2 ok");
+    q.grant(1, 1, 1).is("1#2 b");
+}
+
+#[test]
+fn the_delivery_count_wraps() {
+    let mut q = Page::new(config());
+    q.attach_with(1, |attach| attach.delivery_count = u32::MAX - 1);
+    q.publish("a b c d e f");
+    q.grant(1, u32::MAX - 1, 4).is("1#1 a; 1#2 b; 1#3 c; 1#4 d");
+    q.echo(1, u32::MAX, 4).is("1#5 e; credit 1 at 3+0 of 1");
+    q.drain(1, 3, 3).is("1#6 f; credit 1 at 6+0 of 0 drained");
+}
+
+#[test]
+fn a_drain_uses_what_is_ready_and_then_the_rest() {
+    let mut q = Page::new(config());
+    q.publish("a b");
+    q.attach(1);
+    q.drain(1, 0, 10).is("1#1 a; 1#2 b; credit 1 at 10+0 of 0 drained");
+    q.publish("c d").is("3 ok; 4 ok");
+    q.drain(1, 10, 1).is("1#3 c; credit 1 at 11+0 of 1 drained");
+    q.drain(1, 11, 0).is("credit 1 at 11+0 of 1 drained");
+}
+
+#[test]
+fn equals_take_turns() {
+    let mut q = Page::new(config());
+    for id in 1..=3 {
+        q.attach(id);
+        q.grant(id, 0, 2);
+    }
+    q.publish("a b c d e f g")
+        .is("1 ok; 1#1 a; 2 ok; 2#1 b; 3 ok; 3#1 c; 4 ok; 1#2 d; 5 ok; 2#2 e; 6 ok; 3#2 f; 7 ok");
+    q.detach(2, false).is("gone 2 Detached");
+    q.grant(3, 2, 1).is("3#3 b again");
+}
+
+#[test]
+fn leaving_does_not_break_the_turn() {
+    let mut q = Page::new(config());
+    for id in 1..=4 {
+        q.attach(id);
+        q.grant(id, 0, 9);
+    }
+    q.detach(2, false);
+    q.publish("a").is("1 ok; 1#1 a");
+    q.detach(4, false);
+    q.publish("b c d").is("2 ok; 3#1 b; 3 ok; 1#2 c; 4 ok; 3#2 d");
+    q.grant(1, 2, 0);
+    q.publish("e").is("5 ok; 3#3 e");
+    q.grant(1, 2, 1);
+    q.publish("f g").is("6 ok; 3#4 f; 7 ok; 1#3 g");
+}
+
+#[test]
+fn higher_priority_is_served_first_while_it_has_credit() {
+    let mut q = Page::new(config());
+    q.attach(1);
+    q.attach_with(2, |attach| attach.priority = 10);
+    q.attach_with(3, |attach| attach.priority = -10);
+    q.grant(3, 0, 9);
+    q.grant(1, 0, 1);
+    q.grant(2, 0, 2);
+    q.publish("a b c d").is("1 ok; 2#1 a; 2 ok; 2#2 b; 3 ok; 1#1 c; 4 ok; 3#1 d");
+}
+
+#[test]
+fn the_first_is_active_and_the_next_follows_it() {
+    let mut q = Page::new(with(|config| config.single_active_consumer = true));
+    q.attach(1).is("attached 1; active 1");
+    q.attach(2).is("attached 2; inactive 2");
+    q.attach_with(3, |attach| attach.priority = 5).is("attached 3; inactive 3");
+    q.publish("a b c d");
+    q.grant(2, 0, 9).is("");
+    q.echo(3, 0, 1).is("credit 3 at 0+1 of 0");
+    q.drain(2, 0, 9).is("credit 2 at 9+0 of 0 drained");
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    assert_eq!(q.fifo.report().active_consumer, Some(1));
+    q.detach(1, false).is("gone 1 Detached; active 3; 3#1 a again");
+    q.cancel(3).is("gone 3 Cancelled; active 2");
+    q.grant(2, 9, 9).is("2#1 b again; 2#2 c; 2#3 d");
+    q.accept(3, 1, 1).is("");
+    q.detach(2, false).is("gone 2 Detached");
+    q.attach(4).is("attached 4; active 4");
+}
+
+#[test]
+fn an_inactive_consumer_may_leave() {
+    let mut q = Page::new(with(|config| config.single_active_consumer = true));
+    q.attach(1);
+    q.attach(2);
+    q.detach(2, true).is("gone 2 Detached");
+    q.detach(1, true).is("gone 1 Detached");
+    assert_eq!(q.fifo.report().active_consumer, None);
+}
+
+#[test]
+fn a_single_active_consumer_can_be_configured() {
+    let mut q = Page::new(config());
+    q.attach(1);
+    q.attach_with(2, |attach| attach.priority = 1);
+    q.grant(1, 0, 5);
+    q.grant(2, 0, 1);
+    q.configure(with(|config| config.single_active_consumer = true)).is("active 2; inactive 1");
+    q.publish("a b").is("1 ok; 2#1 a; 2 ok");
+    q.configure(config()).is("active 2; active 1; 1#1 b");
+}
+
+#[test]
+fn an_exclusive_consumer_stays_alone() {
+    let mut q = Page::new(config());
+    q.attach_with(1, |attach| attach.exclusive = true).is("attached 1");
+    q.attach(2).is("refused ExclusiveConsumer");
+    q.detach(1, false).is("gone 1 Detached");
+    q.attach(2).is("attached 2");
+    q.attach_with(3, |attach| attach.exclusive = true).is("refused ExclusiveConsumer");
+    let mut q = Page::new(with(|config| config.single_active_consumer = true));
+    q.attach_with(1, |attach| attach.exclusive = true).is("refused ExclusiveConsumer");
+}
+
+#[test]
+fn what_is_not_offered_is_refused() {
+    let mut q = Page::new(config());
+    q.attach_with(1, |attach| attach.mode = Mode::Browse).is("refused NotSupported");
+    q.attach_with(1, |attach| attach.mode = Mode::Replay).is("refused NotSupported");
+    q.attach(1).is("attached 1");
+    q.attach(1).is("refused InUse");
+}
+
+#[test]
+fn higher_levels_come_first() {
+    let mut q = Page::new(with(|config| config.max_priority = Some(5)));
+    q.publish("a b^3 c^9 d^5 e^3 f^0");
+    q.attach(1);
+    q.grant(1, 0, 3).is("1#1 c; 1#2 d; 1#3 b");
+    q.settle(1, 3, 3, Outcome::Released).is("");
+    q.grant(1, 3, 9).is("1#4 b again; 1#5 e; 1#6 a; 1#7 f");
+}
+
+#[test]
+fn all_256_levels_are_kept_apart() {
+    let mut q = Page::new(with(|config| config.max_priority = Some(255)));
+    q.publish("a^63 b^64 c^255 d^0 e^128 f^127");
+    q.attach(1);
+    q.grant(1, 0, 9).is("1#1 c; 1#2 e; 1#3 f; 1#4 b; 1#5 a; 1#6 d");
+}
+
+#[test]
+fn levels_can_be_configured() {
+    let mut q = Page::new(config());
+    q.publish("a^1 b^2 c^1");
+    q.configure(with(|config| config.max_priority = Some(2))).is("");
+    q.publish("d^2");
+    q.attach(1);
+    q.grant(1, 0, 9).is("1#1 b; 1#2 d; 1#3 a; 1#4 c");
+}

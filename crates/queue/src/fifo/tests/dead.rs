@@ -1,0 +1,166 @@
+//! Dead letters: sent on, and kept until they have arrived.
+
+use message::DeathReason;
+
+use super::transcript::{Page, config, dead_letters, with};
+use crate::fifo::{DEAD_LETTER_RETRY_MS, LEAVING_MAX, Output};
+use crate::{Effect, Outcome, Request};
+
+fn dlx(at_least_once: bool) -> Page {
+    Page::new(with(|config| config.dead_letter = dead_letters(at_least_once)))
+}
+
+#[test]
+fn a_rejected_message_stays_until_its_dead_letter_has_arrived() {
+    let mut q = dlx(false);
+    q.publish("a! b!");
+    q.attach(1);
+    q.grant(1, 0, 2);
+    q.reject(1, 1, 2).is("dead 1 a rejected to dlx/dead; dead 2 b rejected to dlx/dead \
+         | returned 1 count 1 again; returned 2 count 1 again");
+    assert_eq!(q.fifo.report().leaving, 2);
+    q.dead_lettered(2, false).is("| gone 2");
+    q.dead_lettered(2, false).is("");
+    q.restart();
+    q.attach(2);
+    q.grant(2, 0, 2).is("2#1 a count 1 again");
+}
+
+#[test]
+fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
+    let mut q = dlx(false);
+    q.publish("a! b!");
+    q.attach(1);
+    q.grant(1, 0, 2);
+    q.settle(1, 1, 1, Outcome::Modified { failed: false, undeliverable_here: true })
+        .is("dead 1 a rejected to dlx/dead | returned 1 count 0 again");
+    q.settle(1, 2, 2, Outcome::Modified { failed: true, undeliverable_here: true })
+        .is("dead 2 b rejected to dlx/dead | returned 2 count 1 again");
+}
+
+#[test]
+fn at_most_once_drops_what_is_refused() {
+    let mut q = dlx(false);
+    q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
+    q.dead_lettered(1, true).is("| gone 1");
+    assert_eq!((q.fifo.report().dropped, q.fifo.report().dead_lettered), (1, 0));
+}
+
+#[test]
+fn at_least_once_tries_again() {
+    let mut q = dlx(true);
+    q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
+    q.dead_lettered(1, true).is("");
+    assert_eq!(q.fifo.next_deadline(), Some(1000 + DEAD_LETTER_RETRY_MS));
+    q.timeout(999 + DEAD_LETTER_RETRY_MS).is("");
+    q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("dead 2 a expired to dlx/dead");
+    // A late answer to the first attempt says nothing of the second.
+    q.dead_lettered(1, false).is("");
+    assert_eq!(q.fifo.next_deadline(), None);
+    q.dead_lettered(2, false).is("| gone 1");
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().dead_lettered), (0, 1));
+}
+
+#[test]
+fn the_death_is_recorded() {
+    let mut q = Page::new(with(|config| config.dead_letter = dead_letters(false)));
+    q.attach(1);
+    q.grant(1, 0, 1);
+    q.publish("a~500");
+    q.now_ms = 1200;
+    let mut out = Output::default();
+    let settle = Request::Settle {
+        consumer: crate::ConsumerId(1),
+        first: 1,
+        last: 1,
+        outcome: Outcome::Rejected,
+        answer: false,
+    };
+    q.fifo.apply(settle, q.now_ms, &mut out);
+    let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
+    let death = message.deaths().unwrap().last().unwrap();
+    assert_eq!((&*death.queue, death.reason, death.count), ("q", DeathReason::Rejected, 1));
+    assert_eq!((death.first_ms, death.last_ms, death.ttl_ms), (1200, 1200, Some(500)));
+    assert_eq!((&*death.exchange, &*death.keys[0]), ("", "q"));
+    assert_eq!(message.ttl_ms(), None);
+}
+
+#[test]
+fn expiry_waits_while_too_many_are_leaving() {
+    let mut q = dlx(false);
+    for _ in 0..LEAVING_MAX + 2 {
+        q.publish("a~10");
+    }
+    q.publish("b");
+    q.timeout(1010);
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (LEAVING_MAX as u64, 3));
+    // Nothing to do before an answer comes, and the dead are not delivered.
+    assert_eq!(q.fifo.next_deadline(), None);
+    q.attach(1);
+    q.grant(1, 0, 1).is("");
+    q.fetch(2, 1, true).is("fetched [] of 3");
+    q.dead_lettered(5, false).is("dead 1001 a expired to dlx/dead");
+    q.dead_lettered(6, true).is("dead 1002 a expired to dlx/dead; 1#1 b");
+    assert_eq!(q.fifo.report().leaving, LEAVING_MAX as u64);
+}
+
+#[test]
+fn drop_head_waits_while_too_many_are_leaving() {
+    let mut q = Page::new(with(|config| {
+        config.dead_letter = dead_letters(false);
+        config.max_length = Some(0);
+    }));
+    for _ in 0..LEAVING_MAX + 1 {
+        q.publish("a");
+    }
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (LEAVING_MAX as u64, 1));
+    q.dead_lettered(1, false).is("dead 1001 a maxlen to dlx/dead");
+}
+
+#[test]
+fn rejects_wait_in_order_while_too_many_are_leaving() {
+    let mut q = dlx(true);
+    let many = LEAVING_MAX as u64;
+    q.attach(1);
+    q.grant(1, 0, many as u32 + 3);
+    for _ in 0..many {
+        q.publish("a");
+    }
+    q.publish("b! c! d~10");
+    q.reject(1, 1, many + 3);
+    assert_eq!(q.fifo.report().leaving, many + 3);
+    // One that is refused keeps its place.
+    q.dead_lettered(7, true).is("");
+    q.dead_lettered(8, false).is("dead 1001 b rejected to dlx/dead");
+    // Without anywhere to go, the rest need not wait.
+    q.configure(config()).is("| gone 1002");
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many, 2));
+    q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("");
+    assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many - 1, 3));
+    q.dead_lettered(1001, true).is("| gone 1001");
+}
+
+#[test]
+fn publishers_of_a_full_queue_cannot_fill_the_memory() {
+    let mut q = Page::new(with(|config| {
+        config.dead_letter = dead_letters(true);
+        config.max_length = Some(0);
+        config.overflow = crate::Overflow::RejectPublishDlx;
+    }));
+    for _ in 0..3 * LEAVING_MAX {
+        q.publish("a");
+    }
+    let report = q.fifo.report();
+    assert_eq!((report.leaving, report.dropped), (2 * LEAVING_MAX as u64, LEAVING_MAX as u64));
+}
+
+#[test]
+fn every_reason_without_a_target_is_a_drop() {
+    let mut q = Page::new(with(|config| config.max_length = Some(1)));
+    q.publish("a! b!").is("1 ok!; 2 ok! | put 1 a; put 2 b; gone 1");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 b");
+    q.reject(1, 1, 1).is("| gone 2");
+    q.publish("c~0!").is("3 ok! | put 3 c; gone 3");
+    assert_eq!(q.fifo.report().dropped, 3);
+}

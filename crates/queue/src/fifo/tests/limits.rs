@@ -1,0 +1,210 @@
+//! Age, length, and the end of the queue itself.
+
+use super::transcript::{Page, config, dead_letters, with};
+use crate::Overflow;
+
+#[test]
+fn the_lower_time_to_live_counts() {
+    let mut q = Page::new(with(|config| config.message_ttl_ms = Some(100)));
+    q.publish("a~50 b c~500");
+    assert_eq!(q.fifo.next_deadline(), Some(1050));
+    q.timeout(1049).is("");
+    q.timeout(1050).is("");
+    assert_eq!(q.fifo.report().expired, 1);
+    assert_eq!(q.fifo.next_deadline(), Some(1100));
+    q.timeout(1100).is("");
+    assert_eq!((q.fifo.report().expired, q.fifo.report().dropped, q.fifo.report().ready), (3, 3, 0));
+    assert_eq!(q.fifo.next_deadline(), None);
+}
+
+#[test]
+fn messages_expire_from_the_head_only() {
+    let mut q = Page::new(config());
+    q.publish("a b~10! c~10");
+    assert_eq!(q.fifo.next_deadline(), None);
+    q.timeout(5000).is("");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a | gone 2");
+    assert_eq!((q.fifo.report().expired, q.fifo.report().ready), (2, 0));
+}
+
+#[test]
+fn an_expired_message_is_not_delivered() {
+    let mut q = Page::new(config());
+    q.publish("a~10! b c~10");
+    q.attach(1);
+    q.now_ms = 1010;
+    q.grant(1, 0, 9).is("1#1 b | gone 1");
+    assert_eq!(q.fifo.report().expired, 2);
+}
+
+#[test]
+fn each_level_expires_from_its_head() {
+    let mut q = Page::new(with(|config| config.max_priority = Some(1)));
+    q.publish("a~10 b^1 c~500^1");
+    assert_eq!(q.fifo.next_deadline(), Some(1010));
+    q.timeout(1010).is("");
+    assert_eq!((q.fifo.report().expired, q.fifo.report().ready), (1, 2));
+    assert_eq!(q.fifo.next_deadline(), None);
+}
+
+#[test]
+fn a_time_to_live_of_zero_is_now_or_never() {
+    let mut q = Page::new(with(|config| config.message_ttl_ms = Some(0)));
+    q.publish("a!").is("1 ok! | put 1 a; gone 1");
+    q.attach(1);
+    q.grant(1, 0, 1);
+    q.publish("b! c").is("2 ok!; 1#1 b; 3 ok | put 2 b");
+    q.release(1, 1, 1).is("| returned 2 count 0 again; gone 2");
+    assert_eq!(q.fifo.report().expired, 3);
+}
+
+#[test]
+fn age_counts_from_arrival_over_a_restart() {
+    let mut q = Page::new(with(|config| config.message_ttl_ms = Some(100)));
+    q.publish("a!");
+    q.now_ms = 1090;
+    q.restart();
+    q.publish("b!").is("2 ok! | put 2 b");
+    q.timeout(1100).is("| gone 1");
+    assert_eq!(q.fifo.next_deadline(), Some(1190));
+}
+
+#[test]
+fn a_new_time_to_live_holds_for_what_is_there() {
+    let mut q = Page::new(config());
+    q.publish("a");
+    q.now_ms = 1050;
+    q.configure(with(|config| config.message_ttl_ms = Some(60))).is("");
+    assert_eq!(q.fifo.next_deadline(), Some(1060));
+    q.configure(with(|config| config.message_ttl_ms = Some(50))).is("");
+    assert_eq!(q.fifo.report().expired, 1);
+}
+
+#[test]
+fn the_head_makes_room() {
+    let mut q = Page::new(with(|config| config.max_length = Some(2)));
+    q.publish("a! b! c! d").is("1 ok!; 2 ok!; 3 ok!; 4 ok | put 1 a; put 2 b; put 3 c; gone 1; gone 2");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 c");
+    // What a consumer holds does not count.
+    q.publish("e").is("5 ok");
+    q.publish("f").is("6 ok");
+    assert_eq!(q.fifo.report().dropped, 3);
+    q.grant(1, 1, 9).is("1#2 e; 1#3 f");
+}
+
+#[test]
+fn a_length_of_zero_still_accepts() {
+    let mut q = Page::new(with(|config| config.max_length = Some(0)));
+    q.publish("a!").is("1 ok! | put 1 a; gone 1");
+    q.attach(1);
+    q.grant(1, 0, 1);
+    q.publish("b!").is("2 ok!; 1#1 b | put 2 b");
+}
+
+#[test]
+fn bytes_count_too() {
+    let mut q = Page::new(with(|config| config.max_length_bytes = Some(5)));
+    q.publish("aaa bb c");
+    assert_eq!((q.fifo.report().ready, q.fifo.report().ready_bytes), (2, 3));
+    q.publish("dddddd");
+    assert_eq!((q.fifo.report().ready, q.fifo.report().ready_bytes), (0, 0));
+}
+
+#[test]
+fn requeueing_too_much_drops_the_head() {
+    let mut q = Page::new(with(|config| {
+        config.max_length = Some(1);
+        config.dead_letter = dead_letters(false);
+    }));
+    q.publish("a");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a");
+    q.publish("b");
+    q.detach(1, false).is("gone 1 Detached; dead 1 a maxlen to dlx/dead");
+    assert_eq!(q.fifo.report().ready, 1);
+}
+
+#[test]
+fn a_full_queue_can_reject() {
+    let mut q = Page::new(with(|config| {
+        config.max_length = Some(1);
+        config.overflow = Overflow::RejectPublish;
+    }));
+    q.publish("a! b!").is("1 ok!; 2 full | put 1 a");
+    assert_eq!(q.fifo.next_seq(), 2);
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a");
+    q.publish("c!").is("3 ok! | put 2 c");
+    // Requeued beyond the limit, both stay.
+    q.detach(1, false).is("gone 1 Detached | returned 1 count 0 again");
+    assert_eq!(q.fifo.report().ready, 2);
+}
+
+#[test]
+fn a_full_queue_can_reject_and_dead_letter() {
+    let mut q = Page::new(with(|config| {
+        config.max_length_bytes = Some(3);
+        config.overflow = Overflow::RejectPublishDlx;
+        config.dead_letter = dead_letters(false);
+    }));
+    q.publish("aa! bb!").is("1 ok!; 2 full; dead 1 bb maxlen to dlx/dead | put 1 aa");
+    q.dead_lettered(1, false).is("");
+    assert_eq!((q.fifo.report().dead_lettered, q.fifo.report().published), (1, 1));
+}
+
+#[test]
+fn a_lower_limit_holds_at_once() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c!");
+    q.configure(with(|config| config.max_length = Some(1))).is("| gone 1..=2");
+}
+
+#[test]
+fn the_highest_level_is_the_head() {
+    let mut q = Page::new(with(|config| {
+        config.max_priority = Some(1);
+        config.max_length = Some(1);
+    }));
+    q.publish("a^1! b!").is("1 ok!; 2 ok! | put 1 a; put 2 b; gone 1");
+}
+
+#[test]
+fn auto_delete_waits_for_a_first_consumer() {
+    let mut q = Page::new(with(|config| config.auto_delete = true));
+    q.publish("a");
+    q.fetch(9, 1, false).is("fetched [9#1 a] of 0");
+    q.detach(9, false).is("gone 9 Detached");
+    q.attach(1);
+    q.attach(2);
+    q.cancel(1).is("gone 1 Cancelled");
+    q.fetch(9, 1, false).is("fetched [9#1 a again] of 0");
+    q.detach(2, true).is("gone 2 Detached; gone 9 QueueDeleted; deleted Unused");
+    let mut q = Page::new(with(|config| config.auto_delete = true));
+    q.attach(1);
+    q.cancel(1).is("gone 1 Cancelled; deleted Unused");
+}
+
+#[test]
+fn an_unused_queue_expires() {
+    let mut q = Page::new(with(|config| config.expires_ms = Some(100)));
+    // A new queue asks for the time.
+    assert_eq!(q.fifo.next_deadline(), Some(0));
+    q.timeout(1000).is("");
+    assert_eq!(q.fifo.next_deadline(), Some(1100));
+    q.now_ms = 1050;
+    // Publishing is no use.
+    q.publish("a");
+    assert_eq!(q.fifo.next_deadline(), Some(1100));
+    q.attach(1);
+    assert_eq!(q.fifo.next_deadline(), None);
+    q.timeout(5000).is("");
+    q.detach(1, false);
+    assert_eq!(q.fifo.next_deadline(), Some(5100));
+    q.now_ms = 5050;
+    q.fetch(2, 0, true);
+    assert_eq!(q.fifo.next_deadline(), Some(5150));
+    q.timeout(5150).is("deleted Expired");
+    q.publish("b").is("2 released");
+}

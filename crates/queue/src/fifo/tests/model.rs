@@ -1,0 +1,399 @@
+//! A queue so naive that it is obviously right: one list of messages, searched from the start for everything.
+//!
+//! It knows no bound on what is leaving: no test here gets that far.
+
+use std::cmp::Reverse;
+
+use message::DeathReason;
+
+use crate::{Config, Outcome, Overflow};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    Ready,
+    Held {
+        consumer: u64,
+        number: u64,
+    },
+    Leaving {
+        token: u64,
+    },
+    /// A dead letter that was refused, to be sent again.
+    Waits {
+        due_ms: u64,
+        reason: DeathReason,
+    },
+}
+
+#[derive(Clone, Debug)]
+pub struct Item {
+    /// 0 for one that the queue did not take.
+    pub seq: u64,
+    /// The publish that brought it.
+    pub publish: u64,
+    pub place: Place,
+    pub level: u8,
+    pub len: u64,
+    pub dies_ms: Option<u64>,
+    pub count: u32,
+    pub again: bool,
+    reason: DeathReason,
+}
+
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub id: u64,
+    pub priority: i32,
+    pub settled: bool,
+    /// A consumer; else it was cancelled, or only fetches.
+    pub live: bool,
+    pub serial: u64,
+    pub credit: u64,
+    pub numbers: u64,
+}
+
+/// What the machine is expected to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Say {
+    Receipt { publish: u64, taken: bool },
+    Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool },
+    Credit { consumer: u64, serial: u32, credit: u32, available: u32, drained: bool },
+    Dead { token: u64, publish: u64, reason: DeathReason },
+    Done { messages: u64 },
+}
+
+pub struct Model {
+    config: Config,
+    pub items: Vec<Item>,
+    /// In order of attachment.
+    pub readers: Vec<Reader>,
+    /// Ids of those that can be served, longest waiting first.
+    turns: Vec<u64>,
+    active: Option<u64>,
+    next_seq: u64,
+    tokens: u64,
+    pub said: Vec<Say>,
+    pub accepted: u64,
+    pub dropped: u64,
+    pub dead_lettered: u64,
+    pub expired: u64,
+    pub purged: u64,
+}
+
+impl Model {
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            items: vec![],
+            readers: vec![],
+            turns: vec![],
+            active: None,
+            next_seq: 1,
+            tokens: 0,
+            said: vec![],
+            accepted: 0,
+            dropped: 0,
+            dead_lettered: 0,
+            expired: 0,
+            purged: 0,
+        }
+    }
+
+    pub fn published(&self) -> u64 {
+        self.next_seq - 1
+    }
+
+    pub fn reader(&mut self, id: u64) -> &mut Reader {
+        self.readers.iter_mut().find(|reader| reader.id == id).unwrap()
+    }
+
+    pub fn in_place(&self, test: impl Fn(Place) -> bool) -> impl Iterator<Item = &Item> {
+        self.items.iter().filter(move |item| test(item.place))
+    }
+
+    pub fn ready(&self) -> u64 {
+        self.in_place(|place| place == Place::Ready).count() as u64
+    }
+
+    pub fn publish(&mut self, publish: u64, priority: u8, ttl_ms: Option<u64>, len: u64, now_ms: u64) {
+        let level = priority.min(self.config.max_priority.unwrap_or(0));
+        let ttl_ms = ttl_ms.into_iter().chain(self.config.message_ttl_ms).min();
+        let dies_ms = ttl_ms.map(|ttl_ms| now_ms + ttl_ms);
+        let reason = DeathReason::MaxLength;
+        let (place, count, again) = (Place::Ready, 0, false);
+        let mut item = Item { seq: 0, publish, place, level, len, dies_ms, count, again, reason };
+        let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
+        let full = self.config.max_length.is_some_and(|max| self.ready() + 1 > max)
+            || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
+        if full && self.config.overflow != Overflow::DropHead {
+            self.said.push(Say::Receipt { publish, taken: false });
+            if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
+                self.kill(item, reason);
+            }
+            return;
+        }
+        self.said.push(Say::Receipt { publish, taken: true });
+        item.seq = self.next_seq;
+        self.next_seq += 1;
+        self.items.push(item);
+        // A consumer that waits has it before any limit looks at it.
+        if self.ready() == 1 {
+            self.dispatch_one();
+        }
+        self.shed();
+        self.dispatch(now_ms);
+    }
+
+    pub fn attach(&mut self, id: u64, priority: i32, settled: bool, serial: u64) {
+        self.readers.push(Reader { id, priority, settled, live: true, serial, credit: 0, numbers: 0 });
+        if self.config.single_active_consumer && self.active.is_none() {
+            self.active = Some(id);
+        }
+    }
+
+    pub fn grant(&mut self, id: u64, serial: u64, credit: u64, drain: bool, echo: bool, now_ms: u64) {
+        let reader = self.reader(id);
+        reader.credit = (serial + credit).saturating_sub(reader.serial);
+        if !reader.live && !drain {
+            reader.credit = 0;
+        }
+        self.dispatch(now_ms);
+        if drain {
+            self.turns.retain(|turn| *turn != id);
+            let reader = self.reader(id);
+            reader.serial += reader.credit;
+            reader.credit = 0;
+        }
+        if drain || echo {
+            let reader = self.reader(id);
+            let (serial, credit) = (reader.serial as u32, reader.credit as u32);
+            let serves = reader.live && (!self.config.single_active_consumer || self.active == Some(id));
+            let available = if serves { self.ready() as u32 } else { 0 };
+            self.said.push(Say::Credit { consumer: id, serial, credit, available, drained: drain });
+        }
+    }
+
+    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: &Outcome, now_ms: u64) {
+        let range = |place| {
+            matches!(place, Place::Held { consumer, number } if consumer == id
+            && first <= number && number <= last)
+        };
+        let mut taken = self.remove(range);
+        taken.sort_by_key(|item| item.place_number());
+        match *outcome {
+            Outcome::Accepted => self.accepted += taken.len() as u64,
+            Outcome::Released => self.requeue(taken, false, now_ms),
+            Outcome::Modified { failed, undeliverable_here: false } => self.requeue(taken, failed, now_ms),
+            Outcome::Modified { failed, undeliverable_here: true } => self.reject(taken, failed),
+            Outcome::Rejected => self.reject(taken, true),
+        }
+    }
+
+    pub fn cancel(&mut self, id: u64, now_ms: u64) {
+        self.retire(id);
+        self.dispatch(now_ms);
+    }
+
+    pub fn detach(&mut self, id: u64, failed: bool, now_ms: u64) {
+        self.retire(id);
+        let taken = self.remove(|place| matches!(place, Place::Held { consumer, .. } if consumer == id));
+        self.readers.retain(|reader| reader.id != id);
+        self.requeue(taken, failed, now_ms);
+    }
+
+    pub fn fetch(&mut self, id: u64, n: u32, settled: bool, now_ms: u64) {
+        if !self.readers.iter().any(|reader| reader.id == id) {
+            self.attach_holder(id);
+        }
+        for _ in 0..n {
+            self.expire(now_ms);
+            let Some(at) = self.head() else { break };
+            self.hand_over(at, id, settled);
+        }
+        self.expire(now_ms);
+    }
+
+    pub fn dead_letter_answer(&mut self, token: u64, refused: bool, now_ms: u64, retry_ms: u64) {
+        let Some(at) = self.items.iter().position(|item| item.place == (Place::Leaving { token })) else {
+            return;
+        };
+        if refused && self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once) {
+            // Behind those that were refused before.
+            let mut item = self.items.remove(at);
+            item.place = Place::Waits { due_ms: now_ms + retry_ms, reason: item.reason };
+            self.items.push(item);
+        } else {
+            self.items.remove(at);
+            let count = if refused { &mut self.dropped } else { &mut self.dead_lettered };
+            *count += 1;
+        }
+    }
+
+    pub fn purge(&mut self) {
+        let messages = self.remove(|place| place == Place::Ready).len() as u64;
+        self.purged += messages;
+        self.said.push(Say::Done { messages });
+    }
+
+    pub fn timeout(&mut self, now_ms: u64) {
+        for item in self.remove(|place| matches!(place, Place::Waits { due_ms, .. } if due_ms <= now_ms)) {
+            let reason = item.reason;
+            self.kill(item, reason);
+        }
+        self.expire(now_ms);
+    }
+
+    /// Each level's head, while it is too old.
+    pub fn expire(&mut self, now_ms: u64) {
+        for level in (0..=255).rev() {
+            let head_of_level = |items: &[Item]| {
+                (0..items.len())
+                    .filter(|&i| items[i].place == Place::Ready && items[i].level == level)
+                    .min_by_key(|&i| items[i].seq)
+            };
+            while let Some(at) = head_of_level(&self.items)
+                && self.items[at].dies_ms.is_some_and(|dies_ms| dies_ms <= now_ms)
+            {
+                self.expired += 1;
+                let item = self.items.remove(at);
+                self.kill(item, DeathReason::Expired);
+            }
+        }
+    }
+
+    fn attach_holder(&mut self, id: u64) {
+        self.readers.push(Reader {
+            id,
+            priority: 0,
+            settled: false,
+            live: false,
+            serial: 0,
+            credit: 0,
+            numbers: 0,
+        });
+    }
+
+    fn head(&self) -> Option<usize> {
+        (0..self.items.len())
+            .filter(|&i| self.items[i].place == Place::Ready)
+            .min_by_key(|&i| (Reverse(self.items[i].level), self.items[i].seq))
+    }
+
+    fn dispatch(&mut self, now_ms: u64) {
+        loop {
+            self.expire(now_ms);
+            if !self.dispatch_one() {
+                return;
+            }
+        }
+    }
+
+    fn dispatch_one(&mut self) -> bool {
+        let single = self.config.single_active_consumer;
+        let active = self.active;
+        let can =
+            |reader: &Reader| reader.live && reader.credit > 0 && (!single || active == Some(reader.id));
+        let able: Vec<&Reader> = self.readers.iter().filter(|reader| can(reader)).collect();
+        self.turns.retain(|id| able.iter().any(|reader| reader.id == *id));
+        for reader in &able {
+            if !self.turns.contains(&reader.id) {
+                self.turns.push(reader.id);
+            }
+        }
+        let Some(highest) = able.iter().map(|reader| reader.priority).max() else { return false };
+        let is_highest = |id: u64| able.iter().any(|r| r.id == id && r.priority == highest);
+        let turn = self.turns.iter().position(|id| is_highest(*id)).unwrap();
+        let Some(at) = self.head() else { return false };
+        let id = self.turns.remove(turn);
+        let reader = self.reader(id);
+        reader.credit -= 1;
+        reader.serial += 1;
+        if reader.credit > 0 {
+            self.turns.push(id);
+        }
+        let settled = self.reader(id).settled;
+        self.hand_over(at, id, settled);
+        true
+    }
+
+    fn hand_over(&mut self, at: usize, consumer: u64, settled: bool) {
+        let reader = self.reader(consumer);
+        reader.numbers += 1;
+        let number = reader.numbers;
+        let Item { seq, count, again, .. } = self.items[at];
+        self.said.push(Say::Delivery { consumer, number, seq, count, again });
+        if settled {
+            self.accepted += 1;
+            self.items.remove(at);
+        } else {
+            self.items[at].place = Place::Held { consumer, number };
+        }
+    }
+
+    fn shed(&mut self) {
+        while self.config.overflow == Overflow::DropHead {
+            let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
+            let over = self.config.max_length.is_some_and(|max| self.ready() > max)
+                || self.config.max_length_bytes.is_some_and(|max| bytes > max);
+            let Some(at) = self.head().filter(|_| over) else { return };
+            let item = self.items.remove(at);
+            self.kill(item, DeathReason::MaxLength);
+        }
+    }
+
+    fn requeue(&mut self, taken: Vec<Item>, failed: bool, now_ms: u64) {
+        for mut item in taken {
+            item.again = true;
+            item.count += u32::from(failed);
+            item.place = Place::Ready;
+            self.items.push(item);
+        }
+        self.shed();
+        self.dispatch(now_ms);
+    }
+
+    fn reject(&mut self, taken: Vec<Item>, failed: bool) {
+        for mut item in taken {
+            item.again = true;
+            item.count += u32::from(failed);
+            self.kill(item, DeathReason::Rejected);
+        }
+    }
+
+    fn kill(&mut self, mut item: Item, reason: DeathReason) {
+        if self.config.dead_letter.is_none() {
+            self.dropped += 1;
+            return;
+        }
+        self.tokens += 1;
+        let token = self.tokens;
+        self.said.push(Say::Dead { token, publish: item.publish, reason });
+        (item.place, item.reason) = (Place::Leaving { token }, reason);
+        self.items.push(item);
+    }
+
+    fn retire(&mut self, id: u64) {
+        self.turns.retain(|turn| *turn != id);
+        let reader = self.reader(id);
+        (reader.live, reader.credit) = (false, 0);
+        if self.active == Some(id) {
+            let live = self.readers.iter().filter(|reader| reader.live);
+            self.active = live.min_by_key(|reader| Reverse(reader.priority)).map(|reader| reader.id);
+        }
+    }
+
+    fn remove(&mut self, test: impl Fn(Place) -> bool) -> Vec<Item> {
+        let (taken, rest) = std::mem::take(&mut self.items).into_iter().partition(|item| test(item.place));
+        self.items = rest;
+        taken
+    }
+}
+
+impl Item {
+    fn place_number(&self) -> u64 {
+        match self.place {
+            Place::Held { number, .. } => number,
+            _ => 0,
+        }
+    }
+}

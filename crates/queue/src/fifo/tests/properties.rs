@@ -1,0 +1,421 @@
+//! Any interleaving of anything, against the naive model.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use super::model::{Model, Place, Say};
+use super::transcript::{config, dead_letters, message};
+use crate::fifo::{DEAD_LETTER_RETRY_MS, Fifo, Output};
+use crate::*;
+
+/// Consumers start counting here, so that every run wraps.
+const START: u64 = u32::MAX as u64 - 1;
+
+/// One thing to do. Numbers that choose among what is there are taken modulo how many there are.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { durable: bool, priority: u8, ttl_ms: Option<u64>, len: usize },
+    Attach { priority: i32, settled: bool },
+    Grant { reader: usize, lag: u64, credit: u32, drain: bool, echo: bool },
+    Settle { reader: usize, first: u64, len: u64, outcome: Outcome },
+    Cancel { reader: usize },
+    Detach { reader: usize, failed: bool },
+    Fetch { n: u32, settled: bool },
+    DeadLettered { which: usize, refused: bool },
+    Purge,
+    Tick { ms: u64 },
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    let modified = (any::<bool>(), any::<bool>())
+        .prop_map(|(failed, undeliverable_here)| Outcome::Modified { failed, undeliverable_here });
+    prop_oneof![
+        3 => Just(Outcome::Accepted),
+        2 => Just(Outcome::Released),
+        1 => Just(Outcome::Rejected),
+        2 => modified,
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ttl_ms = prop_oneof![4 => Just(None), 1 => (0..40u64).prop_map(Some)];
+    prop_oneof![
+        12 => (any::<bool>(), 0..5u8, ttl_ms, 1..4usize)
+            .prop_map(|(durable, priority, ttl_ms, len)| Step::Publish { durable, priority, ttl_ms, len }),
+        2 => (0..3i32, prop::bool::weighted(0.2))
+            .prop_map(|(priority, settled)| Step::Attach { priority, settled }),
+        8 => (any::<usize>(), 0..3u64, 0..7u32, prop::bool::weighted(0.2), any::<bool>())
+            .prop_map(|(reader, lag, credit, drain, echo)| Step::Grant { reader, lag, credit, drain, echo }),
+        8 => (any::<usize>(), 0..12u64, 1..5u64, outcome())
+            .prop_map(|(reader, first, len, outcome)| Step::Settle { reader, first, len, outcome }),
+        1 => any::<usize>().prop_map(|reader| Step::Cancel { reader }),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(reader, failed)| Step::Detach { reader, failed }),
+        1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
+        3 => (any::<usize>(), any::<bool>())
+            .prop_map(|(which, refused)| Step::DeadLettered { which, refused }),
+        1 => Just(Step::Purge),
+        2 => prop_oneof![0..30u64, Just(DEAD_LETTER_RETRY_MS)].prop_map(|ms| Step::Tick { ms }),
+    ]
+}
+
+fn configs() -> impl Strategy<Value = Config> {
+    let overflow = prop_oneof![
+        Just(Overflow::DropHead),
+        Just(Overflow::RejectPublish),
+        Just(Overflow::RejectPublishDlx)
+    ];
+    let limits = (prop::option::weighted(0.3, 0..6u64), prop::option::weighted(0.2, 0..12u64));
+    let dead_letter = prop::option::of(any::<bool>());
+    let ttl_ms = prop::option::weighted(0.3, 0..50u64);
+    let max_priority = prop::option::weighted(0.3, prop_oneof![1..4u8, Just(255)]);
+    (overflow, limits, dead_letter, ttl_ms, max_priority, prop::bool::weighted(0.2)).prop_map(
+        |(overflow, limits, dead_letter, message_ttl_ms, max_priority, single_active_consumer)| Config {
+            overflow,
+            max_length: limits.0,
+            max_length_bytes: limits.1,
+            dead_letter: dead_letter.and_then(dead_letters),
+            message_ttl_ms,
+            max_priority,
+            single_active_consumer,
+            ..config()
+        },
+    )
+}
+
+/// The machine and the model side by side.
+struct Run {
+    fifo: Fifo,
+    model: Model,
+    config: Config,
+    now_ms: u64,
+    publishes: u64,
+    next_id: u64,
+    journal: Vec<Fact>,
+}
+
+impl Run {
+    fn new(config: Config) -> Self {
+        let (fifo, model) = (Fifo::new(config.clone()), Model::new(config.clone()));
+        Self { fifo, model, config, now_ms: 1000, publishes: 0, next_id: 1, journal: vec![] }
+    }
+
+    /// Does one step on both sides; returns what the machine said and what the model expects.
+    fn step(&mut self, step: &Step) -> (Output, Vec<Say>) {
+        let mut out = Output::default();
+        self.model.said.clear();
+        if let Step::Tick { ms } = step {
+            self.now_ms += ms;
+            self.model.timeout(self.now_ms);
+            self.fifo.handle_timeout(self.now_ms, &mut out);
+        } else if let Some(request) = self.request(step) {
+            self.fifo.apply(request, self.now_ms, &mut out);
+        }
+        self.journal.extend(out.facts.iter().cloned());
+        (out, std::mem::take(&mut self.model.said))
+    }
+
+    /// Tells the model, and says the same in the machine's words.
+    fn request(&mut self, step: &Step) -> Option<Request> {
+        let (now_ms, model) = (self.now_ms, &mut self.model);
+        model.expire(now_ms);
+        let chosen = |model: &Model, at: usize| {
+            let all = &model.readers;
+            (!all.is_empty()).then(|| all[at % all.len()].clone())
+        };
+        Some(match *step {
+            Step::Publish { durable, priority, ttl_ms, len } => {
+                self.publishes += 1;
+                let mut text = format!("{:0len$}^{priority}", 0);
+                text += if durable { "!" } else { "" };
+                if let Some(ttl_ms) = ttl_ms {
+                    write!(text, "~{ttl_ms}").unwrap();
+                }
+                model.publish(self.publishes, priority, ttl_ms, len as u64, now_ms);
+                // The route tells whose dead letter it is.
+                let route = message::Route::simple("", &self.publishes.to_string());
+                let message = message(&text).rerouted(route.into());
+                Request::Publish(Publish { publisher: PublisherId(1), seq: self.publishes, message })
+            }
+            Step::Attach { priority, settled } => {
+                let id = self.next_id;
+                self.next_id += 1;
+                model.attach(id, priority, settled, START);
+                Request::Attach(Attach {
+                    consumer: ConsumerId(id),
+                    mode: Mode::Take,
+                    priority,
+                    exclusive: false,
+                    settled,
+                    delivery_count: START as u32,
+                })
+            }
+            Step::Grant { reader, lag, credit, drain, echo } => {
+                let reader = chosen(model, reader)?;
+                let serial = reader.serial.saturating_sub(lag);
+                if serial == 0 {
+                    return None;
+                }
+                model.grant(reader.id, serial, u64::from(credit), drain, echo, now_ms);
+                let (consumer, delivery_count) = (ConsumerId(reader.id), serial as u32);
+                Request::Grant { consumer, delivery_count, credit, drain, echo }
+            }
+            Step::Settle { reader, first, len, ref outcome } => {
+                let reader = chosen(model, reader)?;
+                // Near the newest, so that ranges hit; what they miss is unknown.
+                let first = (reader.numbers + 2).saturating_sub(first);
+                model.settle(reader.id, first, first + len, outcome, now_ms);
+                let (consumer, last, outcome) = (ConsumerId(reader.id), first + len, outcome.clone());
+                self.forget_cancelled();
+                Request::Settle { consumer, first, last, outcome, answer: false }
+            }
+            Step::Cancel { reader } => {
+                let reader = chosen(model, reader).filter(|reader| reader.live)?;
+                model.cancel(reader.id, now_ms);
+                self.forget_cancelled();
+                Request::Cancel { consumer: ConsumerId(reader.id) }
+            }
+            Step::Detach { reader, failed } => {
+                let reader = chosen(model, reader)?;
+                model.detach(reader.id, failed, now_ms);
+                Request::Detach { consumer: ConsumerId(reader.id), failed }
+            }
+            Step::Fetch { n, settled } => {
+                let id = self.next_id;
+                self.next_id += 1;
+                model.fetch(id, n, settled, now_ms);
+                self.forget_cancelled();
+                Request::Fetch { ticket: Ticket(0), holder: ConsumerId(id), n, settled }
+            }
+            Step::DeadLettered { which, refused } => {
+                let leaving = |place| matches!(place, Place::Leaving { .. });
+                let tokens: Vec<u64> = model
+                    .in_place(leaving)
+                    .map(|item| match item.place {
+                        Place::Leaving { token } => token,
+                        _ => 0,
+                    })
+                    .collect();
+                let token = if tokens.is_empty() { 0 } else { tokens[which % tokens.len()] };
+                model.dead_letter_answer(token, refused, now_ms, DEAD_LETTER_RETRY_MS);
+                Request::DeadLettered { token, refused }
+            }
+            Step::Purge => {
+                model.purge();
+                Request::Purge { ticket: Ticket(0) }
+            }
+            Step::Tick { .. } => return None,
+        })
+    }
+
+    /// A cancelled consumer without anything to settle is no more.
+    fn forget_cancelled(&mut self) {
+        let items = &self.model.items;
+        self.model.readers.retain(|reader| {
+            let id = reader.id;
+            let holds = |place| matches!(place, Place::Held { consumer, .. } if consumer == id);
+            reader.live || items.iter().any(|item| holds(item.place))
+        });
+    }
+
+    /// Messages that must survive, with their marks.
+    fn marks(fifo: &Fifo) -> Vec<(u64, u32, bool)> {
+        let held = fifo.consumers.iter().flat_map(|consumer| consumer.unsettled.iter());
+        let all = fifo.ready.iter().chain(held).chain(fifo.leaving.iter());
+        let mut marks: Vec<_> = all
+            .filter(|entry| entry.journaled)
+            .map(|entry| (entry.seq, entry.delivery_count, entry.redelivered))
+            .collect();
+        marks.sort_unstable();
+        marks
+    }
+}
+
+/// What the machine said, in the model's words.
+fn said(out: &Output) -> Vec<Say> {
+    let delivery = |d: &Delivery| Say::Delivery {
+        consumer: d.consumer.0,
+        number: d.number,
+        seq: d.seq,
+        count: d.delivery_count,
+        again: d.redelivered,
+    };
+    let mut said = vec![];
+    for effect in &out.effects {
+        match effect {
+            Effect::Receipt { seq, verdict, .. } => {
+                said.push(Say::Receipt { publish: *seq, taken: *verdict == Verdict::Accepted });
+            }
+            Effect::Delivery(d) => said.push(delivery(d)),
+            Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),
+            Effect::CreditState { consumer, state: s } => said.push(Say::Credit {
+                consumer: consumer.0,
+                serial: s.delivery_count,
+                credit: s.credit,
+                available: s.available,
+                drained: s.drained,
+            }),
+            Effect::DeadLetter { token, message, reason, .. } => {
+                let publish = message.route().key().parse().unwrap();
+                said.push(Say::Dead { token: *token, publish, reason: *reason });
+            }
+            Effect::Done { messages, .. } => said.push(Say::Done { messages: *messages }),
+            _ => (),
+        }
+    }
+    said
+}
+
+/// Deliveries of a fetch come in one effect, after the deaths that happened among them.
+fn deaths_last(mut said: Vec<Say>) -> Vec<Say> {
+    said.sort_by_key(|say| matches!(say, Say::Dead { .. }));
+    said
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..120)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_machine_says_what_the_model_says(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            let (out, expected) = run.step(step);
+            prop_assert_eq!(deaths_last(said(&out)), deaths_last(expected), "at {:?}", step);
+            let (report, model) = (run.fifo.report(), &run.model);
+            let len = |place: fn(Place) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
+            let held = |place| matches!(place, Place::Held { .. });
+            prop_assert_eq!(report.ready, model.ready());
+            prop_assert_eq!(report.ready_bytes, len(|place| place == Place::Ready));
+            prop_assert_eq!(report.unsettled, model.in_place(held).count() as u64);
+            prop_assert_eq!(report.unsettled_bytes, len(|place| matches!(place, Place::Held { .. })));
+            prop_assert_eq!(report.consumers, model.readers.iter().filter(|r| r.live).count() as u32);
+            prop_assert_eq!(report.expired, model.expired);
+            prop_assert_eq!(report.dropped, model.dropped);
+            prop_assert_eq!(report.acknowledged, model.accepted);
+            prop_assert_eq!(report.dead_lettered, model.dead_lettered);
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost_or_duplicated(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            run.step(step);
+            let report = run.fifo.report();
+            let here = report.ready + report.unsettled + report.leaving;
+            let gone = report.acknowledged + report.dropped + report.dead_lettered + run.model.purged;
+            if run.config.overflow != Overflow::RejectPublishDlx {
+                prop_assert_eq!(report.published, here + gone);
+            }
+            let held = run.fifo.consumers.iter().flat_map(|consumer| consumer.unsettled.iter());
+            let here: Vec<u64> = run.fifo.ready.iter().chain(held).map(|entry| entry.seq).collect();
+            let distinct: BTreeSet<u64> = here.iter().copied().collect();
+            prop_assert_eq!(here.len(), distinct.len());
+            prop_assert_eq!(here.len() as u64, report.ready + report.unsettled);
+            prop_assert_eq!(report.published, run.model.published());
+        }
+    }
+
+    #[test]
+    fn credit_is_never_exceeded(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        // What each consumer could tell from its own grants and what arrived, without wrapping.
+        let mut seen: Vec<(u64, u64, u64)> = vec![];
+        for step in &steps {
+            let granted = match step {
+                Step::Grant { reader, lag, credit, .. } if !run.model.readers.is_empty() => {
+                    let reader = &run.model.readers[reader % run.model.readers.len()];
+                    Some((reader.id, reader.serial.saturating_sub(*lag) + u64::from(*credit)))
+                }
+                _ => None,
+            };
+            let (out, _) = run.step(step);
+            for effect in &out.effects {
+                if let Effect::Attached { consumer, .. } = effect {
+                    seen.push((consumer.0, START, START));
+                }
+            }
+            if let Some((id, limit)) = granted
+                && let Some(seen) = seen.iter_mut().find(|seen| seen.0 == id)
+            {
+                seen.2 = limit;
+            }
+            for effect in &out.effects {
+                match effect {
+                    Effect::Delivery(Delivery { consumer, .. }) => {
+                        let seen = seen.iter_mut().find(|seen| seen.0 == consumer.0).unwrap();
+                        seen.1 += 1;
+                        prop_assert!(seen.1 <= seen.2, "delivery {} of {}", seen.1, seen.2);
+                    }
+                    Effect::CreditState { consumer, state } => {
+                        if let Some(seen) = seen.iter_mut().find(|seen| seen.0 == consumer.0) {
+                            // Forward only, and never beyond the limit.
+                            let forward = state.delivery_count.wrapping_sub(seen.1 as u32);
+                            prop_assert!(forward == 0 || state.drained);
+                            seen.1 += u64::from(forward);
+                            prop_assert!(forward == 0 || seen.1 <= seen.2);
+                        }
+                    }
+                    _ => (),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn restore_equals_live(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            run.step(step);
+            let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned(), run.now_ms);
+            prop_assert_eq!(Run::marks(&restored), Run::marks(&run.fifo), "after {:?}", step);
+            prop_assert!(restored.next_seq() <= run.fifo.next_seq());
+        }
+    }
+
+    #[test]
+    fn facts_are_in_order(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        let (mut put, mut gone) = (0, BTreeSet::new());
+        for step in &steps {
+            let (out, _) = run.step(step);
+            let mut after = 0;
+            for fact in &out.facts {
+                match *fact {
+                    Fact::Put { seq, .. } => {
+                        prop_assert!(seq > put && after == 0);
+                        put = seq;
+                    }
+                    Fact::Gone { first, last } => {
+                        prop_assert!(first <= last && (after == 0 || first > after + 1));
+                        after = last;
+                        for seq in first..=last {
+                            prop_assert!(seq <= put && gone.insert(seq), "{} is gone twice", seq);
+                        }
+                    }
+                    Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
+                }
+            }
+            let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();
+            let receipts = |effect: &&Effect| matches!(effect, Effect::Receipt { journaled: true, .. });
+            prop_assert_eq!(out.effects.iter().filter(receipts).count(), puts);
+        }
+    }
+
+    #[test]
+    fn the_deadline_is_when_there_is_something_to_do(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            run.step(step);
+            if let Some(deadline) = run.fifo.next_deadline() {
+let later = deadline > run.now_ms;
+                prop_assert!(later, "after {:?}", step);
+            }
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! A page to write on: each line applies one request and is compared with what was said, as text.
+//!
+//! Effects come in order, then `|`, then facts.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use message::{Message, Parts, Route};
+
+use crate::*;
+
+pub fn config() -> Config {
+    Config {
+        name: "q".into(),
+        auto_delete: false,
+        single_active_consumer: false,
+        max_length: None,
+        max_length_bytes: None,
+        overflow: Overflow::DropHead,
+        message_ttl_ms: None,
+        expires_ms: None,
+        dead_letter: None,
+        max_priority: None,
+    }
+}
+
+pub fn with(change: impl FnOnce(&mut Config)) -> Config {
+    let mut config = config();
+    change(&mut config);
+    config
+}
+
+pub fn dead_letters(at_least_once: bool) -> Option<DeadLetter> {
+    Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once })
+}
+
+/// A transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` lives 100 ms.
+pub fn message(text: &str) -> Message {
+    let end = text.find(['!', '^', '~']).unwrap_or(text.len());
+    let number = |mark: char| {
+        let (_, rest) = text.split_once(mark)?;
+        rest.split(['!', '^', '~']).next()?.parse::<u32>().ok()
+    };
+    let parts = Parts {
+        wire: text.as_bytes()[..end].to_vec().into(),
+        durable: text.contains('!'),
+        priority: number('^').map(|n| n as u8),
+        ttl_ms: number('~'),
+        ..Parts::default()
+    };
+    Message::new(parts, Arc::new(Route::simple("", "q")))
+}
+
+pub struct Page {
+    pub fifo: Fifo,
+    pub now_ms: u64,
+    published: u64,
+    journal: Vec<Fact>,
+}
+
+/// What was said to one request.
+pub struct Said(String);
+
+impl Said {
+    #[track_caller]
+    pub fn is(self, expected: &str) {
+        assert_eq!(self.0, expected);
+    }
+}
+
+impl Page {
+    pub fn new(config: Config) -> Self {
+        Self { fifo: Fifo::new(config), now_ms: 1000, published: 0, journal: Vec::new() }
+    }
+
+    pub fn say(&mut self, request: Request) -> Said {
+        let mut out = Output::default();
+        self.fifo.apply(request, self.now_ms, &mut out);
+        self.read(out)
+    }
+
+    /// Publishes each word.
+    pub fn publish(&mut self, words: &str) -> Said {
+        let mut all = Output::default();
+        for word in words.split_whitespace() {
+            self.published += 1;
+            let publish = Publish { publisher: PublisherId(1), seq: self.published, message: message(word) };
+            self.fifo.apply(Request::Publish(publish), self.now_ms, &mut all);
+        }
+        self.read(all)
+    }
+
+    pub fn attach(&mut self, id: u64) -> Said {
+        self.attach_with(id, |_| ())
+    }
+
+    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Said {
+        let mut attach = Attach {
+            consumer: ConsumerId(id),
+            mode: Mode::Take,
+            priority: 0,
+            exclusive: false,
+            settled: false,
+            delivery_count: 0,
+        };
+        change(&mut attach);
+        self.say(Request::Attach(attach))
+    }
+
+    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+        self.flow(id, delivery_count, credit, false, false)
+    }
+
+    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+        self.flow(id, delivery_count, credit, true, false)
+    }
+
+    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+        self.flow(id, delivery_count, credit, false, true)
+    }
+
+    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Said {
+        self.say(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
+    }
+
+    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Said {
+        self.settle(id, first, last, Outcome::Accepted)
+    }
+
+    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Said {
+        self.settle(id, first, last, Outcome::Released)
+    }
+
+    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Said {
+        self.settle(id, first, last, Outcome::Rejected)
+    }
+
+    pub fn cancel(&mut self, id: u64) -> Said {
+        self.say(Request::Cancel { consumer: ConsumerId(id) })
+    }
+
+    pub fn detach(&mut self, id: u64, failed: bool) -> Said {
+        self.say(Request::Detach { consumer: ConsumerId(id), failed })
+    }
+
+    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Said {
+        self.say(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
+    }
+
+    pub fn dead_lettered(&mut self, token: u64, refused: bool) -> Said {
+        self.say(Request::DeadLettered { token, refused })
+    }
+
+    pub fn configure(&mut self, config: Config) -> Said {
+        self.say(Request::Configure(Box::new(config)))
+    }
+
+    pub fn purge(&mut self) -> Said {
+        self.say(Request::Purge { ticket: Ticket(9) })
+    }
+
+    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Said {
+        self.say(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
+    }
+
+    pub fn timeout(&mut self, now_ms: u64) -> Said {
+        self.now_ms = now_ms;
+        let mut out = Output::default();
+        self.fifo.handle_timeout(now_ms, &mut out);
+        self.read(out)
+    }
+
+    /// Starts again from the facts.
+    pub fn restart(&mut self) {
+        let config = self.fifo.config().clone();
+        self.fifo = Fifo::restore(config, self.journal.iter().cloned(), self.now_ms);
+    }
+
+    fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Said {
+        self.say(Request::Grant { consumer: ConsumerId(id), delivery_count, credit, drain, echo })
+    }
+
+    fn read(&mut self, out: Output) -> Said {
+        let effects: Vec<String> = out.effects.iter().map(effect).collect();
+        let facts: Vec<String> = out.facts.iter().map(fact).collect();
+        self.journal.extend(out.facts);
+        let mut text = effects.join("; ");
+        if !facts.is_empty() {
+            let space = if text.is_empty() { "" } else { " " };
+            write!(text, "{space}| {}", facts.join("; ")).unwrap();
+        }
+        Said(text)
+    }
+}
+
+fn body(message: &Message) -> String {
+    String::from_utf8_lossy(&message.bare()).into_owned()
+}
+
+fn delivery(d: &Delivery) -> String {
+    let mut text = format!("{}#{} {}", d.consumer.0, d.number, body(&d.message));
+    if d.delivery_count > 0 {
+        write!(text, " count {}", d.delivery_count).unwrap();
+    }
+    if d.redelivered {
+        text += " again";
+    }
+    text
+}
+
+fn effect(effect: &Effect) -> String {
+    match effect {
+        Effect::Receipt { seq, verdict, journaled, .. } => {
+            let verdict = match verdict {
+                Verdict::Accepted => "ok",
+                Verdict::Rejected(RejectReason::MaxLength) => "full",
+                Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
+                Verdict::Released => "released",
+            };
+            format!("{seq} {verdict}{}", if *journaled { "!" } else { "" })
+        }
+        Effect::Attached { consumer, .. } => format!("attached {}", consumer.0),
+        Effect::Refused { why, .. } => format!("refused {why:?}"),
+        Effect::Gone { consumer, reason } => format!("gone {} {reason:?}", consumer.0),
+        Effect::Active { consumer, active: true } => format!("active {}", consumer.0),
+        Effect::Active { consumer, active: false } => format!("inactive {}", consumer.0),
+        Effect::Delivery(d) => delivery(d),
+        Effect::CreditState { consumer, state: s } => {
+            let drained = if s.drained { " drained" } else { "" };
+            let (count, credit, available) = (s.delivery_count, s.credit, s.available);
+            format!("credit {} at {count}+{credit} of {available}{drained}", consumer.0)
+        }
+        Effect::Fetched { deliveries, ready, .. } => {
+            let all: Vec<String> = deliveries.iter().map(delivery).collect();
+            format!("fetched [{}] of {ready}", all.join(", "))
+        }
+        Effect::Settled { consumer, first, last } => format!("settled {} {first}..={last}", consumer.0),
+        Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
+        Effect::DeadLetter { token, message, reason, exchange, key } => {
+            let key = key.as_deref().unwrap_or("-");
+            format!("dead {token} {} {} to {exchange}/{key}", body(message), reason.as_str())
+        }
+        Effect::Done { messages, .. } => format!("done {messages}"),
+        Effect::Deleted { reason } => format!("deleted {reason:?}"),
+        Effect::Report { report, .. } => format!("report ready {}", report.ready),
+    }
+}
+
+fn fact(fact: &Fact) -> String {
+    match fact {
+        Fact::Put { seq, message, .. } => format!("put {seq} {}", body(message)),
+        Fact::Gone { first, last } if first == last => format!("gone {first}"),
+        Fact::Gone { first, last } => format!("gone {first}..={last}"),
+        Fact::Returned { seq, delivery_count, redelivered } => {
+            format!("returned {seq} count {delivery_count}{}", if *redelivered { " again" } else { "" })
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a message costs: a warm queue takes it, delivers it and forgets it without the allocator.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use message::{Message, Parts, Route};
+use queue::{
+    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Overflow, Publish, PublisherId, Request,
+};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        // SAFETY: `at` came from `alloc` above with this `layout`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const CONSUMERS: u64 = 3;
+
+struct Bench {
+    fifo: Fifo,
+    out: Output,
+    message: Message,
+    granted: [u32; CONSUMERS as usize],
+    settled: [u64; CONSUMERS as usize],
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut fifo = Fifo::new(Config {
+            name: "q".into(),
+            auto_delete: false,
+            single_active_consumer: false,
+            max_length: Some(10_000),
+            max_length_bytes: None,
+            overflow: Overflow::DropHead,
+            message_ttl_ms: Some(60_000),
+            expires_ms: None,
+            dead_letter: None,
+            max_priority: None,
+        });
+        let mut out = Output::default();
+        for id in 0..CONSUMERS {
+            let attach = Attach {
+                consumer: ConsumerId(id),
+                mode: Mode::Take,
+                priority: id as i32 % 2,
+                exclusive: false,
+                settled: false,
+                delivery_count: 0,
+            };
+            fifo.apply(Request::Attach(attach), 0, &mut out);
+        }
+        let parts = Parts { wire: b"body".to_vec().into(), durable: true, ..Parts::default() };
+        let message = Message::new(parts, Arc::new(Route::simple("", "q")));
+        let _shared = message.clone();
+        Self { fifo, out, message, granted: [0; CONSUMERS as usize], settled: [0; CONSUMERS as usize] }
+    }
+
+    fn publish(&mut self, n: u64) {
+        for seq in 0..n {
+            let publish = Publish { publisher: PublisherId(1), seq, message: self.message.clone() };
+            self.fifo.apply(Request::Publish(publish), 1000, &mut self.out);
+        }
+    }
+
+    /// Everyone gets `credit` more; then everyone settles what came, in one range.
+    fn consume(&mut self, credit: u32) {
+        for id in 0..CONSUMERS {
+            let delivery_count = self.granted[id as usize];
+            let consumer = ConsumerId(id);
+            let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
+            self.fifo.apply(grant, 1000, &mut self.out);
+        }
+        let mut last = self.settled;
+        for effect in self.out.effects.drain(..) {
+            if let Effect::Delivery(delivery) = effect {
+                last[delivery.consumer.0 as usize] = delivery.number;
+            }
+        }
+        for id in 0..CONSUMERS as usize {
+            let (consumer, first, last) = (ConsumerId(id as u64), self.settled[id] + 1, last[id]);
+            self.granted[id] = last as u32;
+            self.settled[id] = last;
+            let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
+            self.fifo.apply(settle, 1000, &mut self.out);
+        }
+        self.out.effects.clear();
+        self.out.facts.clear();
+    }
+}
+
+#[test]
+fn a_warm_queue_does_not_allocate() {
+    let mut bench = Bench::new();
+    let mut round = |backlog: u64| {
+        bench.publish(backlog);
+        bench.consume(20);
+        bench.publish(25);
+        bench.consume(40);
+    };
+    for _ in 0..10 {
+        round(50);
+    }
+    let before = ALLOCATIONS.get();
+    for _ in 0..100 {
+        round(50);
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    let report = bench.fifo.report();
+    assert_eq!((report.published, report.acknowledged), (110 * 75, 110 * 75));
+}

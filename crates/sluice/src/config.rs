@@ -1,0 +1,204 @@
+//! `sluice.conf`: `key = value`, RabbitMQ's key names where RabbitMQ has one; each also as `--set KEY=VALUE`.
+//!
+//! ```text
+//! # a comment; also behind a value, after a space
+//! listeners.tcp.default = 0.0.0.0:5672
+//! default_pass = 'in quotes a # is a #'
+//! ```
+//!
+//! The last of several lines with one key counts; `--set` comes after the file. What exists is in the one table
+//! `keys::KEYS`, from which `sluice.conf.example` is made.
+
+mod keys;
+#[cfg(test)]
+mod tests;
+mod values;
+
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use amqp10::sasl::Secret;
+use broker::settings::Settings;
+
+/// Bytes of a configuration file; a larger one is refused.
+const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Everything an operator can set, checked. Its `Debug` form shows no secret.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the broker itself reads.
+    pub settings: Settings,
+    /// Where AMQP clients connect; none if `listeners.tcp.default = none`.
+    pub amqp_listeners: Vec<SocketAddr>,
+    /// Where the management API listens; nowhere if `management.tcp.port = none`.
+    pub management: Option<SocketAddr>,
+    /// Where the metrics are read; nowhere if `prometheus.tcp.port = none`.
+    pub prometheus: Option<SocketAddr>,
+    /// Event loops, each with its connections and queues.
+    pub shards: usize,
+    /// The user that a new data directory starts with.
+    pub default_user: String,
+    /// And its password.
+    pub default_pass: Secret,
+    /// Users who may come from this machine only.
+    pub loopback_users: Vec<String>,
+    /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
+    pub log_level: &'static str,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Draft::default().finish()
+    }
+}
+
+impl Config {
+    /// Reads a file, if one is named, then the `KEY=VALUE` arguments of `--set`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or the first key or value that is refused, with its place.
+    pub fn load(file: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
+        let Some(path) = file else { return Self::parse("", "", sets) };
+        let name = path.display().to_string();
+        let refuse = |problem: String| ConfigError { place: name.clone(), problem };
+        let unreadable = |error: std::io::Error| refuse(format!("cannot be read: {error}"));
+        let mut octets = Vec::new();
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(FILE_BYTES_MAX + 1).read_to_end(&mut octets).map_err(unreadable)?;
+        if octets.len() as u64 > FILE_BYTES_MAX {
+            return Err(refuse(format!("is larger than {FILE_BYTES_MAX} bytes")));
+        }
+        let text = String::from_utf8(octets).map_err(|_| refuse("is not UTF-8".into()))?;
+        Self::parse(&text, &name, sets)
+    }
+
+    /// As [`Self::load`], from text; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// The first key or value that is refused, with its place.
+    pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
+        let mut draft = Draft::default();
+        for (index, line) in text.lines().enumerate() {
+            let at = |problem: String| ConfigError { place: format!("{name}:{}", index + 1), problem };
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (key, value) = line.split_once('=').ok_or_else(|| at("'key = value' is needed".into()))?;
+            let value = unquote(value.trim()).map_err(at)?;
+            draft.set(key.trim(), value).map_err(at)?;
+        }
+        for argument in sets {
+            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+            let key = key.trim();
+            // The value may be a secret, so that only the key is shown.
+            let at = |problem: String| ConfigError { place: format!("--set {}", shown(key)), problem };
+            if !argument.contains('=') {
+                return Err(at("KEY=VALUE is needed".into()));
+            }
+            draft.set(key, value.trim()).map_err(at)?;
+        }
+        Ok(draft.finish())
+    }
+}
+
+/// Why a configuration is refused, and where it says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// `FILE:LINE`, `FILE` or `--set KEY`.
+    pub place: String,
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.problem)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// A configuration on its way: addresses still in two parts.
+#[derive(Clone, Debug)]
+struct Draft {
+    settings: Settings,
+    amqp_listeners: Vec<SocketAddr>,
+    management: (IpAddr, Option<u16>),
+    prometheus: (IpAddr, Option<u16>),
+    shards: usize,
+    default_user: String,
+    default_pass: Secret,
+    loopback_users: Vec<String>,
+    log_level: &'static str,
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        Self {
+            settings: Settings::default(),
+            amqp_listeners: vec![SocketAddr::new(loopback, 5672)],
+            management: (loopback, Some(15672)),
+            prometheus: (loopback, Some(15692)),
+            shards: values::available_cores(),
+            default_user: "guest".into(),
+            default_pass: Secret::new("guest"),
+            loopback_users: vec!["guest".into()],
+            log_level: "info",
+        }
+    }
+}
+
+impl Draft {
+    fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let Some((key, part)) = keys::find(name) else {
+            let nearest = keys::nearest(name).map(|near| format!("; did you mean '{near}'?"));
+            return Err(format!("unknown key '{}'{}", shown(name), nearest.unwrap_or_default()));
+        };
+        (key.set)(self, part, value).map_err(|need| {
+            let value = if key.secret { "***" } else { value };
+            format!("'{}' cannot be '{}': {need}", shown(name), value.escape_debug())
+        })
+    }
+
+    fn finish(self) -> Config {
+        let address = |(ip, port): (IpAddr, Option<u16>)| port.map(|port| SocketAddr::new(ip, port));
+        Config {
+            settings: self.settings,
+            amqp_listeners: self.amqp_listeners,
+            management: address(self.management),
+            prometheus: address(self.prometheus),
+            shards: self.shards,
+            default_user: self.default_user,
+            default_pass: self.default_pass,
+            loopback_users: self.loopback_users,
+            log_level: self.log_level,
+        }
+    }
+}
+
+/// The value without its quotes or the comment behind it.
+fn unquote(value: &str) -> Result<&str, String> {
+    if let Some(quoted) = value.strip_prefix('\'') {
+        let (inside, behind) = quoted.split_once('\'').ok_or("the quote is not closed")?;
+        let behind = behind.trim_start();
+        if behind.is_empty() || behind.starts_with('#') {
+            return Ok(inside);
+        }
+        return Err("there is something behind the closing quote".into());
+    }
+    if value.starts_with('#') {
+        return Ok("");
+    }
+    let comment = value.match_indices('#').find(|(at, _)| value[..*at].ends_with([' ', '\t']));
+    Ok(comment.map_or(value, |(at, _)| value[..at].trim_end()))
+}
+
+/// As much of a key as can be a key: what follows may be anything, even a secret.
+fn shown(key: &str) -> &str {
+    let end = key.find(|c: char| !(c.is_ascii_alphanumeric() || "._-".contains(c)));
+    &key[..end.unwrap_or(key.len())]
+}

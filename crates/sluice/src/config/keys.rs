@@ -1,0 +1,200 @@
+//! The one table of keys: name, what it does, default, and how it is read.
+
+use amqp10::sasl::Secret;
+
+use super::Draft;
+use super::values::{
+    SHARDS_MAX, available_cores, boolean, ip, listener, log_level, number, or_none, port, text,
+};
+
+/// Sets a key; the middle argument is what stands for the star of the key's name.
+type Set = fn(&mut Draft, &str, &str) -> Result<(), String>;
+
+/// A key that an operator can set.
+#[derive(Clone, Copy)]
+pub struct Key {
+    /// `*` at its end stands for a name that the operator chooses.
+    pub name: &'static str,
+    /// One line for the example file, which a test makes and checks.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    pub doc: &'static str,
+    /// As it would be written; setting it changes nothing.
+    #[cfg_attr(not(test), expect(dead_code, reason = "the example file is made by a test"))]
+    pub default: &'static str,
+    pub set: Set,
+    /// The value is never shown.
+    pub secret: bool,
+}
+
+/// Bytes: a frame must hold an OPEN, and one read buffer must hold a frame.
+const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
+
+/// A credit of 0 would never move; what can be outstanding is bounded for everybody's sake.
+const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
+
+const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
+    Key { name, doc, default, set, secret: false }
+}
+
+/// Every key, in the order of the example file.
+pub const KEYS: &[Key] = &[
+    key(
+        "listeners.tcp.default",
+        "127.0.0.1:5672",
+        "Where AMQP clients connect: a port of the loopback address, ip:port, or none.",
+        |c, _, v| {
+            c.amqp_listeners = or_none(v, listener)?.into_iter().collect();
+            Ok(())
+        },
+    ),
+    key("management.tcp.ip", "127.0.0.1", "The address of the management HTTP API.", |c, _, v| {
+        put(&mut c.management.0, ip(v))
+    }),
+    key("management.tcp.port", "15672", "The port of the management HTTP API, or none.", |c, _, v| {
+        put(&mut c.management.1, or_none(v, port))
+    }),
+    key(
+        "prometheus.tcp.ip",
+        "127.0.0.1",
+        "The address of the metrics, which need no password.",
+        |c, _, v| put(&mut c.prometheus.0, ip(v)),
+    ),
+    key("prometheus.tcp.port", "15692", "The port of the metrics, or none.", |c, _, v| {
+        put(&mut c.prometheus.1, or_none(v, port))
+    }),
+    key("shards", "auto", "Event loops: 1 to 256, or auto for one per core.", |c, _, v| {
+        let count = if v == "auto" { Ok(available_cores()) } else { number(v, 1..=SHARDS_MAX) };
+        put(&mut c.shards, count.map_err(|need| format!("{need}, or auto")))
+    }),
+    key("default_user", "guest", "The user that the broker starts with.", |c, _, v| {
+        put(&mut c.default_user, text(v))
+    }),
+    Key {
+        secret: true,
+        ..key("default_pass", "guest", "The password of that user.", |c, _, v| {
+            put(&mut c.default_pass, text(v).map(Secret::new))
+        })
+    },
+    key(
+        "loopback_users",
+        "guest",
+        "Users who may come from this machine only: one name, or none.",
+        |c, _, v| put(&mut c.loopback_users, or_none(v, text).map(|user| user.into_iter().collect())),
+    ),
+    key("loopback_users.*", "true", "Whether this user may come from this machine only.", |c, user, v| {
+        let (user, only) = (text(user)?, boolean(v)?);
+        c.loopback_users.retain(|known| *known != user);
+        if only {
+            c.loopback_users.push(user);
+        }
+        Ok(())
+    }),
+    key(
+        "anonymous_login_user",
+        "guest",
+        "The user that clients without credentials become, or none to refuse them.",
+        |c, _, v| put(&mut c.settings.anonymous_login_user, or_none(v, text)),
+    ),
+    key("max_message_size", "16777216", "Bytes of the largest message taken, up to 536870912.", |c, _, v| {
+        put(&mut c.settings.max_message_size, number(v, 1..=536_870_912))
+    }),
+    key("frame_max", "131072", "Bytes of the largest frame taken, 512 to 16777216.", |c, _, v| {
+        put(&mut c.settings.frame_max, number(v, FRAME_MAX))
+    }),
+    key("heartbeat", "60", "Seconds after which a silent connection is given up; 0 is never.", |c, _, v| {
+        put(&mut c.settings.heartbeat_s, number(v, 0..=65_535))
+    }),
+    key("handshake_timeout", "10000", "Milliseconds that a connection may take to open.", |c, _, v| {
+        put(&mut c.settings.handshake_timeout_ms, number(v, 1..=3_600_000))
+    }),
+    key("session_max_per_connection", "64", "Sessions of one connection, up to 65535.", |c, _, v| {
+        put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX))
+    }),
+    key("link_max_per_session", "256", "Links of one session.", |c, _, v| {
+        put(&mut c.settings.link_max_per_session, number(v, 1..=u32::MAX))
+    }),
+    key("amqp10.max_link_credit", "170", "Messages that a publisher's link may send unasked.", |c, _, v| {
+        put(&mut c.settings.max_link_credit, number(v, CREDIT))
+    }),
+    key("amqp10.max_queue_credit", "256", "Messages that a consumer's link asks of its queue.", |c, _, v| {
+        put(&mut c.settings.max_queue_credit, number(v, CREDIT))
+    }),
+    key(
+        "amqp10.max_incoming_window",
+        "400",
+        "Transfers that a publisher's session may send unasked.",
+        |c, _, v| put(&mut c.settings.max_incoming_window, number(v, CREDIT)),
+    ),
+    key(
+        "amqp10.max_unsettled_per_link",
+        "100000",
+        "Deliveries that a consumer's link may leave unsettled; 0 is no limit.",
+        |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
+    ),
+    key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
+        put(&mut c.settings.durable_by_default, boolean(v))
+    }),
+    key("compat.product", "RabbitMQ", "The product that clients are told they talk to.", |c, _, v| {
+        put(&mut c.settings.compat_product, text(v))
+    }),
+    key("compat.version", "4.3.6", "And its version.", |c, _, v| {
+        put(&mut c.settings.compat_version, text(v))
+    }),
+    key("cluster_name", "sluice@localhost", "The name of this cluster, as clients are told.", |c, _, v| {
+        put(&mut c.settings.cluster_name, text(v))
+    }),
+    key("log.level", "info", "trace, debug, info, warning, error, critical or none.", |c, _, v| {
+        put(&mut c.log_level, log_level(v))
+    }),
+];
+
+/// The key of this name, and what stands for its star.
+pub fn find(name: &str) -> Option<(&'static Key, &str)> {
+    KEYS.iter().find_map(|key| match key.name.strip_suffix('*') {
+        Some(prefix) => name.strip_prefix(prefix).map(|part| (key, part)),
+        None => (key.name == name).then_some((key, "")),
+    })
+}
+
+/// The key that was probably meant: at most two slips away.
+pub fn nearest(name: &str) -> Option<&'static str> {
+    // No key is that long, and the distance costs the product of the lengths.
+    if name.len() > 64 {
+        return None;
+    }
+    let near = KEYS.iter().map(|key| (distance(name, key.name), key.name)).min()?;
+    (near.0 <= 2).then_some(near.1)
+}
+
+/// `sluice.conf.example`: every key with its line and its default, commented out.
+#[cfg(test)]
+pub fn example() -> String {
+    let mut text = String::from(
+        "# Configuration of Sluice. Every key stands here with its default.\n\
+         # Remove the comment sign in front of a line to change its key; sluice serve --config FILE reads the file.\n",
+    );
+    for key in KEYS {
+        text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
+    }
+    text
+}
+
+fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {
+    *place = value?;
+    Ok(())
+}
+
+/// How many bytes have to be put in, taken out or changed to make one of the other (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut corner = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let change = corner + usize::from(x != y);
+            corner = row[j + 1];
+            row[j + 1] = change.min(row[j] + 1).min(corner + 1);
+        }
+    }
+    row[b.len()]
+}

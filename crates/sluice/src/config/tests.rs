@@ -1,0 +1,191 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(text, "sluice.conf", &[]).map_err(|e| e.to_string())
+}
+
+fn set(argument: &str) -> Result<Config, String> {
+    Config::parse("", "", &[argument.to_owned()]).map_err(|e| e.to_string())
+}
+
+#[test]
+fn nothing_gives_the_defaults() {
+    let config = parse("\n  # only a comment\n").unwrap();
+    assert_eq!(config.amqp_listeners, ["127.0.0.1:5672".parse().unwrap()]);
+    assert_eq!(config.management, Some("127.0.0.1:15672".parse().unwrap()));
+    assert_eq!(config.prometheus, Some("127.0.0.1:15692".parse().unwrap()));
+    assert_eq!(config.loopback_users, ["guest"]);
+    assert!(config.shards >= 1);
+}
+
+/// Setting any key to the default that the table shows changes nothing.
+#[test]
+fn the_defaults_in_the_table_are_the_defaults() {
+    for key in keys::KEYS {
+        let name = key.name.replace('*', "guest");
+        let config = set(&format!("{name}={}", key.default)).unwrap();
+        assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()), "{name}");
+        assert_eq!(config.default_pass, Config::default().default_pass, "{name}");
+        assert!(!key.doc.is_empty() && !key.doc.contains('\n'), "{name}");
+    }
+}
+
+#[test]
+fn every_form_of_a_line() {
+    let config = parse(
+        "listeners.tcp.default=0.0.0.0:5673\n  shards = 3   # as many\n\
+         default_user = adm#in\ndefault_pass = 'a # b'  # quoted\nheartbeat = 1\nheartbeat = 2\n\
+         log.level = warning\r\nmanagement.tcp.ip = ::1\nprometheus.tcp.port = none\n",
+    )
+    .unwrap();
+    assert_eq!(config.amqp_listeners, ["0.0.0.0:5673".parse().unwrap()]);
+    assert_eq!((config.shards, config.settings.heartbeat_s, config.log_level), (3, 2, "warn"));
+    assert_eq!(config.default_user, "adm#in");
+    assert_eq!(config.default_pass.expose(), b"a # b");
+    assert_eq!(config.management, Some("[::1]:15672".parse().unwrap()));
+    assert_eq!(config.prometheus, None);
+}
+
+#[test]
+fn listeners_are_ports_or_addresses() {
+    assert_eq!(set("listeners.tcp.default=1").unwrap().amqp_listeners, ["127.0.0.1:1".parse().unwrap()]);
+    assert_eq!(set("listeners.tcp.default=[::]:0").unwrap().amqp_listeners, ["[::]:0".parse().unwrap()]);
+    assert!(set("listeners.tcp.default=none").unwrap().amqp_listeners.is_empty());
+    assert!(set("listeners.tcp.default=65536").is_err());
+    assert!(set("listeners.tcp.default=localhost:1").is_err());
+}
+
+#[test]
+fn loopback_users_have_two_forms() {
+    let users = |text: &str| parse(text).unwrap().loopback_users;
+    assert!(users("loopback_users = none").is_empty());
+    assert!(users("loopback_users.guest = false").is_empty());
+    assert_eq!(users("loopback_users.a = true"), ["guest", "a"]);
+    assert_eq!(users("loopback_users = none\nloopback_users.b = true\nloopback_users.b = true"), ["b"]);
+    assert!(parse("loopback_users. = true").is_err());
+}
+
+#[test]
+fn anonymous_can_be_switched_off() {
+    assert_eq!(set("anonymous_login_user=none").unwrap().settings.anonymous_login_user, None);
+    assert_eq!(set("anonymous_login_user=a").unwrap().settings.anonymous_login_user.as_deref(), Some("a"));
+}
+
+#[test]
+fn set_comes_after_the_file() {
+    let config = Config::parse("shards = 2", "f", &["shards=4".into(), "heartbeat = 5".into()]).unwrap();
+    assert_eq!((config.shards, config.settings.heartbeat_s), (4, 5));
+}
+
+/// What is refused, and in which words.
+#[test]
+fn refusals_name_their_place() {
+    let lines = [
+        ("\n\nshard = 2", "sluice.conf:3: unknown key 'shard'; did you mean 'shards'?"),
+        ("nonsense.key = 2", "sluice.conf:1: unknown key 'nonsense.key'"),
+        ("data_dir = /x", "sluice.conf:1: unknown key 'data_dir'"),
+        ("shards", "sluice.conf:1: 'key = value' is needed"),
+        (
+            "shards = two",
+            "sluice.conf:1: 'shards' cannot be 'two': a whole number from 1 to 256 is needed, or auto",
+        ),
+        (
+            "frame_max = 511",
+            "sluice.conf:1: 'frame_max' cannot be '511': a whole number from 512 to 16777216 is needed",
+        ),
+        (
+            "amqp10.durable_by_default = yes",
+            "sluice.conf:1: 'amqp10.durable_by_default' cannot be 'yes': true or false is needed",
+        ),
+        (
+            "log.level = loud",
+            "sluice.conf:1: 'log.level' cannot be 'loud': \
+          trace, debug, info, warning, error, critical or none is needed",
+        ),
+        ("default_user = 'x", "sluice.conf:1: the quote is not closed"),
+        ("default_user = 'x' y", "sluice.conf:1: there is something behind the closing quote"),
+    ];
+    for (text, refusal) in lines {
+        assert_eq!(parse(text).unwrap_err(), refusal);
+    }
+    let arguments = [
+        ("heartbeats=1", "--set heartbeats: unknown key 'heartbeats'; did you mean 'heartbeat'?"),
+        ("heartbeat", "--set heartbeat: KEY=VALUE is needed"),
+        (
+            "heartbeat=-1",
+            "--set heartbeat: 'heartbeat' cannot be '-1': a whole number from 0 to 65535 is needed",
+        ),
+        (
+            "management.tcp.ip=here",
+            "--set management.tcp.ip: 'management.tcp.ip' cannot be 'here': an IP address is needed",
+        ),
+    ];
+    for (argument, refusal) in arguments {
+        assert_eq!(set(argument).unwrap_err(), refusal);
+    }
+}
+
+#[test]
+fn bounds_are_checked_at_both_ends() {
+    let cases = [
+        ("max_message_size", "1", "0"),
+        ("max_message_size", "536870912", "536870913"),
+        ("frame_max", "512", "511"),
+        ("frame_max", "16777216", "16777217"),
+        ("heartbeat", "65535", "65536"),
+        ("handshake_timeout", "1", "0"),
+        ("session_max_per_connection", "65535", "65536"),
+        ("link_max_per_session", "1", "0"),
+        ("amqp10.max_link_credit", "1", "0"),
+        ("amqp10.max_queue_credit", "65535", "65536"),
+        ("amqp10.max_incoming_window", "1", "0"),
+        ("amqp10.max_unsettled_per_link", "0", "4294967296"),
+        ("management.tcp.port", "65535", "65536"),
+        ("prometheus.tcp.port", "0", "+1"),
+        ("shards", "256", "257"),
+    ];
+    for (key, good, bad) in cases {
+        assert!(set(&format!("{key}={good}")).is_ok(), "{key}={good}");
+        assert!(set(&format!("{key}={bad}")).is_err(), "{key}={bad}");
+    }
+}
+
+#[test]
+fn secrets_are_never_shown() {
+    let config = set("default_pass=hunter2").unwrap();
+    assert_eq!(config.default_pass.expose(), b"hunter2");
+    assert!(!format!("{config:?}").contains("hunter2"));
+    assert!(format!("{config:?}").contains("default_pass: ***"));
+    let long = "hunter2".repeat(60);
+    for refused in [
+        format!("default_pass={long}"),
+        "defaultpass=hunter2".into(),
+        "default_pass hunter2".into(),
+        "default_pass:hunter2".into(),
+    ] {
+        assert!(!set(&refused).unwrap_err().contains("hunter2"), "{refused}");
+        assert!(!parse(&refused).unwrap_err().contains("hunter2"), "{refused}");
+    }
+}
+
+#[test]
+fn a_file_is_named_in_its_errors() {
+    let error = Config::load(Some(Path::new("/nowhere/sluice.conf")), &[]).unwrap_err();
+    assert!(error.to_string().starts_with("/nowhere/sluice.conf: cannot be read: "), "{error}");
+}
+
+/// The example at the root of the repository is made from the table.
+#[test]
+fn the_example_is_up_to_date() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sluice.conf.example");
+    let made = keys::example();
+    if std::env::var_os("UPDATE_EXAMPLE").is_some() {
+        std::fs::write(&path, &made).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == made, "sluice.conf.example is stale: UPDATE_EXAMPLE=1 cargo test -p sluice the_example");
+    // Without its comment signs it says what is so anyway.
+    let keys = made.lines().filter_map(|l| l.strip_prefix("# ")).filter(|l| l.contains(" = "));
+    let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
+    assert_eq!(format!("{config:?}"), format!("{:?}", Config::default()));
+}

@@ -1,0 +1,103 @@
+//! What values may look like. Each parser says what is needed when it refuses.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+/// Event loops at most.
+pub const SHARDS_MAX: usize = 256;
+
+/// Threads that this process may run at once, up to [`SHARDS_MAX`]; 1 if that is not known.
+pub fn available_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(SHARDS_MAX)
+}
+
+/// A whole number within bounds.
+///
+/// # Errors
+/// What is needed.
+pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
+    value: &str,
+    bounds: RangeInclusive<T>,
+) -> Result<T, String> {
+    let need = || format!("a whole number from {} to {} is needed", bounds.start(), bounds.end());
+    // A sign is no digit of a number here, though Rust takes it.
+    if !value.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(need());
+    }
+    value.parse().ok().filter(|n| bounds.contains(n)).ok_or_else(need)
+}
+
+/// # Errors
+/// What is needed.
+pub fn boolean(value: &str) -> Result<bool, String> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err("true or false is needed".into()),
+    }
+}
+
+/// Text that is not empty, has no control characters and at most 255 bytes.
+///
+/// # Errors
+/// What is needed.
+pub fn text(value: &str) -> Result<String, String> {
+    if value.is_empty() || value.len() > 255 || value.contains(char::is_control) {
+        return Err("text of 1 to 255 bytes without control characters is needed".into());
+    }
+    Ok(value.into())
+}
+
+/// `none`, or what the parser takes.
+///
+/// # Errors
+/// What the parser needs.
+pub fn or_none<T>(value: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+    if value == "none" {
+        return Ok(None);
+    }
+    parse(value).map(Some).map_err(|need| format!("{need}, or none"))
+}
+
+/// # Errors
+/// What is needed.
+pub fn ip(value: &str) -> Result<IpAddr, String> {
+    value.trim_matches(['[', ']']).parse().map_err(|_| "an IP address is needed".into())
+}
+
+/// A port; 0 is any that is free.
+///
+/// # Errors
+/// What is needed.
+pub fn port(value: &str) -> Result<u16, String> {
+    number(value, 0..=u16::MAX)
+}
+
+/// A port of the loopback address, or `ip:port`.
+///
+/// # Errors
+/// What is needed.
+pub fn listener(value: &str) -> Result<SocketAddr, String> {
+    if let Ok(port) = port(value) {
+        return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    }
+    value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+}
+
+/// The names that RabbitMQ has for levels, as a tracing filter spells them.
+///
+/// # Errors
+/// What is needed.
+pub fn log_level(value: &str) -> Result<&'static str, String> {
+    Ok(match value {
+        "trace" => "trace",
+        "debug" => "debug",
+        "info" => "info",
+        "warning" | "warn" => "warn",
+        "error" | "critical" => "error",
+        "none" => "off",
+        _ => return Err("trace, debug, info, warning, error, critical or none is needed".into()),
+    })
+}

@@ -1,0 +1,166 @@
+//! `sluice serve`: the broker in the foreground, until it is told to stop.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use broker::access::{Access, Permissions, User};
+use broker::catalog::DEFAULT_VHOST;
+use clap::Args;
+use node::{Node, NodeOptions};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::Config;
+use crate::{FAILED, OK, USAGE, limits};
+
+#[derive(Args, Debug)]
+pub struct Serve {
+    /// Configuration file; without one, the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where durable messages and definitions are kept
+    #[arg(long, value_name = "DIR", default_value = "./data")]
+    data_dir: PathBuf,
+    /// Set one key of the configuration; may be repeated, and wins over the file
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    sets: Vec<String>,
+}
+
+/// Runs the broker. Returns the exit code.
+pub fn run(serve: &Serve) -> u8 {
+    let config = match Config::load(serve.config.as_deref(), &serve.sets) {
+        Ok(config) => config,
+        Err(error) => return complain(USAGE, &error),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::new(config.log_level))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        .init();
+    limits::raise_file_descriptors();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return complain(FAILED, &error),
+    };
+    // Ports first: a broker that cannot listen must not touch the data of one that does.
+    let listeners = match runtime.block_on(Listeners::bind(&config)) {
+        Ok(listeners) => listeners,
+        Err(error) => return complain(FAILED, &error),
+    };
+    let node = match start(&config, &serve.data_dir) {
+        Ok(node) => node,
+        Err(error) => return complain(FAILED, &error),
+    };
+    let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
+    runtime.shutdown_background();
+    if let Err(error) = stopped {
+        return complain(FAILED, &error);
+    }
+    match node.stop("Node was shut down") {
+        Ok(()) => {
+            tracing::info!("stopped");
+            OK
+        }
+        Err(error) => complain(FAILED, &error),
+    }
+}
+
+fn complain(code: u8, error: &dyn std::fmt::Display) -> u8 {
+    // Nobody is left to tell if standard error is gone.
+    drop(writeln!(std::io::stderr(), "sluice: {error}"));
+    code
+}
+
+fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
+    let user = User {
+        name: config.default_user.as_str().into(),
+        password: config.default_pass.clone(),
+        tags: vec!["administrator".into()],
+        loopback_only: config.loopback_users.contains(&config.default_user),
+        permissions: [(DEFAULT_VHOST.into(), Permissions::ALL)].into_iter().collect(),
+    };
+    Node::start(NodeOptions {
+        settings: config.settings.clone(),
+        access: Access::new([user]),
+        shards: config.shards,
+        data_dir: data_dir.to_owned(),
+    })
+}
+
+/// What the broker listens on.
+struct Listeners {
+    amqp: Vec<TcpListener>,
+    management: Option<TcpListener>,
+    prometheus: Option<TcpListener>,
+}
+
+impl Listeners {
+    async fn bind(config: &Config) -> Result<Self, String> {
+        async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
+            TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
+        }
+        async fn maybe(address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
+            match address {
+                Some(address) => bind(address).await.map(Some),
+                None => Ok(None),
+            }
+        }
+        let mut amqp = Vec::new();
+        for address in &config.amqp_listeners {
+            amqp.push(bind(*address).await?);
+        }
+        Ok(Self {
+            amqp,
+            management: maybe(config.management).await?,
+            prometheus: maybe(config.prometheus).await?,
+        })
+    }
+
+    /// One line for people: where to go.
+    fn line(&self, config: &Config) -> String {
+        let mut urls: Vec<String> = Vec::new();
+        let address =
+            |listener: &TcpListener| listener.local_addr().map(|a| a.to_string()).unwrap_or_default();
+        for listener in &self.amqp {
+            urls.push(format!("amqp://{}@{}", config.default_user, address(listener)));
+        }
+        urls.extend(self.management.as_ref().map(|l| format!("http://{}/api", address(l))));
+        urls.extend(self.prometheus.as_ref().map(|l| format!("http://{}/metrics", address(l))));
+        urls.join("  ")
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let line = listeners.line(config);
+    let Listeners { amqp, management, prometheus } = listeners;
+    for listener in amqp {
+        tokio::spawn(node.listen(listener));
+    }
+    let routers = [
+        ("http", management, admin::management_router(node.desk().clone())),
+        ("http/prometheus", prometheus, admin::metrics_router(node.desk().clone())),
+    ];
+    for (protocol, listener, router) in routers {
+        let Some(listener) = listener else { continue };
+        node.add_listener(protocol, listener.local_addr()?);
+        tokio::spawn(async move {
+            if let Err(error) = admin::serve(listener, router, std::future::pending()).await {
+                tracing::error!("{protocol} listener failed: {error}");
+            }
+        });
+    }
+    let mut out = std::io::stdout();
+    // A closed standard output is no reason not to serve.
+    drop(writeln!(out, "{line}\nServer startup complete").and_then(|()| out.flush()));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping");
+    Ok(())
+}
