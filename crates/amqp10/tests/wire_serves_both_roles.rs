@@ -14,7 +14,7 @@ use amqp10::{
     SaslInit, Source, Symbol, Tag, Target, TargetArchetype, serial,
 };
 use bytes::{Bytes, BytesMut};
-use tally::{Random, Seen};
+use tally::{Model, Random, Seen};
 
 #[test]
 fn wire_serves_both_roles() {
@@ -38,23 +38,6 @@ struct Side {
     links: BTreeMap<(u16, u32), usize>,
     /// Received and not settled: delivery-ids in order, by session.
     unsettled: BTreeMap<u16, VecDeque<u32>>,
-}
-
-/// What is true of a link, whoever asks.
-struct Model {
-    /// The side that sends.
-    sender: usize,
-    /// Sent and not yet received.
-    expected: VecDeque<Bytes>,
-    sent: u64,
-    /// Sent unsettled and not settled since.
-    outstanding: HashSet<u64>,
-    /// The sender's delivery-count may not pass this, counted from its start.
-    limit: u32,
-    initial: u32,
-    /// Credit of the sender when it last looked.
-    credit: u32,
-    closed: bool,
 }
 
 struct World {

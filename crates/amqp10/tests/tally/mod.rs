@@ -1,4 +1,8 @@
-//! Chance from a seed, and a tally of what it brought.
+//! Chance from a seed, a tally of what it brought, and what must be true of each link.
+
+use std::collections::{HashSet, VecDeque};
+
+use bytes::Bytes;
 
 /// How often what happened.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,4 +50,21 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
     }
+}
+
+/// What is true of a link, whoever asks.
+pub struct Model {
+    /// The side that sends.
+    pub sender: usize,
+    /// Sent and not yet received.
+    pub expected: VecDeque<Bytes>,
+    pub sent: u64,
+    /// Sent unsettled and not settled since.
+    pub outstanding: HashSet<u64>,
+    /// The sender's delivery-count may not pass this, counted from its start.
+    pub limit: u32,
+    pub initial: u32,
+    /// Credit of the sender when it last looked.
+    pub credit: u32,
+    pub closed: bool,
 }
