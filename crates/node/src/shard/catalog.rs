@@ -84,6 +84,7 @@ impl Shard {
                         facts::push_change(&mut self.records, &mut self.record_scratch, version, change);
                     }
                     self.apply_change(change);
+                    self.follow_history(change);
                 }
                 Ok(decision.answer)
             }
