@@ -36,6 +36,8 @@ use broker::desk::Desk;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
+pub use json::from_amqp as amqp_to_json;
+
 /// How long requests in flight may take once the server is to stop; then nobody waits for them any more.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
