@@ -168,7 +168,7 @@ pub fn delete(delete: &Delete) -> Result<(), Failure> {
                 let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(), None).await?;
                 let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
                 let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
-                    return Err(Failure::failed(format!("cannot {what}: there is no such binding")));
+                    return Err(delete.api.failed(&what, "there is no such binding"));
                 };
                 (binding.words(), format!("{}/{}", binding.path(), segment(props)))
             }

@@ -71,6 +71,12 @@ impl Api {
             None => Err(failed(&format!("the answer is {status}"))),
         }
     }
+
+    /// What cannot be done here, for a reason that no answer gives.
+    pub fn failed(&self, what: &str, why: &str) -> Failure {
+        let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
+        Failure::failed(format!("cannot {what} at {place}: {why}"))
+    }
 }
 
 async fn within<T>(future: impl Future<Output = T>) -> Option<T> {

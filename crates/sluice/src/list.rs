@@ -49,7 +49,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
         let text = match (list.json, rows.as_array()) {
             (true, _) => format!("{rows:#}\n"),
             (false, Some(rows)) => table(list.what.columns(), rows),
-            (false, None) => return Err(Failure::failed(format!("cannot {words}: the answer is no list"))),
+            (false, None) => return Err(list.api.failed(words, "the answer is no list")),
         };
         let mut out = std::io::stdout();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
