@@ -6,14 +6,17 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
 
 /// A directory that is deleted when dropped.
-pub struct Directory(PathBuf);
+pub struct Directory {
+    path: PathBuf,
+    kept: AtomicBool,
+}
 
 impl Directory {
     pub fn new(what: &str) -> Self {
@@ -22,24 +25,30 @@ impl Directory {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self { path, kept: AtomicBool::new(false) }
     }
 
     pub fn path(&self) -> &Path {
-        &self.0
+        &self.path
+    }
+
+    /// Leaves it to be looked at.
+    pub fn keep(&self) -> &Path {
+        self.kept.store(true, Ordering::Relaxed);
+        &self.path
     }
 
     /// What the brokers of this directory have logged.
     pub fn logged(&self) -> String {
-        std::fs::read_to_string(self.0.join("stderr")).unwrap_or_default()
+        std::fs::read_to_string(self.path.join("stderr")).unwrap_or_default()
     }
 }
 
 impl Drop for Directory {
     fn drop(&mut self) {
         // What a failed test leaves is there to be looked at.
-        if !std::thread::panicking() {
-            drop(std::fs::remove_dir_all(&self.0));
+        if !std::thread::panicking() && !self.kept.load(Ordering::Relaxed) {
+            drop(std::fs::remove_dir_all(&self.path));
         }
     }
 }
@@ -60,9 +69,9 @@ pub struct Broker {
 impl Starting {
     /// Starts one with its data and its log in this directory.
     pub fn spawn(directory: &Directory) -> Self {
-        let stderr = File::options().append(true).create(true).open(directory.0.join("stderr")).unwrap();
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
         let mut child =
-            serve(&directory.0.join("data")).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+            serve(&directory.path.join("data")).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
     }
