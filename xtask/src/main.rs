@@ -4,6 +4,8 @@ use std::io::Write;
 use std::process::ExitCode;
 
 mod codegen;
+#[cfg(test)]
+mod tidy;
 
 fn main() -> ExitCode {
     let result = match std::env::args().nth(1).as_deref() {

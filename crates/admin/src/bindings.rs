@@ -25,49 +25,49 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_'
 const DEFAULT_SORT: &[&str] =
     &["vhost", "source", "destination_type", "destination", "routing_key", "properties_key"];
 
-pub async fn list<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     if let Some(vhost) = vhost {
-        require_vhost(&call, vhost).await?;
+        require_vhost(call, vhost).await?;
     }
     let all = call.desk.bindings(&call.who, vhost).await?;
-    reply(&call, all.iter())
+    reply(call, all.iter())
 }
 
-pub async fn of_source<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_source<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
-    require_exchange(&call, vhost, name).await?;
+    require_exchange(call, vhost, name).await?;
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
-    reply(&call, all.iter().filter(|b| *b.source == *name))
+    reply(call, all.iter().filter(|b| *b.source == *name))
 }
 
-pub async fn of_exchange_destination<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_exchange_destination<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
-    require_exchange(&call, vhost, name).await?;
+    require_exchange(call, vhost, name).await?;
     let wanted = Destination::Exchange(name.into());
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
-    reply(&call, all.iter().filter(|b| b.destination == wanted))
+    reply(call, all.iter().filter(|b| b.destination == wanted))
 }
 
-pub async fn of_queue<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn of_queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     call.desk.queue(&call.who, vhost, name).await?;
     let wanted = Destination::Queue(name.into());
     let all = call.desk.bindings(&call.who, Some(vhost)).await?;
-    reply(&call, all.iter().filter(|b| b.destination == wanted))
+    reply(call, all.iter().filter(|b| b.destination == wanted))
 }
 
-pub async fn of_pair<D: Desk>(call: Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    require_vhost(&call, call.param(0)).await?;
-    let all = pair(&call, to).await?;
-    reply(&call, all.iter())
+pub async fn of_pair<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    require_vhost(call, call.param(0)).await?;
+    let all = pair(call, to).await?;
+    reply(call, all.iter())
 }
 
-pub async fn create<D: Desk>(call: Call<'_, D>, to: To) -> Result<Reply, Failure> {
+pub async fn create<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
     let binding = Binding {
         vhost: call.param(0).into(),
         source: spelled_out(call.param(1)).into(),
-        destination: destination(&call, to),
+        destination: destination(call, to),
         key: json::text(&call.fields, "routing_key", "")?.into(),
         arguments: json::arguments(&call.fields)?,
     };
@@ -86,13 +86,13 @@ pub async fn create<D: Desk>(call: Call<'_, D>, to: To) -> Result<Reply, Failure
     Ok(Reply::Created(Some(location)))
 }
 
-pub async fn get<D: Desk>(call: Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let binding = require_binding(&call, to).await?;
+pub async fn get<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    let binding = require_binding(call, to).await?;
     Ok(Reply::Json(shape::columns(to_json(&binding), &call.query)))
 }
 
-pub async fn delete<D: Desk>(call: Call<'_, D>, to: To) -> Result<Reply, Failure> {
-    let binding = require_binding(&call, to).await?;
+pub async fn delete<D: Desk>(call: &Call<'_, D>, to: To) -> Result<Reply, Failure> {
+    let binding = require_binding(call, to).await?;
     call.desk.unbind(&call.who, (*binding).clone()).await?;
     Ok(Reply::NoContent)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{Response, header};
+use axum::http::{Response, StatusCode, header};
 use broker::access::Identity;
 use broker::desk::Desk;
 use serde_json::{Map, Value};
@@ -20,6 +20,9 @@ const BODY_BYTES_MAX: usize = 10_000_000;
 
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// Characters of the header `X-Reason` that are passed on: they go into one frame.
+const REASON_CHARS_MAX: usize = 255;
 
 /// A request whose sender is known.
 #[derive(Debug)]
@@ -57,8 +60,8 @@ pub async fn handle<D: Desk>(
 async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result<Reply, Failure> {
     let (head, body) = request.into_parts();
     let verb = Verb::parse(head.method.as_str());
-    let (action, params) = match find(verb, head.uri.path()) {
-        Found::Route(action, params) => (action, params),
+    let (action, params, in_vhost) = match find(verb, head.uri.path()) {
+        Found::Route { action, params, in_vhost } => (action, params, in_vhost),
         Found::Nothing => return Err(Failure::not_found("Not Found")),
         Found::BadPath => return Err(Failure::bad_request("the path is not UTF-8")),
         Found::OtherVerbs(verbs) => {
@@ -78,12 +81,26 @@ async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result
         Map::new()
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
-    let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok()).map(str::to_owned);
+    let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
+    let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let call = Call { desk, who, query, fields, reason, params };
+    match dispatch(action, &call).await {
+        // A desk says no to whatever is in a virtual host that does not exist; the reference says 404.
+        Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
+            if in_vhost {
+                overview::require_vhost(&call, call.param(0)).await?;
+            }
+            Err(refused)
+        }
+        result => result,
+    }
+}
+
+async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, Failure> {
     match action {
         Action::Index => Err(Failure::not_found("Not Found")),
         Action::Overview => overview::overview(call).await,
-        Action::Whoami => Ok(overview::whoami(&call)),
+        Action::Whoami => Ok(overview::whoami(call)),
         Action::ListVhosts => overview::list_vhosts(call).await,
         Action::GetVhost => overview::get_vhost(call).await,
         Action::ListNodes => overview::list_nodes(call).await,
@@ -109,7 +126,7 @@ async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result
         Action::GetConnection => connections::get(call).await,
         Action::CloseConnection => connections::close(call).await,
         Action::ListSessions => connections::sessions(call).await,
-        Action::Alarms => health::alarms(&call, None),
+        Action::Alarms => health::alarms(call, None),
         Action::LocalAlarms => health::local_alarms(call).await,
         Action::Ready => health::ready(call).await,
     }

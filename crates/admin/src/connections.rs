@@ -14,20 +14,20 @@ use crate::shape;
 const CLOSE_REASON: &str = "Closed via management API";
 
 /// Users without the tag `monitoring` see their own connections.
-pub async fn list<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let mut rows = call.desk.connections(&call.who).await?;
     rows.retain(|row| is_monitor(&call.who) || row.user == call.who.user);
     let rows = rows.iter().map(to_json).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
 }
 
-pub async fn get<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
-    let row = require_connection(&call).await?;
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
     Ok(Reply::Json(shape::columns(to_json(&row), &call.query)))
 }
 
-pub async fn close<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
-    let row = require_connection(&call).await?;
+pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
     require_owner(&call.who, &row.user)?;
     let reason = call.reason.as_deref().unwrap_or(CLOSE_REASON);
     if call.desk.close_connection(&call.who, &row.name, reason).await? {
@@ -36,8 +36,8 @@ pub async fn close<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
     Err(no_connection(&row.name))
 }
 
-pub async fn sessions<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
-    let row = require_connection(&call).await?;
+pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let row = require_connection(call).await?;
     let rows = row.sessions.iter().map(session).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
 }

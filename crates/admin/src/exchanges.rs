@@ -5,28 +5,29 @@ use broker::desk::{Desk, ExchangeSpec};
 use serde_json::{Value, json};
 
 use crate::call::Call;
+use crate::overview::require_vhost;
 use crate::reply::{Failure, Reply};
 use crate::{json, shape};
 
-pub async fn list<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let exchanges = call.desk.exchanges(&call.who, vhost).await?;
     if let Some(vhost) = vhost
         && exchanges.is_empty()
     {
-        return Err(Failure::not_found(format!("no vhost '{vhost}'")));
+        require_vhost(call, vhost).await?;
     }
     let rows = exchanges.iter().map(|e| to_json(e)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
 }
 
-pub async fn get<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
-    let exchange = require_exchange(&call, vhost, name).await?;
+    let exchange = require_exchange(call, vhost, name).await?;
     Ok(Reply::Json(shape::columns(exchange, &call.query)))
 }
 
-pub async fn put<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let spec = ExchangeSpec {
         vhost: call.param(0).into(),
         name: spelled_out(call.param(1)).into(),
@@ -40,7 +41,7 @@ pub async fn put<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), spelled_out(call.param(1)));
     let if_unused = call.query.flag("if-unused");
     if call.desk.delete_exchange(&call.who, vhost, name, if_unused).await? {

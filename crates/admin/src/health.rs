@@ -23,13 +23,13 @@ pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, 
     })))
 }
 
-pub async fn local_alarms<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn local_alarms<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let node = call.desk.overview().await?.node;
-    alarms(&call, Some(&node))
+    alarms(call, Some(&node))
 }
 
 /// Somebody listens for clients, and the broker answers.
-pub async fn ready<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let listeners = call.desk.overview().await?.listeners;
     if listeners.iter().any(|(protocol, ..)| protocol.starts_with("amqp")) {
         return Ok(ok());

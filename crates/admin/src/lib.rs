@@ -4,7 +4,7 @@
 //! request -> routes (404, 405) -> auth (401) -> body (400) -> one handler per route -> shape (page, sort, columns)
 //! ```
 //!
-//! Every route goes through the one function [`auth`] before its handler runs; the page at `/` and the metrics
+//! Every route goes through the one function `auth::authenticate` before its handler runs; the page at `/` and the metrics
 //! are the exceptions, as in the reference. No body is read before its sender is known.
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod exchanges;
 mod exposition;
 mod health;
 mod json;
+mod listen;
 mod metrics;
 mod overview;
 mod process;
@@ -32,11 +33,19 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
+use axum::serve::ListenerExt;
 use broker::desk::Desk;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 pub use json::from_amqp as amqp_to_json;
+use self::listen::Bounded;
+
+/// Connections of one server; further ones wait until one ends.
+const CONNECTIONS_MAX: usize = 1_024;
+
+/// How long a connection may neither read nor write; then it is closed.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// How long requests in flight may take once the server is to stop; then nobody waits for them any more.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
@@ -70,6 +79,10 @@ pub async fn serve(
         // Nobody listens any more if the server has already failed.
         let _ = stopping.send(());
     };
+    let listener = Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX).tap_io(|io| {
+        // It would only be slower without.
+        let _ = io.set_nodelay();
+    });
     let server = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
         .with_graceful_shutdown(shutdown);
     let deadline = async move {
@@ -83,3 +96,6 @@ pub async fn serve(
         () = deadline => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use broker::catalog::DEFAULT_VHOST;
 use broker::desk::{Desk, Overview};
 use serde_json::{Value, json};
 
@@ -23,7 +24,7 @@ pub async fn index<D: Desk>(desk: &D) -> Result<Reply, Failure> {
     )))
 }
 
-pub async fn overview<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let overview = call.desk.overview().await?;
     Ok(Reply::Json(shape::columns(to_json(&overview), &call.query)))
 }
@@ -33,21 +34,24 @@ pub fn whoami<D>(call: &Call<'_, D>) -> Reply {
     Reply::Json(shape::columns(body, &call.query))
 }
 
-pub async fn list_vhosts<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
-    let rows = visible_vhosts(&call).await?.iter().map(|name| vhost(name)).collect();
+pub async fn list_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let rows = visible_vhosts(call).await?.iter().map(|name| vhost(name)).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["name"])?))
 }
 
-pub async fn get_vhost<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
-    require_vhost(&call, call.param(0)).await?;
+pub async fn get_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    require_vhost(call, call.param(0)).await?;
     Ok(Reply::Json(shape::columns(vhost(call.param(0)), &call.query)))
 }
 
 /// # Errors
-/// 404 if the virtual host does not exist or the user does not see it.
+/// 404 if the virtual host does not exist or the user does not see it; 401 for the one that everybody knows.
 pub async fn require_vhost<D: Desk>(call: &Call<'_, D>, vhost: &str) -> Result<(), Failure> {
     if visible_vhosts(call).await?.contains(vhost) {
         return Ok(());
+    }
+    if vhost == DEFAULT_VHOST {
+        return Err(Failure::not_authorised("User not authorised to access virtual host"));
     }
     Err(Failure::not_found(format!("no vhost '{vhost}'")))
 }
@@ -58,19 +62,19 @@ async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>
     Ok(exchanges.iter().filter(|e| e.name.is_empty()).map(|e| e.vhost.clone()).collect())
 }
 
-pub async fn list_nodes<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require_monitor(&call.who)?;
-    let row = node(&call, &call.desk.overview().await?);
+    let row = node(call, &call.desk.overview().await?);
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
 }
 
-pub async fn get_node<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require_monitor(&call.who)?;
     let overview = call.desk.overview().await?;
     if overview.node != call.param(0) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
     }
-    Ok(Reply::Json(shape::columns(node(&call, &overview), &call.query)))
+    Ok(Reply::Json(shape::columns(node(call, &overview), &call.query)))
 }
 
 fn vhost(name: &str) -> Value {

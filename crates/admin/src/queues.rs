@@ -10,12 +10,12 @@ use crate::shape::{self, Page};
 use crate::{json, query::Query};
 
 /// Rows that the desk is asked for at once.
-const CHUNK_ROWS: usize = 1_000;
+const CHUNK_ROWS: usize = 10_000;
 
 /// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
 const LIST_ROWS_MAX: usize = 100_000;
 
-pub async fn list<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let vhost = call.optional_param(0);
     let page = Page::of(&call.query)?;
     let (body, total) = match &page {
@@ -25,14 +25,14 @@ pub async fn list<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
             (shape::ready_page(rows, total, page, &call.query)?, total)
         }
         _ => {
-            let (rows, total) = all_rows(&call, vhost).await?;
+            let (rows, total) = all_rows(call, vhost).await?;
             (shape::list(rows, &call.query, &["vhost", "name"])?, total)
         }
     };
     if let Some(vhost) = vhost
         && total == 0
     {
-        require_vhost(&call, vhost).await?;
+        require_vhost(call, vhost).await?;
     }
     Ok(Reply::Json(body))
 }
@@ -54,12 +54,12 @@ async fn all_rows<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<(V
     }
 }
 
-pub async fn get<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn get<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = call.desk.queue(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::Json(shape::columns(to_json(&row, &call.query), &call.query)))
 }
 
-pub async fn put<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn put<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     if json::boolean(&call.fields, "exclusive", false)? {
         return Err(Failure::bad_request("an exclusive queue needs a connection that it belongs to"));
     }
@@ -74,7 +74,7 @@ pub async fn put<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
     Ok(if created { Reply::Created(None) } else { Reply::NoContent })
 }
 
-pub async fn delete<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn delete<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let (vhost, name) = (call.param(0), call.param(1));
     // Deleting what is not there succeeds over AMQP, but not here. Who may delete need not be able to read.
     match call.desk.queue(&call.who, vhost, name).await {
@@ -86,7 +86,7 @@ pub async fn delete<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
     Ok(Reply::NoContent)
 }
 
-pub async fn purge<D: Desk>(call: Call<'_, D>) -> Result<Reply, Failure> {
+pub async fn purge<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     call.desk.purge_queue(&call.who, call.param(0), call.param(1)).await?;
     Ok(Reply::NoContent)
 }

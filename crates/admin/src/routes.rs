@@ -130,8 +130,8 @@ pub const ROUTES: &[(Verb, &str, Action)] = &[
 /// What came of looking a request up.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
-    /// The action and what stands at the parts in braces, decoded.
-    Route(Action, Vec<String>),
+    /// The action and what stands at the parts in braces, decoded; whether the first of them is a virtual host.
+    Route { action: Action, params: Vec<String>, in_vhost: bool },
     /// Nothing has this path.
     Nothing,
     /// The path exists for these verbs only.
@@ -152,7 +152,8 @@ pub fn find(verb: Option<Verb>, path: &str) -> Found {
         }
         let decoded: Result<Vec<String>, _> =
             raw.into_iter().map(|s| percent_decode_str(s).decode_utf8().map(|s| s.into_owned())).collect();
-        return decoded.map_or(Found::BadPath, |params| Found::Route(*action, params));
+        let in_vhost = pattern.contains("/{vhost}");
+        return decoded.map_or(Found::BadPath, |params| Found::Route { action: *action, params, in_vhost });
     }
     if others.is_empty() { Found::Nothing } else { Found::OtherVerbs(others) }
 }
@@ -178,10 +179,15 @@ mod tests {
 
     #[test]
     fn an_encoded_slash_is_part_of_its_segment() {
-        let found = find(Some(Verb::Get), "/api/queues/%2F/a%2fb%20c");
-        assert_eq!(found, Found::Route(Action::GetQueue, vec!["/".into(), "a/b c".into()]));
-        assert_eq!(find(Some(Verb::Get), "/api/queues/"), Found::Route(Action::ListQueues, vec![]));
-        assert_eq!(find(Some(Verb::Get), "/"), Found::Route(Action::Index, vec![]));
+        let route = |action, params: &[&str], in_vhost| {
+            let params = params.iter().map(|p| (*p).to_owned()).collect();
+            Found::Route { action, params, in_vhost }
+        };
+        let get = |path| find(Some(Verb::Get), path);
+        assert_eq!(get("/api/queues/%2F/a%2fb%20c"), route(Action::GetQueue, &["/", "a/b c"], true));
+        assert_eq!(get("/api/connections/c"), route(Action::GetConnection, &["c"], false));
+        assert_eq!(get("/api/queues/"), route(Action::ListQueues, &[], false));
+        assert_eq!(get("/"), route(Action::Index, &[], false));
     }
 
     #[test]

@@ -88,6 +88,11 @@ impl ReceiverCredit {
         self.credit
     }
 
+    /// The sender's ATTACH has come after our first grant: counts from its start. Credit stays.
+    pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
+        self.delivery_count = initial_delivery_count;
+    }
+
     /// Sets (not adds to) what the sender may still begin. What an earlier grant allowed beyond that may be under
     /// way and is still taken.
     pub fn grant(&mut self, credit: u32) {

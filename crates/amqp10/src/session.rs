@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use crate::chunk::Chunk;
-use crate::credit::{ReceiverCredit, SenderCredit};
+use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState, Progress, Receiving};
 use crate::output::Output;
 use crate::performative::{
@@ -197,6 +197,10 @@ impl Session {
         self.links.iter().enumerate().filter_map(|(i, l)| Some((i as u32, l.as_ref()?)))
     }
 
+    pub fn state(&self) -> SessionState {
+        self.state
+    }
+
     /// We have begun it and the peer has not answered.
     pub(crate) fn awaits_begin(&self) -> bool {
         self.remote_channel.is_none()
@@ -324,9 +328,7 @@ impl Session {
                 l.rcv_settle_mode = attach.rcv_settle_mode;
                 match &mut l.end {
                     End::Receiving(r) => {
-                        let credit = r.credit.credit();
-                        r.credit = ReceiverCredit::starting_at(attach.initial_delivery_count.unwrap_or(0));
-                        r.credit.grant(credit);
+                        r.credit.restart_at(attach.initial_delivery_count.unwrap_or(0));
                     }
                     End::Sending(_) => l.max_message_size = attach.max_message_size.unwrap_or(0),
                 }
@@ -758,7 +760,8 @@ impl Session {
         // [2.7.4] A receiver that has not seen the sender's ATTACH does not know its delivery-count.
         let unknown = link.and_then(|l| self.link(l)).is_some_and(|l| !l.is_sending() && l.awaits_attach());
         Flow {
-            next_incoming_id: Some(self.next_incoming_id),
+            // [2.7.4] Absent while the peer's BEGIN has not come.
+            next_incoming_id: (!self.awaits_begin()).then_some(self.next_incoming_id),
             incoming_window: self.incoming_window,
             next_outgoing_id: self.next_outgoing_id,
             outgoing_window: OUTGOING_WINDOW,

@@ -52,7 +52,7 @@ impl Outcomes {
         for number in first.max(self.base)..=last {
             let Some(slot) = self.slots.get_mut((number - self.base) as usize) else { break };
             let new = match state {
-                _ if matches!(slot, Slot::Abandoned) => Slot::Taken,
+                _ if matches!(slot, Slot::Abandoned | Slot::Taken) => Slot::Taken,
                 DeliveryState::Accepted => Slot::Accepted,
                 other => Slot::Other(Box::new(other.clone())),
             };

@@ -386,6 +386,14 @@ impl Desk for NodeDesk {
         Ok(any)
     }
 
+    async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {
+        let records = self
+            .call(0, move |shard| shard.catalog().queues().take(limit).cloned().collect::<Vec<_>>())
+            .await?;
+        let reports = self.reports(&records).await?;
+        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
+    }
+
     fn alarms(&self) -> Alarms {
         Alarms::new()
     }

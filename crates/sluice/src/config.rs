@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The last of several lines with one key counts; `--set` comes after the file. What exists is in the one table
-//! [`keys::KEYS`], from which `sluice.conf.example` is made.
+//! `keys::KEYS`, from which `sluice.conf.example` is made.
 
 mod keys;
 #[cfg(test)]

@@ -313,6 +313,11 @@ impl Catalog {
         QueueId::new(self.next_incarnation, slot)
     }
 
+    /// Whether this replica has not come to the declaration of the queue yet.
+    pub fn is_to_come(&self, id: QueueId) -> bool {
+        id.incarnation() >= self.next_incarnation
+    }
+
     /// Whether restarting must bring the change back.
     pub fn is_durable(&self, change: &Change) -> bool {
         let durable_queue = |q: &QueueRecord| q.durable && q.exclusive.is_none();

@@ -179,7 +179,13 @@ impl Shard {
     fn apply(&mut self, queue: QueueId, request: Request) {
         let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
         let Some(slot) = slot else {
-            self.refuse_request(queue, request);
+            // Another shard may know of the queue, or of its home, earlier than this one.
+            let known = self.catalog.queue_by_id(queue);
+            let early = known.map_or(self.catalog.is_to_come(queue), |record| record.home != Some(self.id));
+            match early {
+                true => self.homeless.entry(queue).or_default().push(request),
+                false => self.refuse_request(queue, request),
+            }
             return;
         };
         // A broken log takes nothing new: what is not applied yet is refused (house.md section 5).

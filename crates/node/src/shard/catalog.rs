@@ -64,23 +64,26 @@ impl Shard {
             Err(error) => Err(error),
             Ok(decision) => {
                 let changes: Arc<[Change]> = decision.changes.into();
-                // Each is asked for before it is applied: a change may end the thing that it speaks of.
-                for change in changes.iter() {
-                    if self.catalog.is_durable(change) {
-                        handover = decider.handed_over + 1;
-                        let version = self.catalog.version() + 1;
-                        facts::push_change(&mut self.records, &mut self.record_scratch, version, change);
-                    }
-                    self.apply_change(change);
-                }
                 if !changes.is_empty() {
-                    let version = self.catalog.version();
+                    let version = self.catalog.version() + changes.len() as u64;
                     decider.applied[usize::from(self.id)] = version;
+                    // First of all: what applying them sends after must not overtake them.
                     for to in 0..decider.applied.len() as ShardId {
                         if to != self.id {
                             self.send(to, Mail::Changes { version, changes: changes.clone() });
                         }
                     }
+                }
+                // Each is asked for before it is applied: a change may end the thing that it speaks of.
+                for change in changes.iter() {
+                    if self.catalog.is_durable(change) {
+                        // Definitions are few and everything hangs on them: always synced.
+                        self.records_sync = true;
+                        handover = decider.handed_over + 1;
+                        let version = self.catalog.version() + 1;
+                        facts::push_change(&mut self.records, &mut self.record_scratch, version, change);
+                    }
+                    self.apply_change(change);
                 }
                 Ok(decision.answer)
             }
@@ -109,7 +112,11 @@ impl Shard {
         };
         self.catalog.apply(change);
         match change {
-            Change::QueueDeclared(record) if record.home == Some(self.id) => self.place_queue(record.id, []),
+            Change::QueueDeclared(record) => {
+                if let Some(home) = record.home {
+                    self.queue_placed(record.id, home);
+                }
+            }
             Change::QueuePlaced { queue, home } => self.queue_placed(*queue, *home),
             Change::QueueForgotten { queue } => {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())

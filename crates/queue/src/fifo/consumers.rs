@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::grant::Grant;
+use super::ready::Entry;
 use super::unsettled::Unsettled;
 use crate::{Attach, ConsumerId};
 
@@ -286,6 +287,11 @@ impl Consumers {
         } else {
             self.rings[at].last = before;
         }
+    }
+
+    /// What all of them hold.
+    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+        self.slots.iter().flatten().flat_map(|consumer| consumer.unsettled.iter())
     }
 
     #[cfg(test)]

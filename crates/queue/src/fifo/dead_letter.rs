@@ -54,7 +54,7 @@ impl Leaving {
         self.on_way.len() + self.waiting.len() < LEAVING_MAX
     }
 
-    #[cfg(test)]
+    /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);
         self.on_way.values().chain(waiting).chain(&self.parked).map(|dead| &dead.entry)

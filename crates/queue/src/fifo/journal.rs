@@ -13,14 +13,22 @@ const KEPT_RANGES: usize = 1024;
 #[derive(Default)]
 pub(super) struct Journal {
     gone: Vec<(u64, u64)>,
+    /// Bytes of the messages that were put and have not gone.
+    live_bytes: u64,
 }
 
 impl Journal {
+    /// The journal has it now.
+    pub fn put(&mut self, entry: &Entry) {
+        self.live_bytes += entry.stored_bytes();
+    }
+
     /// The journal need not restore this one any more.
     pub fn gone(&mut self, entry: &Entry) {
         if !entry.journaled {
             return;
         }
+        self.live_bytes -= entry.stored_bytes();
         match self.gone.last_mut() {
             Some((_, last)) if *last + 1 == entry.seq => *last = entry.seq,
             _ => self.gone.push((entry.seq, entry.seq)),
@@ -81,7 +89,33 @@ pub(super) fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now
     fifo.used_ms = Some(now_ms);
     for entry in entries.into_values() {
         fifo.ages |= entry.message.ttl_ms().is_some();
+        fifo.journal.put(&entry);
         fifo.ready.push(entry);
     }
     fifo
+}
+
+impl Fifo {
+    /// About how many bytes the facts of the living messages take.
+    pub fn live_bytes(&self) -> u64 {
+        self.journal.live_bytes
+    }
+
+    /// The facts of what is alive between `first` and `last`, said again: enough to restore it without the
+    /// facts that were said before. The order is that of nothing in particular.
+    pub fn live_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
+        let mut say = |entry: &Entry| {
+            if !entry.journaled || entry.seq < first || entry.seq > last {
+                return;
+            }
+            let Entry { seq, at_ms, delivery_count, redelivered, .. } = *entry;
+            each(Fact::Put { seq, message: entry.message.clone(), at_ms });
+            if redelivered || delivery_count > 0 {
+                each(Fact::Returned { seq, delivery_count, redelivered });
+            }
+        };
+        self.ready.range(first, last).for_each(&mut say);
+        self.consumers.held().for_each(&mut say);
+        self.leaving.iter().for_each(&mut say);
+    }
 }

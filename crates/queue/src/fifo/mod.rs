@@ -193,6 +193,7 @@ impl Fifo {
         // What is settled as it is sent need never be restored.
         entry.journaled = durable && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
         if entry.journaled {
+            self.journal.put(&entry);
             let Entry { seq, at_ms, .. } = entry;
             out.facts.push(Fact::Put { seq, message: entry.message.clone(), at_ms });
         }

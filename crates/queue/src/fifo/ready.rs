@@ -38,6 +38,11 @@ impl Entry {
         Some(self.at_ms.saturating_add(ttl))
     }
 
+    /// About the bytes of its record.
+    pub fn stored_bytes(&self) -> u64 {
+        self.message.len() + STORED_OVERHEAD
+    }
+
     /// Another delivery ended without success; true if that changed its marks.
     pub fn mark_returned(&mut self, failed: bool) -> bool {
         let changed = failed || !self.redelivered;
@@ -46,6 +51,9 @@ impl Entry {
         changed
     }
 }
+
+/// What a record holds beside the bare message: its head and those of the message's stored form, about.
+const STORED_OVERHEAD: u64 = 80;
 
 /// A backlog this small keeps its memory.
 const KEPT_CAPACITY: usize = 1024;
@@ -212,6 +220,15 @@ impl Ready {
         let level = usize::from(entry.message.priority().unwrap_or(0)).min(self.levels.len() - 1);
         self.occupied[level / 64] |= 1 << (level % 64);
         level
+    }
+
+    /// Those between `first` and `last`, by level; the cost is that of what is found.
+    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
+        self.levels.iter().flat_map(move |level| {
+            let from = level.fifo.partition_point(|entry| entry.seq < first);
+            let returned = level.returned.range(first..=last.max(first)).map(|(_, entry)| entry);
+            level.fifo.range(from..).take_while(move |entry| entry.seq <= last).chain(returned)
+        })
     }
 
     #[cfg(test)]

@@ -89,7 +89,7 @@ impl Unsettled {
         }
     }
 
-    #[cfg(test)]
+    /// Everything, in ascending order of its numbers.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.stragglers.values().chain(self.ring.iter().flatten())
     }

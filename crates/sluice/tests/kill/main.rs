@@ -34,7 +34,7 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());
     say(&format!("kill: {rounds} rounds of {messages} messages, KILL_SEED={seed}"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut seeds = Random::new(seed);
     let mut failed = 0;
     for number in 1..=rounds {

@@ -177,7 +177,8 @@ impl Round {
                 let (count, trigger) = (Arc::clone(&count), trigger.clone());
                 let confirmed = move || {
                     if count.fetch_add(1, Ordering::Relaxed) + 1 == kill_at {
-                        drop(trigger.send(()));
+                        // The killer ends before the last publisher only if it has been told.
+                        let _ = trigger.send(());
                     }
                 };
                 let first = Id { publisher, number: 0 };

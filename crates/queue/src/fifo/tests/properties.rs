@@ -375,7 +375,21 @@ proptest! {
             let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned(), run.now_ms);
             prop_assert_eq!(Run::marks(&restored), Run::marks(&run.fifo), "after {:?}", step);
             prop_assert!(restored.next_seq() <= run.fifo.next_seq());
+            prop_assert_eq!(restored.live_bytes(), run.fifo.live_bytes());
         }
+    }
+
+    #[test]
+    fn living_facts_are_enough(config in configs(), steps in steps(), cut in 0u64..40) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            run.step(step);
+        }
+        let mut facts = vec![];
+        run.fifo.live_facts(cut + 1, u64::MAX, |fact| facts.push(fact));
+        run.fifo.live_facts(0, cut, |fact| facts.push(fact));
+        let restored = Fifo::restore(run.config.clone(), facts, run.now_ms);
+        prop_assert_eq!(Run::marks(&restored), Run::marks(&run.fifo));
     }
 
     #[test]

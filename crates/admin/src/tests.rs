@@ -1,0 +1,464 @@
+//! Transcripts of the whole API over real sockets, in front of a desk in memory.
+
+mod desk;
+mod http;
+mod metrics;
+
+use broker::desk::{ConnectionRow, LinkRow, SessionRow};
+
+use self::http::{Server, request};
+use crate::routes::{Action, ROUTES};
+
+/// One authorization function: there is no way around it.
+#[tokio::test]
+async fn every_route_asks_who_it_is() {
+    let server = Server::start().await;
+    for (verb, pattern, action) in ROUTES {
+        let path = pattern.replace(['{', '}'], "");
+        let nobody = server.ask(None, &verb.to_string(), &path, "not json").await;
+        let stranger = server.ask(Some("stranger"), &verb.to_string(), &path, "not json").await;
+        let untagged = server.ask(Some("app"), &verb.to_string(), &path, "not json").await;
+        if *action == Action::Index {
+            assert_eq!(nobody.status, 200);
+            continue;
+        }
+        for refused in [&nobody, &stranger] {
+            assert_eq!(refused.status, 401, "{verb} {pattern}");
+            assert_eq!(refused.header("www-authenticate"), Some("Basic realm=\"Sluice Management\""));
+            assert_eq!(refused.body, r#"{"error":"not_authorized","reason":"Not_Authorized"}"#);
+        }
+        assert_eq!(untagged.status, 401, "{verb} {pattern}");
+        assert_eq!(untagged.header("www-authenticate"), None);
+        assert_eq!(untagged.body, r#"{"error":"not_authorised","reason":"Not management user"}"#);
+    }
+}
+
+#[tokio::test]
+async fn credentials_that_are_none() {
+    let server = Server::start().await;
+    for header in [
+        "Authorization: Bearer x\r\n",
+        "Authorization: Basic\r\n",
+        "Authorization: Basic ???\r\n",
+        "Authorization: Basic Z3Vlc3Q=\r\n",
+        "Authorization: Basic /w==\r\n",
+        "Authorization: B\u{e9}\u{e9}\u{e9}\u{e9}\r\n",
+    ] {
+        assert_eq!(
+            request(server.management, "GET", "/api/whoami", header, "").await.status,
+            401,
+            "{header}"
+        );
+    }
+    let long = format!("Authorization: Basic {}\r\n", "Z3Vlc3Q6Z3Vlc3Q=".repeat(400));
+    assert_eq!(request(server.management, "GET", "/api/whoami", &long, "").await.status, 401);
+    let any_case = "Authorization: bASIC Z3Vlc3Q6Z3Vlc3Q=\r\n";
+    assert_eq!(request(server.management, "GET", "/api/whoami", any_case, "").await.status, 200);
+}
+
+/// The peer's address decides for users who may come from this machine only.
+#[test]
+fn where_a_user_comes_from_is_asked() {
+    let desk = desk::FakeDesk::new();
+    let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
+    let headers = headers.into_iter().collect();
+    let from = |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap());
+    assert_eq!(&*from("::ffff:127.0.0.1").unwrap().user, "guest");
+    assert_eq!(from("10.0.0.1").unwrap_err().status, 401);
+}
+
+#[tokio::test]
+async fn a_server_stops_when_it_is_told() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let router = crate::management_router(desk::FakeDesk::new());
+    let server = tokio::spawn(crate::serve(listener, router, async { drop(stopped.await) }));
+    assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
+    // One that never says anything does not keep the server.
+    let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn paths_and_verbs_that_do_not_exist() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api -> 404 {"error":"object_not_found","reason":"Not Found"}
+            GET /api/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
+            GET /api/queues/%2F/q/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
+            GET /api/queues///q -> 404 {"error":"object_not_found","reason":"Not Found"}
+            GET /api/queues/%ff/q -> 400 {"error":"bad_request","reason":"the path is not UTF-8"}
+            POST /api/overview -> 405 {"error":"method_not_allowed","reason":"allowed: GET"}
+            PATCH /api/queues/%2F/q -> 405 {"error":"method_not_allowed","reason":"allowed: GET, PUT, DELETE"}
+            GET /api/queues/%2F/q/contents -> 405 {"error":"method_not_allowed","reason":"allowed: DELETE"}
+            "#,
+        )
+        .await;
+    let refused = server.ask(Some("guest"), "POST", "/api/queues/%2F/q", "").await;
+    assert_eq!(refused.header("allow"), Some("GET, PUT, DELETE"));
+    assert_eq!(refused.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn queues() {
+    let server = Server::start().await;
+    server.desk.state().ready.insert("full".into(), 3);
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/queues -> 200 []
+            GET /api/queues/%2F -> 200 []
+            GET /api/queues/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/queues/%2F/q -> 404 {"error":"object_not_found","reason":"no queue 'q' in vhost '/'"}
+            PUT /api/queues/nope/q -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+
+            # An empty body, an empty object and null are one declaration: durable.
+            PUT /api/queues/%2F/q -> 201
+            PUT /api/queues/%2F/q {} -> 204
+            PUT /api/queues/%2F/q null -> 204
+            PUT /api/queues/%2F/q {"durable":"true","auto_delete":null,"arguments":[],"node":"x","unknown":1} -> 204
+            PUT /api/queues/%2F/q {"auto_delete":true} -> 400 {"error":"bad_request","reason":"inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"}
+            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0}}
+            GET /api/queues/%2F/q/ -> 200 {"name":"q",..
+            GET /api/queues/%2F/q?columns=name,message_stats.ack,nope -> 200 {"name":"q","message_stats":{"ack":0}}
+            GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running"}
+            GET /api/queues/%2F/q?disable_stats=true&enable_queue_totals=true&columns=messages -> 200 {"messages":0}
+
+            # Bodies that are none.
+            PUT /api/queues/%2F/r [] -> 400 {"error":"bad_request","reason":"not_json"}
+            PUT /api/queues/%2F/r "{}" -> 400 {"error":"bad_request","reason":"not_json"}
+            PUT /api/queues/%2F/r {"durable": -> 400 {"error":"bad_request","reason":"not_json"}
+            PUT /api/queues/%2F/r {"durable":1} -> 400 {"error":"bad_request","reason":"'durable' is not a boolean"}
+            PUT /api/queues/%2F/r {"exclusive":true} -> 400 {"error":"bad_request","reason":"an exclusive queue needs..
+            PUT /api/queues/%2F/r {"durable":false} -> 400 {"error":"bad_request","reason":"queue 'r' in vhost '/' is neither durable nor exclusive: ..
+            PUT /api/queues/%2F/r {"arguments":7} -> 400 {"error":"bad_request","reason":"'arguments' is not an object"}
+            PUT /api/queues/%2F/r {"arguments":{"x-max-length":"many"}} -> 400 {"error":"bad_request","reason":"invalid arg 'x-max-length' for queue 'r' in vhost '/': ..
+            PUT /api/queues/%2F/r {"arguments":{"x-queue-type":"quorum"}} -> 400 {"error":"bad_request","reason":"queue type 'quorum'..
+            PUT /api/queues/%2F/amq.r -> 401 {"error":"not_authorised","reason":"queue name 'amq.r' starts with the reserved prefix 'amq.'"}
+
+            # Arguments keep their types, names their characters.
+            PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 201
+            GET /api/queues/%2F/a%2Fb%20c%23%C3%A4?columns=name,arguments -> 200 {"name":"a/b c#ä","arguments":{"note":[1.5,{"k":[true]}],"x-max-length":5}}
+            PUT /api/queues/%2F/a%2Fb%20c%23%C3%A4 {"arguments":{"x-max-length":5,"note":[1.5,{"k":[true]}]}} -> 204
+
+            # Deleting and emptying.
+            PUT /api/queues/%2F/full -> 201
+            GET /api/queues/%2F/full?columns=messages,message_bytes -> 200 {"messages":3,"message_bytes":30}
+            DELETE /api/queues/%2F/full?if-empty=true&if-unused=true -> 400 {"error":"bad_request","reason":"queue 'full' in vhost '/' not empty"}
+            DELETE /api/queues/%2F/full/contents -> 204
+            DELETE /api/queues/%2F/full?if-empty=true -> 204
+            DELETE /api/queues/%2F/full -> 404 {"error":"object_not_found","reason":"no queue 'full' in vhost '/'"}
+            DELETE /api/queues/%2F/full/contents -> 404 {"error":"object_not_found","reason":"no queue 'full' in vhost '/'"}
+            GET /api/queues?columns=name -> 200 [{"name":"a/b c#ä"},{"name":"q"}]
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn a_body_has_a_bound() {
+    let server = Server::start().await;
+    let large = format!("{{\"note\":\"{}\"}}", "x".repeat(10_000_001));
+    let answer = server.ask(Some("guest"), "PUT", "/api/queues/%2F/q", &large).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.body, r#"{"error":"bad_request","reason":"Exceeded HTTP request body size limit"}"#);
+    let fits = format!("{{\"note\":\"{}\"}}", "x".repeat(9_000_000));
+    assert_eq!(server.ask(Some("guest"), "PUT", "/api/queues/%2F/q", &fits).await.status, 201);
+}
+
+#[tokio::test]
+async fn permissions_are_the_desk_s() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    server
+        .check(
+            "powerless",
+            r#"
+            GET /api/queues/%2F/q -> 401 {"error":"not_authorised","reason":"read access to queue 'q' in vhost '/' refused for user 'powerless'"}
+            PUT /api/queues/%2F/r -> 401 {"error":"not_authorised","reason":"configure access to queue 'r' in vhost '/' refused for user 'powerless'"}
+            DELETE /api/queues/%2F/q -> 401 {"error":"not_authorised","reason":"configure access to..
+            DELETE /api/queues/%2F/q/contents -> 401 {"error":"not_authorised","reason":"read access to..
+            PUT /api/exchanges/%2F/x -> 401 {"error":"not_authorised","reason":"configure access to exchange..
+            POST /api/bindings/%2F/e/amq.topic/q/q {} -> 401 {"error":"not_authorised","reason":"write access to queue..
+            GET /api/nodes -> 401 {"error":"not_authorised","reason":"Not monitor user"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn exchanges() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.topic","type":"topic"}]
+            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":4,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":4,"page_size":1,"total_count":4}
+            GET /api/exchanges/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/exchanges/%2F/amq.default?columns=name,durable -> 200 {"name":"","durable":true}
+            GET /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
+            PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 201
+            PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 204
+            PUT /api/exchanges/%2F/x {"type":"fanout"} -> 400 {"error":"bad_request","reason":"inequivalent arg 'type' for exchange 'x'..
+            PUT /api/exchanges/%2F/y {"type":"nope"} -> 400 {"error":"bad_request","reason":"invalid exchange type 'nope'"}
+            PUT /api/exchanges/%2F/y {"type":7} -> 400 {"error":"bad_request","reason":"'type' is not a string"}
+            PUT /api/exchanges/%2F/amq.default {"type":"direct"} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
+            GET /api/exchanges/%2F/x -> 200 {"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}
+            PUT /api/queues/%2F/q -> 201
+            POST /api/bindings/%2F/e/x/q/q {"routing_key":"a"} -> 201
+            DELETE /api/exchanges/%2F/x?if-unused=true -> 400 {"error":"bad_request","reason":"exchange 'x' in vhost '/' in use"}
+            DELETE /api/exchanges/%2F/x -> 204
+            DELETE /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
+            DELETE /api/exchanges/%2F/amq.topic -> 401 {"error":"not_authorised","reason":"exchange name 'amq.topic' starts with the reserved prefix 'amq.'"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
+async fn bindings() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q -> 201
+            PUT /api/exchanges/%2F/x {"type":"fanout"} -> 201
+            GET /api/bindings -> 200 [{"source":"","vhost":"/","destination":"q","destination_type":"queue","routing_key":"q","arguments":{},"properties_key":"q"}]
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a.#"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"a.#"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":"~","arguments":{"k":1}} -> 201
+            POST /api/bindings/%2F/e/amq.topic/e/x {"routing_key":"b"} -> 201
+            POST /api/bindings/%2F/e/amq.topic/q/nope {} -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
+            POST /api/bindings/%2F/e/nope/q/q {} -> 404 {"error":"object_not_found","reason":"no exchange 'nope' in vhost '/'"}
+            POST /api/bindings/%2F/e/amq.default/q/q {} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
+            POST /api/bindings/%2F/e/amq.topic/q/q {"routing_key":7} -> 400 {"error":"bad_request","reason":"'routing_key' is not a string"}
+
+            GET /api/bindings/%2F?columns=destination,properties_key -> 200 [{"destination":"q","properties_key":"q"},{"destination":"x","properties_key":"b"},{"destination":"q","properties_key":"~"},{"destination":"q","properties_key":"a.%23"},{"destination":"q","properties_key":"%7E~T3fZtw"}]
+            GET /api/bindings/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/bindings/%2F/e/amq.topic/q/q?columns=routing_key -> 200 [{"routing_key":""},{"routing_key":"a.#"},{"routing_key":"~"}]
+            GET /api/bindings/%2F/e/amq.topic/e/x?columns=routing_key,destination_type -> 200 [{"destination_type":"exchange","routing_key":"b"}]
+            GET /api/bindings/%2F/e/amq.default/q/q?columns=routing_key -> 200 [{"routing_key":"q"}]
+            GET /api/exchanges/%2F/amq.topic/bindings/source?columns=routing_key -> 200 [{"routing_key":"b"},{"routing_key":""},{"routing_key":"a.#"},{"routing_key":"~"}]
+            GET /api/exchanges/%2F/x/bindings/destination?columns=source -> 200 [{"source":"amq.topic"}]
+            GET /api/exchanges/%2F/nope/bindings/source -> 404 {"error":"object_not_found","reason":"no exchange 'nope' in vhost '/'"}
+            GET /api/queues/%2F/q/bindings?columns=source -> 200 [{"source":""},{"source":"amq.topic"},{"source":"amq.topic"},{"source":"amq.topic"}]
+            GET /api/queues/%2F/nope/bindings -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
+
+            # The properties key is a segment of the path: encoded again, or as it is where that is clear.
+            GET /api/bindings/%2F/e/amq.topic/q/q/a.%2523?columns=routing_key -> 200 {"routing_key":"a.#"}
+            GET /api/bindings/%2F/e/amq.topic/q/q/a.%23?columns=routing_key -> 200 {"routing_key":"a.#"}
+            GET /api/bindings/%2F/e/amq.topic/q/q/~?columns=routing_key -> 200 {"routing_key":""}
+            GET /api/bindings/%2F/e/amq.topic/q/q/nope -> 404 {"error":"object_not_found","reason":"no binding 'nope' from exchange 'amq.topic' to 'q' in vhost '/'"}
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 204
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/a.%23 -> 404 {"error":"object_not_found",..
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/~ -> 204
+            DELETE /api/bindings/%2F/e/amq.topic/q/q/%257E~T3fZtw -> 204
+            DELETE /api/bindings/%2F/e/amq.topic/e/x/b -> 204
+            GET /api/bindings?columns=routing_key -> 200 [{"routing_key":"q"}]
+            "#,
+        )
+        .await;
+    for (body, location) in [
+        (r#"{"routing_key":"a/b"}"#, "/api/bindings/%2F/e/amq.topic/q/q/a%252Fb"),
+        ("{}", "/api/bindings/%2F/e/amq.topic/q/q/%7E"),
+    ] {
+        let made = server.ask(Some("guest"), "POST", "/api/bindings/%2F/e/amq.topic/q/q", body).await;
+        assert_eq!((made.status, made.header("location")), (201, Some(location)));
+        assert_eq!(server.ask(Some("guest"), "GET", location, "").await.status, 200);
+    }
+}
+
+#[tokio::test]
+async fn pages_sorts_and_columns() {
+    let server = Server::start().await;
+    for i in 1..=5 {
+        server.check("guest", &format!("PUT /api/queues/%2F/Q{i} -> 201")).await;
+        server.desk.state().ready.insert(format!("Q{i}"), 10 - i);
+    }
+    server.desk.state().limits.clear();
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/queues?page=1&page_size=2&columns=name -> 200 {"filtered_count":5,"item_count":2,"items":[{"name":"Q1"},{"name":"Q2"}],"page":1,"page_count":3,"page_size":2,"total_count":5}
+            GET /api/queues/%2F?page=3&page_size=2&columns=name&pagination=true -> 200 {"filtered_count":5,"item_count":1,"items":[{"name":"Q5"}],"page":3,"page_count":3,"page_size":2,"total_count":5}
+            "#,
+        )
+        .await;
+    assert_eq!(server.desk.state().limits, [2, 2], "a page costs a page");
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/queues?page=1&columns=page -> 200 {"filtered_count":5,"item_count":5,"items":[{},{},{},{},{}],"page":1,"page_count":1,"page_size":100,"total_count":5}
+            GET /api/queues?page=2&page_size=5 -> 200 {"filtered_count":5,"item_count":0,"items":[],"page":2,"page_count":1,"page_size":5,"total_count":5}
+            GET /api/queues?page=3&page_size=5 -> 400 {"error":"page_out_of_range","reason":"Page out of range, page: 3 page size: 5, len: 5"}
+            GET /api/queues?page=0 -> 400 {"error":"invalid_pagination_parameters",..
+            GET /api/queues?page=1&page_size=501 -> 400 {"error":"invalid_pagination_parameters","reason":"Invalid pagination parameters: page number 1, page size 501"}
+            GET /api/queues?page=1&page_size=500&columns=name -> 200 {"filtered_count":5,..
+            GET /api/queues?page=99999999999999999999 -> 400 {"error":"bad_request","reason":"'page' is not a whole number"}
+            GET /api/queues?page=18446744073709551615&page_size=500 -> 400 {"error":"page_out_of_range",..
+            GET /api/queues?page=x -> 400 {"error":"bad_request","reason":"'page' is not a whole number"}
+            GET /api/queues?page=1&name=q3&columns=name -> 200 {"filtered_count":1,"item_count":1,"items":[{"name":"Q3"}],"page":1,"page_count":1,"page_size":100,"total_count":5}
+            GET /api/queues?page=1&name=q.&use_regex=true -> 400 {"error":"bad_request","reason":"use_regex is not supported"}
+            GET /api/queues?page=1&name=&use_regex=true&columns=x -> 200 {"filtered_count":5,..
+            GET /api/queues?sort=messages&columns=name -> 200 [{"name":"Q5"},{"name":"Q4"},{"name":"Q3"},{"name":"Q2"},{"name":"Q1"}]
+            GET /api/queues?sort=message_stats.publish&columns=name -> 200 [{"name":"Q1"},..
+            GET /api/queues?sort=&sort_reverse=true&columns=name -> 200 [{"name":"Q5"},..
+            GET /api/queues?sort=messages&sort_reverse=true&page=1&page_size=1&columns=name,messages -> 200 {"filtered_count":5,"item_count":1,"items":[{"name":"Q1","messages":9}],..
+            GET /api/queues?columns= -> 200 [{},{},{},{},{}]
+            "#,
+        )
+        .await;
+}
+
+fn connection(name: &str, user: &str) -> ConnectionRow {
+    let link = |handle, incoming, address: &str| LinkRow {
+        handle,
+        name: format!("l{handle}"),
+        incoming,
+        source_address: (!incoming).then(|| address.to_owned()),
+        target_address: incoming.then(|| address.to_owned()),
+        snd_settle_mode: "mixed",
+        max_message_size: 16,
+        delivery_count: 4,
+        credit: 166,
+        unsettled: 2,
+    };
+    ConnectionRow {
+        name: name.into(),
+        user: user.into(),
+        vhost: "/".into(),
+        container_id: "c".into(),
+        client_properties: Some([(amqp10::Symbol::from_static("product"), "p")].into_iter().collect()),
+        channel_max: 63,
+        frame_max: 131_072,
+        connected_at_ms: 1,
+        recv_bytes: 2,
+        send_bytes: 3,
+        sessions: vec![SessionRow {
+            channel: 0,
+            handle_max: 255,
+            next_incoming_id: 1,
+            incoming_window: 400,
+            next_outgoing_id: 2,
+            remote_incoming_window: 2048,
+            outgoing_unsettled: 3,
+            outgoing_pending: 4,
+            links: vec![link(0, true, "/exchanges/x/k"), link(1, false, "/queues/a%2Fb")],
+        }],
+        node: "n@h".into(),
+    }
+}
+
+#[tokio::test]
+async fn connections() {
+    let server = Server::start().await;
+    server.desk.state().connections =
+        vec![connection("[::1]:2 -> [::1]:5672", "own"), connection("10.0.0.1:1 -> 10.0.0.2:5672", "guest")];
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","protocol":"AMQP 1-0","state":"running","user":"guest","vhost":"/","container_id":"c","client_properties":{"product":"p"},"peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"channels":1,"channel_max":63,"frame_max":131072,"connected_at":1,"recv_oct":2,"send_oct":3}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2}]}]
+            GET /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            GET /api/connections/nope/sessions -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            DELETE /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            "#,
+        )
+        .await;
+    server
+        .check(
+            "own",
+            r#"
+            GET /api/connections?columns=user,peer_host -> 200 [{"user":"own","peer_host":"::1"}]
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 401 {"error":"not_authorised","reason":"User not authorised to access object"}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 401 {"error":"not_authorised",..
+            DELETE /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 401 {"error":"not_authorised",..
+            DELETE /api/connections/%5B::1%5D:2%20-%3E%20%5B::1%5D:5672 -> 204
+            GET /api/connections -> 200 []
+            "#,
+        )
+        .await;
+    server
+        .check(
+            "monitor",
+            r#"
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672?columns=user -> 200 {"user":"guest"}
+            DELETE /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 401 {"error":"not_authorised",..
+            "#,
+        )
+        .await;
+    server.check("guest", "DELETE /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 204").await;
+}
+
+#[tokio::test]
+async fn the_broker_at_a_glance() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            GET /api/whoami -> 200 {"name":"guest","tags":["administrator"],"is_internal_user":true}
+            GET /api/overview?columns=product_name,product_version,rabbitmq_version,sluice_version,cluster_name,node,message_stats.publish,object_totals.queues -> 200 {"product_name":"RabbitMQ","product_version":"4.3.6","rabbitmq_version":"4.3.6","sluice_version":"0.1.0","cluster_name":"c","node":"n@h","message_stats":{"publish":7},"object_totals":{"queues":0}}
+            GET /api/overview?columns=listeners -> 200 {"listeners":[{"node":"n@h","protocol":"amqp","ip_address":"127.0.0.1","port":5672}]}
+            GET /api/vhosts -> 200 [{"name":"/","description":"","tags":[],"default_queue_type":"classic","tracing":false}]
+            GET /api/vhosts/%2F?columns=name -> 200 {"name":"/"}
+            GET /api/vhosts/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/nodes?columns=name,running -> 200 [{"name":"n@h","running":true}]
+            GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
+            GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
+            HEAD /api/whoami -> 200
+            "#,
+        )
+        .await;
+    let page = server.ask(None, "GET", "/", "").await;
+    assert!(page.body.contains("Sluice 0.1.0") && page.body.contains("/api/"), "{}", page.body);
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"));
+    server.desk.state().stuck = true;
+    let busy = r#"GET /api/overview -> 503 {"error":"service_unavailable","reason":"no answer in time"}"#;
+    server.check("guest", busy).await;
+}
+
+#[tokio::test]
+async fn health_checks() {
+    let server = Server::start().await;
+    let healthy = r#"
+        GET /api/health/checks/alarms -> 200 {"status":"ok"}
+        GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
+        GET /api/health/checks/ready-to-serve-clients -> 200 {"status":"ok"}
+        GET /api/health/checks/nope -> 404 {"error":"object_not_found","reason":"Not Found"}
+        "#;
+    server.check("own", healthy).await;
+    server.desk.state().alarms = vec![("memory", "other@h".into())];
+    server.desk.state().listening = false;
+    server
+        .check(
+            "own",
+            r#"
+            GET /api/health/checks/alarms -> 503 {"status":"failed","reason":"There are alarms in effect in the cluster","alarms":[{"node":"other@h","resource":"memory"}]}
+            GET /api/health/checks/local-alarms -> 200 {"status":"ok"}
+            GET /api/health/checks/ready-to-serve-clients -> 503 {"status":"failed","reason":"There is no listener for clients"}
+            "#,
+        )
+        .await;
+    server.desk.state().alarms.push(("disk", "n@h".into()));
+    server
+        .check(
+            "own",
+            r#"GET /api/health/checks/local-alarms -> 503 {"status":"failed","reason":"There are alarms in effect on the local node","alarms":[{"node":"n@h","resource":"disk"}]}"#,
+        )
+        .await;
+}

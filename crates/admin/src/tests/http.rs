@@ -1,0 +1,92 @@
+//! A server on a free port, and the smallest client that can talk to it.
+
+use std::net::SocketAddr;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+use super::desk::FakeDesk;
+use crate::{management_router, metrics_router, serve};
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// In lower case.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// A management server and a metrics server over one desk.
+pub struct Server {
+    pub desk: FakeDesk,
+    pub management: SocketAddr,
+    pub metrics: SocketAddr,
+}
+
+impl Server {
+    pub async fn start() -> Self {
+        let desk = FakeDesk::new();
+        let mut addresses = Vec::new();
+        for router in [management_router(desk.clone()), metrics_router(desk.clone())] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            addresses.push(listener.local_addr().unwrap());
+            tokio::spawn(serve(listener, router, std::future::pending()));
+        }
+        Self { desk, management: addresses[0], metrics: addresses[1] }
+    }
+
+    /// A request to the management server, as this user with the password of the same name.
+    pub async fn ask(&self, user: Option<&str>, method: &str, path: &str, body: &str) -> Answer {
+        let authorization = user.map_or(String::new(), |u| {
+            format!("Authorization: Basic {}\r\n", STANDARD.encode(format!("{u}:{u}")))
+        });
+        request(self.management, method, path, &authorization, body).await
+    }
+
+    /// Runs a transcript: lines of `METHOD path [body] -> status [body]`, each in the state that the ones before
+    /// have left. A body that ends in `..` says only how the answer begins.
+    pub async fn check(&self, user: &str, transcript: &str) {
+        for line in transcript.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#')) {
+            let (request, expected) = line.split_once(" -> ").unwrap();
+            let mut words = request.splitn(3, ' ');
+            let (method, path) = (words.next().unwrap(), words.next().unwrap());
+            let answer = self.ask(Some(user), method, path, words.next().unwrap_or("")).await;
+            let got = format!("{} {}", answer.status, answer.body);
+            match expected.strip_suffix("..") {
+                Some(beginning) => assert!(got.starts_with(beginning), "{request}\n got {got}"),
+                None => assert_eq!(got.trim_end(), expected, "{request}"),
+            }
+        }
+    }
+}
+
+/// One request on a connection of its own.
+pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+    let text = format!(
+        "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    // The server may answer and close before it has read a body that it refuses.
+    let _ = stream.write_all(text.as_bytes()).await;
+    let mut octets = Vec::new();
+    let _ = stream.read_to_end(&mut octets).await;
+    let text = String::from_utf8(octets).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let (first, headers) = head.split_once("\r\n").unwrap();
+    let headers = headers.lines().filter_map(|l| l.split_once(": "));
+    Answer {
+        status: first.split(' ').nth(1).unwrap().parse().unwrap(),
+        headers: headers.map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect(),
+        body: body.to_owned(),
+    }
+}

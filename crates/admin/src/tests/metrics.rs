@@ -1,0 +1,90 @@
+//! What Prometheus reads.
+
+use std::collections::BTreeSet;
+
+use super::http::{Server, request};
+
+async fn read(server: &Server, path: &str) -> String {
+    let answer = request(server.metrics, "GET", path, "", "").await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
+    answer.body
+}
+
+#[tokio::test]
+async fn sums_over_everything() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    server.desk.state().ready.insert("q".into(), 3);
+    server.desk.state().alarms = vec![("disk", "n@h".into())];
+    let page = read(&server, "/metrics").await;
+    for line in [
+        "rabbitmq_build_info{product_name=\"RabbitMQ\",product_version=\"4.3.6\",rabbitmq_version=\"4.3.6\",sluice_version=\"0.1.0\"} 1",
+        "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\"} 1",
+        "rabbitmq_global_messages_received_total{protocol=\"amqp10\"} 7",
+        "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 5",
+        "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_classic_queue\",dead_letter_strategy=\"at_most_once\"} 0",
+        "rabbitmq_connections_opened_total 0",
+        "rabbitmq_queues 1",
+        "rabbitmq_queue_messages_ready 3",
+        "rabbitmq_queue_messages 3",
+        "rabbitmq_alarms_memory_used_watermark 0",
+        "rabbitmq_alarms_free_disk_space_watermark 1",
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line}\n{page}");
+    }
+    if cfg!(target_os = "linux") {
+        assert!(page.contains("\nrabbitmq_process_resident_memory_bytes "), "{page}");
+        assert!(page.contains("\nrabbitmq_process_open_fds "), "{page}");
+    }
+}
+
+#[tokio::test]
+async fn rows_per_queue() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/a%22b -> 201").await;
+    server.desk.state().ready.insert("a\"b".into(), 3);
+    let page = read(&server, "/metrics/per-object").await;
+    for line in [
+        "rabbitmq_queue_messages_ready{vhost=\"/\",queue=\"a\\\"b\"} 3",
+        "rabbitmq_queue_messages_ready_bytes{vhost=\"/\",queue=\"a\\\"b\"} 30",
+        "rabbitmq_queues 1",
+    ] {
+        assert!(page.lines().any(|l| l == line), "{line}\n{page}");
+    }
+}
+
+/// Every family once, with its type and help before its samples, and counters named as counters.
+#[tokio::test]
+async fn the_text_is_well_formed() {
+    let server = Server::start().await;
+    server.check("guest", "PUT /api/queues/%2F/q -> 201").await;
+    for path in ["/metrics", "/metrics/per-object"] {
+        let page = read(&server, path).await;
+        let mut families = BTreeSet::new();
+        let mut family = "";
+        for line in page.lines() {
+            if let Some(kind) = line.strip_prefix("# TYPE ") {
+                let (name, kind) = kind.split_once(' ').unwrap();
+                assert!(families.insert(name), "{name} twice");
+                assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+                family = name;
+            } else if let Some(help) = line.strip_prefix("# HELP ") {
+                assert!(help.starts_with(&format!("{family} ")));
+            } else {
+                assert!(line.starts_with(family) && line[family.len()..].starts_with([' ', '{']), "{line}");
+                assert!(line.rsplit(' ').next().unwrap().parse::<u64>().is_ok(), "{line}");
+            }
+        }
+        assert!(families.len() > 30);
+    }
+}
+
+#[tokio::test]
+async fn nothing_else_is_there() {
+    let server = Server::start().await;
+    assert_eq!(request(server.metrics, "GET", "/api/overview", "", "").await.status, 404);
+    assert_eq!(request(server.metrics, "POST", "/metrics", "", "").await.status, 405);
+    server.desk.state().stuck = true;
+    assert_eq!(request(server.metrics, "GET", "/metrics", "", "").await.status, 503);
+}

@@ -1,0 +1,70 @@
+//! Chance from a seed, a tally of what it brought, and what must be true of each link.
+
+use std::collections::{HashSet, VecDeque};
+
+use bytes::Bytes;
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen {
+    pub received: u64,
+    /// Deliveries that needed several transfers.
+    pub split: u64,
+    pub settled: u64,
+    pub aborted: u64,
+    /// Settled deliveries without credit.
+    pub anyway: u64,
+    /// Deliveries that had to wait for window or socket.
+    pub starved: u64,
+}
+
+impl Seen {
+    pub fn add(&mut self, other: Self) {
+        self.received += other.received;
+        self.split += other.split;
+        self.settled += other.settled;
+        self.aborted += other.aborted;
+        self.anyway += other.anyway;
+        self.starved += other.starved;
+    }
+}
+
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.below(100) < percent
+    }
+
+    pub fn pick<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[self.below(of.len() as u64) as usize])
+    }
+}
+
+/// What is true of a link, whoever asks.
+pub struct Model {
+    /// The side that sends.
+    pub sender: usize,
+    /// Sent and not yet received.
+    pub expected: VecDeque<Bytes>,
+    pub sent: u64,
+    /// Sent unsettled and not settled since.
+    pub outstanding: HashSet<u64>,
+    /// The sender's delivery-count may not pass this, counted from its start.
+    pub limit: u32,
+    pub initial: u32,
+    /// Credit of the sender when it last looked.
+    pub credit: u32,
+    pub closed: bool,
+}

@@ -1,0 +1,293 @@
+//! Pages of frames in and out.
+
+mod script;
+
+use amqp10::{Begin, Detach, Disposition, End, Flow, Outgoing, Role, Tag, TransferHead};
+use bytes::Bytes;
+use script::{Script, attach, head, session_flow};
+
+fn heard(name: &str) -> script::Heard {
+    Ok(Some(name.to_owned()))
+}
+
+fn detach(handle: u32) -> Detach {
+    Detach { handle, closed: true, error: None }
+}
+
+#[test]
+fn heartbeats_fill_the_silence() {
+    // [2.4.5] The peer wants a frame every 10 s; half of that is kept.
+    let mut script = Script::opened();
+    assert_eq!(script.endpoint.next_deadline(), Some(5000));
+    script.endpoint.handle_timeout(4999).unwrap();
+    assert!(script.sent().is_empty());
+    script.endpoint.handle_timeout(5000).unwrap();
+    assert_eq!(script.sent(), ["empty"]);
+    script.endpoint.handle_written(7000);
+    assert_eq!(script.endpoint.next_deadline(), Some(12_000));
+    assert_eq!(script.bytes(b"\x00\x00\x00\x08\x02\x00\x00\x00"), Ok(None));
+    script.endpoint.close(None, false);
+    assert_eq!(script.endpoint.next_deadline(), Some(60_000), "no heartbeats while closing");
+}
+
+#[test]
+fn drain_uses_up_the_credit() {
+    // [2.6.7] Delivery-count moves over what is left, and the answer follows the deliveries.
+    let mut script = Script::attached(Role::Receiver, 10);
+    script.credit(0, 10, 0, 5).unwrap();
+    assert!(script.send(b"a", 0) && script.send(b"b", 1));
+    script.endpoint.report_credit(0, 0, 0, true);
+    assert_eq!(script.sent(), ["transfer 0 [1]", "transfer 1 [1]", "flow 0 count 5 credit 0 drain"]);
+    assert!(!script.send(b"c", 2));
+    script.credit(2, 10, 5, 1).unwrap();
+    assert!(script.send(b"c", 2));
+}
+
+#[test]
+fn drain_is_believed() {
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 5, true, false);
+    assert_eq!(script.sent(), ["flow 0 count 0 credit 5 drain"]);
+    let drained = Flow {
+        handle: Some(0),
+        delivery_count: Some(5),
+        link_credit: Some(0),
+        drain: true,
+        ..session_flow(0, 10)
+    };
+    assert_eq!(script.flow(drained), heard("Flow"));
+    let link = |s: &Script| s.endpoint.session(0).unwrap().link(0).unwrap().receiver_credit();
+    assert_eq!((link(&script).credit(), link(&script).delivery_count()), (0, 5));
+    assert!(script.transfer(&head(0, b"t"), b"x").is_err());
+}
+
+#[test]
+fn echo_is_answered() {
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 3, false, false);
+    script.sent();
+    script.flow(Flow { echo: true, ..session_flow(0, 10) }).unwrap();
+    assert_eq!(script.sent(), ["flow window 4"]);
+    script.flow(Flow { echo: true, handle: Some(0), ..session_flow(0, 10) }).unwrap();
+    assert_eq!(script.sent(), ["flow 0 count 0 credit 3"]);
+    // For a link on which we send, the owner answers: only it knows what is available.
+    let mut script = Script::attached(Role::Receiver, 10);
+    let asks = Flow {
+        echo: true,
+        handle: Some(0),
+        link_credit: Some(2),
+        delivery_count: Some(0),
+        ..session_flow(0, 10)
+    };
+    script.flow(asks).unwrap();
+    assert!(script.sent().is_empty());
+    script.endpoint.report_credit(0, 0, 9, false);
+    assert_eq!(script.sent(), ["flow 0 count 0 credit 2"]);
+}
+
+#[test]
+fn the_window_opens_at_half() {
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 100, false, false);
+    script.sent();
+    let frames = (0..4).map(|id| {
+        script.transfer(&head(id, b"t"), b"x").unwrap();
+        script.sent()
+    });
+    let opened: Vec<_> = frames.collect();
+    assert_eq!(opened, [vec![], vec!["flow window 4".to_owned()], vec![], vec!["flow window 4".to_owned()]]);
+}
+
+#[test]
+fn aborted_deliveries_spend_credit_and_leave_nothing() {
+    // [2.7.5]
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 2, false, false);
+    assert_eq!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, b"half"), Ok(None));
+    assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 4);
+    let abort = TransferHead { aborted: true, ..TransferHead::default() };
+    assert_eq!(script.transfer(&abort, b"ignored"), heard("Aborted"));
+    assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
+    assert_eq!(script.transfer(&head(1, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert!(script.transfer(&head(2, b"t"), b"x").is_err());
+}
+
+#[test]
+fn detaching_aborts_what_is_half_way() {
+    // The output is full, the window is not: the abort can be said.
+    let mut script = Script::attached(Role::Receiver, 100_000);
+    script.credit(0, 100_000, 0, 2).unwrap();
+    let large = Bytes::from(vec![1; 2 << 20]);
+    assert!(script.endpoint.send(0, 0, Outgoing::whole(Tag::from_number(0), false, large.clone(), 0)));
+    assert!(script.endpoint.session(0).unwrap().has_pending(0));
+    script.endpoint.detach(0, 0, None);
+    let mut frames = script.sent();
+    while script.endpoint.output_len() > 0 {
+        frames.extend(script.sent());
+    }
+    assert_eq!(frames[frames.len() - 2..], ["transfer 0 [0] aborted", "detach 0"]);
+    assert_eq!(
+        (
+            script.endpoint.session(0).unwrap().unsettled_len(),
+            script.endpoint.session(0).unwrap().pending_len()
+        ),
+        (0, 0)
+    );
+    // The window is closed: the DETACH has to do.
+    let mut script = Script::attached(Role::Receiver, 1);
+    script.credit(0, 1, 0, 2).unwrap();
+    assert!(script.endpoint.send(0, 0, Outgoing::whole(Tag::from_number(0), false, large, 0)));
+    script.sent();
+    script.endpoint.detach(0, 0, None);
+    assert_eq!(script.sent(), ["detach 0"]);
+}
+
+#[test]
+fn deliveries_wait_in_order_with_reports_behind_them() {
+    let mut script = Script::attached(Role::Receiver, 1);
+    script.credit(0, 1, 0, 10).unwrap();
+    for n in 0..3 {
+        assert!(script.send(&[n], u64::from(n)));
+    }
+    script.endpoint.report_credit(0, 0, 0, false);
+    assert!(script.send(b"later", 3));
+    assert_eq!(script.sent(), ["transfer 0 [1]"]);
+    assert_eq!(script.endpoint.session(0).unwrap().pending_len(), 4);
+    script.flow(session_flow(1, 2)).unwrap();
+    assert_eq!(
+        script.sent(),
+        ["transfer 1 [1]", "transfer 2 [1]", "flow 0 count 3 credit 7"],
+        "the delivery behind the report is not counted in it"
+    );
+    // The peer still believes that one transfer is under way: the window is what is left.
+    script.flow(session_flow(2, 1)).unwrap();
+    assert!(script.sent().is_empty());
+    script.flow(session_flow(3, 5)).unwrap();
+    assert_eq!(script.sent(), ["transfer 3 [5]"]);
+    assert_eq!(script.endpoint.session(0).unwrap().pending_len(), 0);
+}
+
+#[test]
+fn settled_deliveries_need_no_credit() {
+    let mut script = Script::attached(Role::Receiver, 10);
+    let settled = |n: u64| Outgoing::whole(Tag::from_number(n), true, Bytes::from_static(b"x"), n);
+    script.credit(0, 10, 0, 1).unwrap();
+    script.credit(0, 10, 0, 0).unwrap();
+    assert!(!script.send(b"no", 0));
+    assert!(script.endpoint.send(0, 0, settled(1)));
+    assert_eq!(script.sent(), ["transfer 0 [1]"]);
+    let link = script.endpoint.session(0).unwrap().link(0).unwrap().sender_credit();
+    assert_eq!((link.delivery_count(), link.credit()), (1, 0));
+    script.credit(1, 10, 0, 1).unwrap();
+    assert!(!script.send(b"no", 2), "the delivery without credit is counted");
+    script.credit(1, 10, 1, 1).unwrap();
+    assert!(script.send(b"yes", 3));
+}
+
+#[test]
+fn refusing_is_attach_and_detach() {
+    let mut script = Script::begun(10);
+    assert_eq!(script.hear(0, &attach("no", 3, Role::Sender)), heard("Attach"));
+    let mut refusal = attach("no", 0, Role::Receiver);
+    refusal.target = None;
+    script.endpoint.attach(0, Some(0), refusal);
+    let error = amqp10::AmqpError::new(amqp10::condition::NOT_FOUND);
+    script.endpoint.detach(0, 0, Some(error));
+    assert_eq!(script.sent(), ["attach 0 no", "detach 0 amqp:not-found"]);
+    // What the peer sent before it knew is ignored; its DETACH ends it, and the handle is free.
+    assert_eq!(script.transfer(&TransferHead { handle: 3, ..head(0, b"t") }, b"x"), Ok(None));
+    assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
+    assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
+    assert_eq!(script.attach("yes", 3, Role::Sender), 0);
+}
+
+#[test]
+fn handles_are_used_again() {
+    let mut script = Script::attached(Role::Sender, 10);
+    // The peer detaches and attaches again, same name and handle, before we have answered.
+    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    assert_eq!(script.attach("link", 0, Role::Sender), 1);
+    script.endpoint.detach(0, 0, None);
+    assert_eq!(script.sent(), ["attach 1 link", "detach 0"]);
+    let links: Vec<u32> = script.endpoint.session(0).unwrap().links().map(|(n, _)| n).collect();
+    assert_eq!(links, [1]);
+    assert_eq!(script.attach("other", 1, Role::Sender), 0);
+}
+
+#[test]
+fn links_can_be_given_up_before_they_are_answered() {
+    let mut script = Script::begun(10);
+    let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
+    script.endpoint.detach(0, link, None);
+    let again = script.endpoint.attach(0, None, attach("mine", 0, Role::Sender)).unwrap();
+    assert_ne!(link, again);
+    assert_eq!(script.sent(), ["attach 0 mine", "detach 0", "attach 1 mine"]);
+    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), Ok(None));
+    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    assert_eq!(script.hear(0, &attach("mine", 0, Role::Receiver)), heard("Attach"));
+    let session = script.endpoint.session(0).unwrap();
+    assert_eq!(session.links().map(|(n, l)| (n, l.remote_handle)).collect::<Vec<_>>(), [(again, Some(0))]);
+}
+
+#[test]
+fn channels_are_used_again() {
+    let mut script = Script::attached(Role::Receiver, 1);
+    script.credit(0, 1, 0, 10).unwrap();
+    assert!(script.send(b"a", 0) && script.send(b"waits", 1));
+    script.sent();
+    script.endpoint.end(0, None);
+    // Nothing follows our END, and what the peer said before it knew is ignored.
+    script.flow(session_flow(1, 10)).unwrap();
+    assert!(!script.send(b"b", 2));
+    script.endpoint.grant(0, 0, 1, false, false);
+    script.endpoint.pump();
+    assert_eq!(script.sent(), ["end"]);
+    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 0)), Ok(None));
+    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
+    assert!(script.endpoint.session(0).is_none());
+    assert_eq!(script.hear(0, &detach(0)), Ok(None), "no session, no notice");
+    assert_eq!(script.hear(0, &Begin::default()), heard("Begin"));
+    script.endpoint.begin(Some(0), true);
+    assert_eq!(script.sent(), ["begin"]);
+}
+
+#[test]
+fn a_channel_whose_session_lingers_is_not_taken_over() {
+    let mut script = Script::begun(10);
+    assert_eq!(script.hear(0, &End { error: None }), heard("End"));
+    assert_eq!(script.hear(0, &Begin { next_outgoing_id: 9, ..Begin::default() }), heard("Begin"));
+    assert_eq!(script.endpoint.session(1).unwrap().next_incoming_id(), 9);
+    script.endpoint.begin(Some(1), true);
+    script.endpoint.end(0, None);
+    assert!(script.endpoint.session(0).is_none() && script.endpoint.session(1).is_some());
+}
+
+#[test]
+fn sessions_can_be_given_up_before_they_are_answered() {
+    let mut script = Script::opened();
+    assert_eq!(script.endpoint.begin(None, true), Some(0));
+    script.endpoint.end(0, None);
+    assert_eq!(script.sent(), ["begin", "end"]);
+    assert_eq!(script.endpoint.begin(None, true), Some(1));
+    let answer = |to| Begin { remote_channel: Some(to), ..Begin::default() };
+    assert_eq!(script.hear(2, &answer(0)), Ok(None));
+    assert_eq!(script.hear(2, &End { error: None }), heard("End"));
+    assert_eq!(script.hear(2, &answer(1)), heard("Begin"));
+    assert!(script.endpoint.session(0).is_none());
+}
+
+#[test]
+fn nothing_is_claimed_of_what_has_not_come() {
+    let mut script = Script::begun(10);
+    let link = script.endpoint.attach(0, None, attach("mine", 0, Role::Receiver)).unwrap();
+    script.endpoint.grant(0, link, 5, false, false);
+    assert_eq!(script.sent(), ["attach 0 mine", "flow 0 count - credit 5"]);
+    let mut answer = attach("mine", 0, Role::Sender);
+    answer.initial_delivery_count = Some(u32::MAX);
+    script.hear(0, &answer).unwrap();
+    for id in 0..5 {
+        script.transfer(&head(id, b"t"), b"x").unwrap();
+    }
+    let credit = script.endpoint.session(0).unwrap().link(link).unwrap().receiver_credit();
+    assert_eq!((credit.delivery_count(), credit.credit()), (4, 0));
+}

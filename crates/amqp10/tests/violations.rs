@@ -1,0 +1,223 @@
+//! Each rule that a peer can break: how far it reaches and what it is called on the wire.
+
+mod script;
+
+use amqp10::{
+    Begin, Close, Disposition, Fault, Flow, Open, Performative, Radius, ReceiverSettleMode, Role,
+    SenderSettleMode, Transfer, TransferHead,
+};
+use script::{Heard, Script, attach, head, session_flow};
+
+#[track_caller]
+fn check(heard: Heard, radius: Radius, condition: &str) -> Fault {
+    let fault = heard.expect_err("a violation");
+    assert_eq!(
+        (fault.radius(), fault.violation.to_error().condition.as_str()),
+        (radius, condition),
+        "{fault:?}"
+    );
+    fault
+}
+
+const CONNECTION: Radius = Radius::Connection;
+const SESSION: Radius = Radius::Session;
+const LINK: Radius = Radius::Link;
+const FRAMING: &str = "amqp:connection:framing-error";
+
+/// A link on which the peer sends, with credit for three.
+fn receiving() -> Script {
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 3, false, false);
+    script
+}
+
+#[test]
+fn protocol_header() {
+    let mut script = Script::fresh();
+    check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
+    assert_eq!(script.sent(), ["header"]);
+    check(Script::fresh().bytes(b"GET / HT"), CONNECTION, FRAMING);
+}
+
+#[test]
+fn framing() {
+    let huge = b"\x00\x00\x10\x01\x02\x00\x00\x00";
+    assert!(Script::opened().endpoint.frame_len(huge).is_err(), "beyond max-frame-size");
+    let tiny = b"\x00\x00\x00\x07\x02\x00\x00\x00";
+    check(Script::opened().bytes(tiny), CONNECTION, FRAMING);
+    let offset = b"\x00\x00\x00\x08\x01\x00\x00\x00";
+    check(Script::opened().bytes(offset), CONNECTION, FRAMING);
+    let beyond = b"\x00\x00\x00\x08\x03\x00\x00\x00";
+    check(Script::opened().bytes(beyond), CONNECTION, FRAMING);
+    let kind = b"\x00\x00\x00\x08\x02\x07\x00\x00";
+    check(Script::opened().bytes(kind), CONNECTION, FRAMING);
+}
+
+#[test]
+fn channel_max() {
+    let fault = check(Script::opened().hear(4, &Begin::default()), CONNECTION, FRAMING);
+    assert_eq!(fault.violation.to_string(), "channel number (4) exceeds maximum channel number (3)");
+    check(Script::logged_in().hear(1, &Open::new("c")), CONNECTION, FRAMING);
+}
+
+#[test]
+fn decode() {
+    let garbage = b"\x00\x00\x00\x0c\x02\x00\x00\x00\x00\x53\x99\x45";
+    check(Script::opened().bytes(garbage), CONNECTION, "amqp:decode-error");
+}
+
+#[test]
+fn unexpected_frame() {
+    check(Script::logged_in().hear(0, &Begin::default()), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().hear(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
+    let answer = Begin { remote_channel: Some(2), ..Begin::default() };
+    check(Script::opened().hear(0, &answer), CONNECTION, "amqp:illegal-state");
+    let sasl = b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x41\x45";
+    check(Script::opened().bytes(sasl), CONNECTION, "amqp:illegal-state");
+}
+
+#[test]
+fn frame_size_too_small() {
+    let open = Open { max_frame_size: 511, ..Open::new("c") };
+    check(Script::logged_in().hear(0, &open), CONNECTION, "amqp:frame-size-too-small");
+}
+
+#[test]
+fn idle_time_out_too_short() {
+    let open = |ms| Open { idle_time_out: Some(ms), ..Open::new("c") };
+    check(Script::logged_in().hear(0, &open(999)), CONNECTION, "amqp:not-allowed");
+    assert!(Script::logged_in().hear(0, &open(1000)).is_ok());
+    assert!(Script::logged_in().hear(0, &open(0)).is_ok());
+}
+
+#[test]
+fn idle_time_out() {
+    let mut script = Script::opened();
+    assert!(script.endpoint.handle_timeout(59_999).is_ok());
+    let silent = script.endpoint.handle_timeout(60_000).map(|()| None);
+    check(silent, CONNECTION, "amqp:resource-limit-exceeded");
+}
+
+#[test]
+fn channel_in_use() {
+    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
+}
+
+#[test]
+fn window_violation() {
+    let mut script = receiving();
+    script.endpoint.set_window_open(0, false);
+    // What was under way when the window closed is taken.
+    for n in 0..4 {
+        let more = TransferHead { more: true, delivery_id: Some(0), ..head(0, b"t") };
+        assert!(script.transfer(&more, b"x").is_ok(), "{n}");
+    }
+    check(script.transfer(&head(0, b"t"), b"x"), SESSION, "amqp:session:window-violation");
+    let ahead = session_flow(1, 10);
+    check(Script::begun(1).flow(ahead), SESSION, "amqp:session:window-violation");
+}
+
+#[test]
+fn handle_max() {
+    check(Script::begun(1).hear(0, &attach("l", 8, Role::Sender)), SESSION, FRAMING);
+}
+
+#[test]
+fn handle_in_use() {
+    let again = attach("other", 0, Role::Sender);
+    check(receiving().hear(0, &again), SESSION, "amqp:session:handle-in-use");
+}
+
+#[test]
+fn unattached_handle() {
+    let nowhere = TransferHead { handle: 5, ..head(0, b"t") };
+    check(receiving().transfer(&nowhere, b"x"), SESSION, "amqp:session:unattached-handle");
+    let flow = Flow { handle: Some(5), ..session_flow(0, 10) };
+    check(receiving().flow(flow), SESSION, "amqp:session:unattached-handle");
+    let detach = amqp10::Detach { handle: 5, closed: true, error: None };
+    check(receiving().hear(0, &detach), SESSION, "amqp:session:unattached-handle");
+}
+
+#[test]
+fn transfer_limit_exceeded() {
+    let mut script = receiving();
+    for id in 0..3 {
+        assert!(script.transfer(&head(id, b"t"), b"x").is_ok());
+    }
+    check(script.transfer(&head(3, b"t"), b"x"), LINK, "amqp:link:transfer-limit-exceeded");
+}
+
+#[test]
+fn message_size_exceeded() {
+    check(receiving().transfer(&head(0, b"t"), &[0; 101]), SESSION, "amqp:link:message-size-exceeded");
+    let mut script = receiving();
+    assert!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, &[0; 60]).is_ok());
+    let rest = TransferHead::default();
+    check(script.transfer(&rest, &[0; 41]), SESSION, "amqp:link:message-size-exceeded");
+}
+
+#[test]
+fn inconsistent_delivery() {
+    let invalid = "amqp:invalid-field";
+    check(receiving().transfer(&TransferHead::default(), b"x"), LINK, invalid);
+    let began = || {
+        let mut script = receiving();
+        let first = TransferHead { more: true, settled: Some(true), ..head(0, b"t") };
+        assert!(script.transfer(&first, b"x").is_ok());
+        script
+    };
+    check(began().transfer(&head(1, b"t"), b"x"), LINK, invalid);
+    check(began().transfer(&head(0, b"u"), b"x"), LINK, invalid);
+    check(began().transfer(&TransferHead { settled: Some(false), ..head(0, b"t") }, b"x"), LINK, invalid);
+}
+
+#[test]
+fn settled_mismatch() {
+    for (mode, settled) in [(SenderSettleMode::Settled, false), (SenderSettleMode::Unsettled, true)] {
+        let mut script = Script::begun(10);
+        let mut asked = attach("l", 0, Role::Sender);
+        asked.snd_settle_mode = mode;
+        assert!(script.hear(0, &asked).is_ok());
+        let mut answer = attach("l", 0, Role::Receiver);
+        answer.snd_settle_mode = mode;
+        script.endpoint.attach(0, Some(0), answer);
+        script.endpoint.grant(0, 0, 1, false, false);
+        let transfer = TransferHead { settled: Some(settled), ..head(0, b"t") };
+        check(script.transfer(&transfer, b"x"), LINK, "amqp:invalid-field");
+    }
+}
+
+#[test]
+fn settle_mode_second() {
+    let transfer = Transfer {
+        handle: 0,
+        delivery_id: Some(0),
+        delivery_tag: Some(b"t"),
+        message_format: None,
+        settled: None,
+        more: false,
+        rcv_settle_mode: Some(ReceiverSettleMode::Second),
+        state: None,
+        resume: false,
+        aborted: false,
+        batchable: false,
+    };
+    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:not-implemented");
+}
+
+#[test]
+fn transfers_against_the_stream() {
+    let mut script = Script::attached(Role::Receiver, 10);
+    // A frame that the role of the link does not allow: the peer does not know what it is doing.
+    let fault = script.transfer(&head(0, b"t"), b"x").unwrap_err();
+    assert_eq!(fault.radius(), CONNECTION, "{fault:?}");
+}
+
+#[test]
+fn after_close_nothing_counts() {
+    let mut script = receiving();
+    script.endpoint.close(None, false);
+    assert_eq!(script.transfer(&head(9, b"t"), b"x"), Ok(None));
+    assert_eq!(script.hear(0, &Disposition::new(Role::Receiver, 7)), Ok(None));
+    assert_eq!(script.hear(0, &Close { error: None }), Ok(Some("Close".to_owned())));
+}

@@ -1,0 +1,49 @@
+//! One to three shards, their mail, the real log on a false disk, and clients of our own endpoints, all in one thread
+//! from a seed, with crashes and failing disks.
+
+mod world;
+
+use log::testing::Crash;
+use world::World;
+
+/// Runs per test; `SLUICE_SOAK` multiplies it.
+fn seeds(runs: u64) -> impl Iterator<Item = u64> {
+    let factor: u64 = std::env::var("SLUICE_SOAK").ok().and_then(|f| f.parse().ok()).unwrap_or(1);
+    let base: u64 = std::env::var("SLUICE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
+    base..base + runs * factor
+}
+
+fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) {
+    // The seed is what a failure needs to be seen again: SLUICE_SEED=seed SLUICE_SOAK=1.
+    let result = std::panic::catch_unwind(|| {
+        let mut world = World::new(seed, fsync);
+        let lives = 1 + world.random.below(4);
+        for _ in 0..lives {
+            let steps = 50 + world.random.below(1500);
+            for _ in 0..steps {
+                world.step(disk_errors);
+            }
+            world.crash(crash);
+        }
+        world.drain_and_check();
+    });
+    if let Err(panic) = result {
+        let why = panic.downcast_ref::<String>().map_or("see above", |s| s);
+        panic!("seed {seed}: {why}");
+    }
+}
+
+#[test]
+fn nothing_confirmed_is_lost() {
+    seeds(150).for_each(|seed| run(seed, Crash::Process, false, false));
+}
+
+#[test]
+fn nothing_confirmed_with_fsync_is_lost_with_the_power() {
+    seeds(150).for_each(|seed| run(seed, Crash::Power, true, false));
+}
+
+#[test]
+fn nothing_confirmed_is_lost_on_a_failing_disk() {
+    seeds(150).for_each(|seed| run(seed, Crash::Process, false, true));
+}

@@ -1,0 +1,247 @@
+//! A client of our own endpoints, without a socket.
+
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+
+use amqp10::connection::Config;
+use amqp10::sasl::Secret;
+use amqp10::{
+    Attach, Chunk, Connection, DeliveryState, Event, Open, Outgoing, Output, Role, SaslInit,
+    SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
+};
+use bytes::Bytes;
+use log::testing::Random;
+
+use super::Story;
+
+pub struct Client {
+    conn: Connection,
+    input: Vec<u8>,
+    what: What,
+    attached: bool,
+    /// What this consumer has received, in order.
+    pub got: Vec<u64>,
+    /// Deliveries it has not settled yet.
+    unsettled: Vec<(u32, u64)>,
+    /// Message numbers by what the endpoint calls them.
+    under_way: BTreeMap<u64, u64>,
+    /// It gives some messages back.
+    pub fickle: bool,
+}
+
+enum What {
+    Publisher(u32),
+    Consumer { credit: u32 },
+}
+
+impl Client {
+    pub fn publisher(number: u32, now_ms: u64) -> Self {
+        Self::new(What::Publisher(number), now_ms)
+    }
+
+    pub fn consumer(credit: u32, now_ms: u64) -> Self {
+        Self::new(What::Consumer { credit }, now_ms)
+    }
+
+    fn new(what: What, now_ms: u64) -> Self {
+        let session = SessionConfig { incoming_window: 50, handle_max: 10 };
+        let config = Config { max_frame_size: 4096, channel_max: 10, idle_time_out_ms: 0, session };
+        Self {
+            conn: Connection::client(config, now_ms),
+            input: Vec::new(),
+            what,
+            attached: false,
+            got: Vec::new(),
+            unsettled: Vec::new(),
+            under_way: BTreeMap::new(),
+            fickle: true,
+        }
+    }
+
+    pub fn take_output(&mut self, into: &mut Vec<u8>) {
+        take(self.conn.output(), into);
+    }
+
+    pub fn handle_input(&mut self, bytes: &[u8], story: &mut Story, now_ms: u64) {
+        self.input.extend_from_slice(bytes);
+        let mut input = std::mem::take(&mut self.input);
+        let mut used = 0;
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly") {
+            if input.len() - used < len {
+                break;
+            }
+            let frame = Bytes::copy_from_slice(&input[used..used + len]);
+            used += len;
+            if let Some(event) = self.conn.handle_frame(Chunk::Owned(frame), now_ms).expect("no violation") {
+                let event = Seen::of(event, &mut self.conn);
+                self.see(event, story);
+            }
+        }
+        input.drain(..used);
+        self.input = input;
+    }
+
+    fn see(&mut self, seen: Seen, story: &mut Story) {
+        match seen {
+            Seen::Mechanisms => {
+                let mut init = SaslInit::new(Symbol::from_static("ANONYMOUS"));
+                init.initial_response = Some(Secret::new(""));
+                self.conn.sasl_init(init);
+            }
+            Seen::Header => self.conn.open(Open { container_id: "sim".into(), ..Open::default() }),
+            Seen::Open => {
+                self.conn.begin(None, true);
+            }
+            Seen::Begin => {
+                let (role, mode) = match self.what {
+                    What::Publisher(_) => (Role::Sender, SenderSettleMode::Unsettled),
+                    What::Consumer { .. } => (Role::Receiver, SenderSettleMode::Unsettled),
+                };
+                let address = Some("/queues/q".to_owned());
+                let attach = Attach {
+                    snd_settle_mode: mode,
+                    source: Some(Source { address: address.clone(), ..Source::default() }),
+                    target: Some(TargetArchetype::Target(Target { address, ..Target::default() })),
+                    initial_delivery_count: (role == Role::Sender).then_some(u32::MAX - 3),
+                    ..Attach::new("link".to_owned(), 0, role)
+                };
+                self.conn.attach(0, None, attach);
+            }
+            Seen::Attach => {
+                self.attached = true;
+                if let What::Consumer { credit } = self.what {
+                    self.conn.grant(0, 0, credit, false, false);
+                }
+            }
+            Seen::Delivery { id, number } => {
+                self.got.push(number);
+                self.unsettled.push((id, number));
+                assert!(story.sent.contains_key(&number), "message {number} was never sent");
+            }
+            Seen::Outcomes(numbers, accepted) => {
+                for cookie in numbers {
+                    if let Some(number) = self.under_way.remove(&cookie)
+                        && accepted
+                    {
+                        story.confirmed.insert(number);
+                    }
+                }
+            }
+            Seen::Nothing => {}
+            Seen::Trouble(what) => panic!("the broker does not like us: {what}"),
+        }
+    }
+
+    /// Publishes, settles or grants.
+    pub fn act(&mut self, story: &mut Story, random: &mut Random, now_ms: u64) {
+        let _ = now_ms;
+        if !self.attached {
+            return;
+        }
+        match &self.what {
+            What::Publisher(publisher) => {
+                for _ in 0..random.below(40) {
+                    let credit = self
+                        .conn
+                        .session(0)
+                        .and_then(|s| s.link(0))
+                        .map_or(0, |l| l.sender_credit().credit());
+                    if credit == 0 {
+                        return;
+                    }
+                    let Some(number) = story.send(*publisher) else { return };
+                    let size = if random.one_in(20) { random.below(20_000) as usize } else { 12 };
+                    let sent =
+                        Outgoing::whole(Tag::from_number(number), false, message(number, size), number);
+                    assert!(self.conn.send(0, 0, sent));
+                    self.under_way.insert(number, number);
+                }
+            }
+            What::Consumer { credit } => {
+                let (n, credit) = (random.below(self.unsettled.len() as u64 + 1) as usize, *credit);
+                for (id, number) in self.unsettled.drain(..n).collect::<Vec<_>>() {
+                    if self.fickle && random.one_in(30) {
+                        self.conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Released);
+                    } else {
+                        story.received.insert(number);
+                        self.conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Accepted);
+                    }
+                }
+                let left =
+                    self.conn.session(0).and_then(|s| s.link(0)).map_or(0, |l| l.receiver_credit().credit());
+                if left <= credit / 2 {
+                    self.conn.grant(0, 0, credit, false, false);
+                }
+            }
+        }
+    }
+}
+
+/// What an event comes to.
+enum Seen {
+    Mechanisms,
+    Header,
+    Open,
+    Begin,
+    Attach,
+    Delivery { id: u32, number: u64 },
+    Outcomes(Vec<u64>, bool),
+    Trouble(String),
+    Nothing,
+}
+
+impl Seen {
+    fn of(event: Event<'_>, conn: &mut Connection) -> Self {
+        match event {
+            Event::SaslMechanisms(_) => Self::Mechanisms,
+            Event::HeaderExchanged => Self::Header,
+            Event::Open(_) => Self::Open,
+            Event::Begin { .. } => Self::Begin,
+            Event::Attach { attach, .. } if attach.source.is_some() && attach.target.is_some() => {
+                Self::Attach
+            }
+            Event::Transfer { delivery, .. } => {
+                let message = &delivery.message[..];
+                let found = amqp10::sections::scan(message).expect("a delivery is a message");
+                let body = &message[found.body.start as usize..];
+                let at = body.len() - 8;
+                let number = u64::from_be_bytes(body[at..].try_into().unwrap());
+                Self::Delivery { id: delivery.id, number }
+            }
+            Event::Disposition { role: Role::Receiver, state, first, last, .. } => {
+                let mut runs = Vec::new();
+                conn.resolve(0, first, last, true, &mut runs);
+                let numbers = runs.iter().flat_map(|r| r.first_cookie..=r.last_cookie).collect();
+                Self::Outcomes(numbers, state == Some(DeliveryState::Accepted))
+            }
+            Event::Close(error) => Self::Trouble(format!("{error:?}")),
+            Event::End { error, .. } => Self::Trouble(format!("{error:?}")),
+            Event::Detach { detach, .. } => Self::Trouble(format!("{detach:?}")),
+            _ => Self::Nothing,
+        }
+    }
+}
+
+/// A message whose body ends with its number.
+fn message(number: u64, size: usize) -> Bytes {
+    let mut body = vec![b'x'; size.max(8) - 8];
+    body.extend_from_slice(&number.to_be_bytes());
+    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0".to_vec();
+    message.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    message.extend_from_slice(&body);
+    message.into()
+}
+
+/// Takes all bytes of an output.
+pub fn take(output: &mut Output, into: &mut Vec<u8>) {
+    while !output.is_empty() {
+        let mut slices = [IoSlice::new(&[]); 16];
+        let n = output.slices(&mut slices);
+        let mut taken = 0;
+        for slice in &slices[..n] {
+            into.extend_from_slice(slice);
+            taken += slice.len();
+        }
+        output.advance(taken);
+    }
+}

@@ -1,0 +1,308 @@
+//! The world of the simulation: everything that `runtime` does, done one small step at a time in an order that
+//! the seed decides.
+
+mod client;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use broker::access::{Access, Permissions, User};
+use broker::catalog::{Arguments, Command, DeclareQueue};
+use broker::ids::ShardId;
+use broker::mail::Mail;
+use broker::settings::Settings;
+use log::testing::{CHANGES, Crash, FalseDisk, Random};
+use log::{Completion, Handover, Log, Options};
+use node::facts::Restored;
+use node::make_shards;
+use node::shard::Shard;
+
+use client::Client;
+
+const QUEUE: &str = "q";
+/// Messages that are published in one run, at most.
+const MESSAGES_MAX: u64 = 3000;
+
+pub struct World {
+    pub random: Random,
+    shard_count: ShardId,
+    now_ms: u64,
+    disk: FalseDisk,
+    log: Option<Log<FalseDisk>>,
+    shards: Vec<Shard>,
+    /// Mail on its way, from one shard to another.
+    mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
+    to_log: Vec<Handover>,
+    from_log: VecDeque<Completion>,
+    clients: Vec<Placed>,
+    settings: Arc<Settings>,
+    access: Arc<Access>,
+    pub story: Story,
+}
+
+/// A client and where its connection lives.
+struct Placed {
+    client: Client,
+    shard: usize,
+    key: usize,
+    /// Bytes on their way.
+    up: Vec<u8>,
+    down: Vec<u8>,
+}
+
+/// What the clients have seen over all lives.
+#[derive(Default)]
+pub struct Story {
+    next: u64,
+    /// Messages sent, with the publisher of each.
+    pub sent: BTreeMap<u64, u32>,
+    pub confirmed: BTreeSet<u64>,
+    /// Messages that a consumer has accepted: they may or may not come back after a crash.
+    pub received: BTreeSet<u64>,
+    pub publishers: u32,
+}
+
+impl Story {
+    /// The number of a fresh message.
+    pub fn send(&mut self, publisher: u32) -> Option<u64> {
+        if self.next == MESSAGES_MAX {
+            return None;
+        }
+        self.next += 1;
+        self.sent.insert(self.next, publisher);
+        Some(self.next)
+    }
+}
+
+impl World {
+    pub fn new(seed: u64, fsync: bool) -> Self {
+        let user = User {
+            name: "guest".into(),
+            password: amqp10::sasl::Secret::new("guest"),
+            tags: Vec::new(),
+            loopback_only: true,
+            permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+        };
+        let mut world = Self {
+            random: Random(seed),
+            shard_count: 1 + (seed % 3) as ShardId,
+            now_ms: 1_000_000,
+            disk: FalseDisk::new(seed),
+            log: None,
+            shards: Vec::new(),
+            mail: BTreeMap::new(),
+            to_log: Vec::new(),
+            from_log: VecDeque::new(),
+            clients: Vec::new(),
+            settings: Arc::new(Settings::default()),
+            access: Arc::new(Access::new([user])),
+            story: Story::default(),
+        };
+        world.start();
+        let declared = Arc::new(Mutex::new(false));
+        let seen = declared.clone();
+        let mut arguments = Arguments::new();
+        arguments.insert("x-fsync".into(), amqp10::Value::Boolean(fsync));
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: QUEUE.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments,
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        world.shards[0].propose(
+            Command::DeclareQueue(declare),
+            Box::new(move |answer| {
+                answer.expect("the queue can be declared");
+                *seen.lock().unwrap() = true;
+            }),
+        );
+        while !*declared.lock().unwrap() {
+            world.step_broker();
+        }
+        world
+    }
+
+    /// A process starts on the disk as it is.
+    fn start(&mut self) {
+        let mut restored = Restored::default();
+        let options = Options { file_bytes: 16 * 1024, seed: Some(self.random.next()), ..Options::default() };
+        let (log, recovery) =
+            Log::open(self.disk.clone(), options, &mut |record| restored.handle_record(record))
+                .expect("a log that only crashed can be opened");
+        assert_eq!(recovery.damage, [], "a crash is not damage");
+        assert_eq!(restored.unreadable, Vec::<String>::new());
+        restored.finish();
+        self.log = Some(log);
+        self.shards = make_shards(restored, self.shard_count, &self.settings, &self.access, self.now_ms);
+        self.mail = BTreeMap::new();
+        self.to_log = Vec::new();
+        self.from_log = VecDeque::new();
+        self.clients = Vec::new();
+    }
+
+    pub fn crash(&mut self, how: Crash) {
+        self.disk.heal();
+        self.log = None;
+        self.disk = self.disk.crash(how);
+        self.start();
+    }
+
+    /// One step of anybody.
+    pub fn step(&mut self, disk_errors: bool) {
+        if disk_errors && self.random.one_in(40) {
+            match self.random.below(2) {
+                0 => self.disk.fail(&CHANGES, 300, 28),
+                _ => self.disk.heal(),
+            }
+        }
+        match self.random.below(10) {
+            0 if self.clients.len() < 6 => self.connect(),
+            0..4 => self.step_client(),
+            _ => self.step_broker(),
+        }
+    }
+
+    fn connect(&mut self) {
+        let shard = self.random.below(u64::from(self.shard_count)) as usize;
+        let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let key = self.shards[shard].connect(peer, peer);
+        let client = if self.random.one_in(2) {
+            self.story.publishers += 1;
+            Client::publisher(self.story.publishers, self.now_ms)
+        } else {
+            Client::consumer(1 + self.random.below(300) as u32, self.now_ms)
+        };
+        self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
+    }
+
+    /// A client acts, and some of its bytes arrive.
+    fn step_client(&mut self) {
+        if self.clients.is_empty() {
+            return;
+        }
+        let i = self.random.below(self.clients.len() as u64) as usize;
+        let placed = &mut self.clients[i];
+        placed.client.act(&mut self.story, &mut self.random, self.now_ms);
+        placed.client.take_output(&mut placed.up);
+        let n = some(&mut self.random, placed.up.len());
+        let arrived: Vec<u8> = placed.up.drain(..n).collect();
+        self.shards[placed.shard].handle_input(placed.key, &arrived);
+        let n = some(&mut self.random, placed.down.len());
+        let arrived: Vec<u8> = placed.down.drain(..n).collect();
+        placed.client.handle_input(&arrived, &mut self.story, self.now_ms);
+        if self.random.one_in(400) {
+            let gone = self.clients.remove(i);
+            self.shards[gone.shard].disconnect(gone.key);
+        }
+    }
+
+    /// A shard has a turn, mail arrives, or the log works.
+    fn step_broker(&mut self) {
+        self.now_ms += self.random.below(20);
+        match self.random.below(6) {
+            0..3 => {
+                let id = self.random.below(u64::from(self.shard_count)) as usize;
+                self.turn(id);
+            }
+            3 => {
+                let count = u64::from(self.shard_count);
+                let (from, to) = (self.random.below(count) as ShardId, self.random.below(count) as ShardId);
+                if let Some(mail) = self.mail.get_mut(&(from, to)).and_then(VecDeque::pop_front) {
+                    self.shards[usize::from(to)].handle_mail(mail);
+                }
+            }
+            4 => {
+                let mut done = Vec::new();
+                if let Some(log) = &mut self.log {
+                    log.append(&mut self.to_log, &mut done);
+                }
+                self.from_log.extend(done);
+            }
+            _ => {
+                if let Some(completion) = self.from_log.pop_front() {
+                    let shard = &mut self.shards[completion.shard as usize];
+                    shard.handle_logged(completion);
+                    shard.retry_log();
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, id: usize) {
+        let shard = &mut self.shards[id];
+        shard.set_now(self.now_ms);
+        shard.handle_timeout();
+        shard.turn();
+        self.to_log.extend(shard.poll_handover());
+        for to in 0..self.shard_count {
+            let mail = shard.poll_mail(to);
+            if !mail.is_empty() {
+                self.mail.entry((id as ShardId, to)).or_default().push_back(mail);
+            }
+        }
+        let mut dirty = Vec::new();
+        shard.take_dirty(&mut dirty);
+        for key in dirty {
+            let Some(placed) = self.clients.iter_mut().find(|c| c.shard == id && c.key == key) else {
+                continue;
+            };
+            let Some(conn) = shard.conn(key) else { continue };
+            client::take(conn.gate.connection().output(), &mut placed.down);
+            if conn.gate.has_pending() {
+                shard.touch(key);
+            }
+        }
+    }
+
+    /// Without any more trouble: one consumer takes what is left, and the story must add up.
+    pub fn drain_and_check(&mut self) {
+        self.disk.heal();
+        for gone in std::mem::take(&mut self.clients) {
+            self.shards[gone.shard].disconnect(gone.key);
+        }
+        let key = self.shards[0].connect("127.0.0.1:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap());
+        let mut client = Client::consumer(100, self.now_ms);
+        client.fickle = false;
+        self.clients.push(Placed { client, shard: 0, key, up: Vec::new(), down: Vec::new() });
+        let mut quiet = 0;
+        let mut seen = 0;
+        while quiet < 3000 {
+            self.step_broker();
+            let placed = &mut self.clients[0];
+            placed.client.act(&mut self.story, &mut self.random, self.now_ms);
+            placed.client.take_output(&mut placed.up);
+            let up = std::mem::take(&mut placed.up);
+            self.shards[0].handle_input(key, &up);
+            let down = std::mem::take(&mut placed.down);
+            placed.client.handle_input(&down, &mut self.story, self.now_ms);
+            let now = placed.client.got.len();
+            quiet = if now == seen { quiet + 1 } else { 0 };
+            seen = now;
+        }
+        let story = &self.story;
+        let lost: Vec<_> = story.confirmed.difference(&story.received).collect();
+        assert!(lost.is_empty(), "confirmed but never received: {lost:?}");
+        let invented: Vec<_> = story.received.iter().filter(|id| !story.sent.contains_key(id)).collect();
+        assert!(invented.is_empty(), "received but never sent: {invented:?}");
+        let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+        for id in &self.clients[0].client.got {
+            let publisher = story.sent[id];
+            let before = last.insert(publisher, *id);
+            assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
+        }
+    }
+}
+
+/// All of it, or by chance only a part.
+fn some(random: &mut Random, len: usize) -> usize {
+    match random.one_in(3) {
+        true => random.below(len as u64 + 1) as usize,
+        false => len,
+    }
+}

@@ -1,0 +1,164 @@
+//! The invariants of the house that can be read off the manifests and sources (house.md section 7).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// A crate of the workspace as its manifest tells it.
+struct Room {
+    floor: u64,
+    wing: String,
+    /// What it is built with, tests left out.
+    uses: BTreeSet<String>,
+    path: PathBuf,
+}
+
+fn metadata() -> Value {
+    let rustc = Command::new("rustc").arg("-vV").output().expect("rustc runs");
+    let version = String::from_utf8_lossy(&rustc.stdout).into_owned();
+    let host = version.lines().find_map(|l| l.strip_prefix("host: ")).expect("rustc tells its host");
+    // Only this platform's crates are there without asking the registry.
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--offline", "--locked", "--filter-platform", host])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo writes JSON")
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace")
+}
+
+/// The rooms of the house; xtask, which nobody lives in, is left out.
+fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
+    let packages = metadata["packages"].as_array().expect("packages");
+    let members: Vec<&Value> =
+        packages.iter().filter(|p| p["source"].is_null() && p["name"] != "xtask").collect();
+    members
+        .into_iter()
+        .map(|p| {
+            let name = p["name"].as_str().expect("a name").to_owned();
+            let house = &p["metadata"]["house"];
+            let floor = house["floor"].as_u64().unwrap_or_else(|| panic!("{name} tells no floor"));
+            let wing = house["wing"].as_str().unwrap_or_else(|| panic!("{name} tells no wing")).to_owned();
+            let normal =
+                p["dependencies"].as_array().expect("dependencies").iter().filter(|d| d["kind"].is_null());
+            let uses = normal.map(|d| d["name"].as_str().expect("a name").to_owned()).collect();
+            let manifest = PathBuf::from(p["manifest_path"].as_str().expect("a path"));
+            (name, Room { floor, wing, uses, path: manifest.parent().expect("a folder").to_owned() })
+        })
+        .collect()
+}
+
+#[test]
+fn floors_go_down() {
+    let metadata = metadata();
+    let rooms = rooms(&metadata);
+    for (name, room) in &rooms {
+        for (used, below) in room.uses.iter().filter_map(|u| Some((u, rooms.get(u)?))) {
+            assert!(
+                below.floor < room.floor,
+                "{name} (floor {}) uses {used} (floor {})",
+                room.floor,
+                below.floor
+            );
+            assert!(below.wing != "annex", "{name} uses {used}, which is in the annex");
+            // The client is plumbing on the codec: it may use the pure wing, but nothing pure may use plumbing.
+            assert!(
+                room.wing != "pure" || below.wing == "pure",
+                "{name} is pure and uses {used}, which is not"
+            );
+        }
+    }
+}
+
+#[test]
+fn pure_wing_is_pure() {
+    const BANNED: &[&str] = &[
+        "tokio",
+        "mio",
+        "socket2",
+        "rustix",
+        "libc",
+        "axum",
+        "hyper",
+        "reqwest",
+        "async-std",
+        "smol",
+        "rand",
+        "getrandom",
+        "fastrand",
+        "chrono",
+        "time",
+        "memmap2",
+        "tempfile",
+    ];
+    let metadata = metadata();
+    let resolve = metadata["resolve"]["nodes"].as_array().expect("nodes");
+    let names: BTreeMap<&str, &str> = metadata["packages"]
+        .as_array()
+        .expect("packages")
+        .iter()
+        .map(|p| (p["id"].as_str().expect("an id"), p["name"].as_str().expect("a name")))
+        .collect();
+    let rules = std::fs::read_to_string(root().join("crates/amqp10/clippy.toml")).expect("the rules");
+    for (name, room) in rooms(&metadata).iter().filter(|(_, r)| r.wing == "pure") {
+        let start = names.iter().find(|(_, n)| *n == name).expect("the room is a package").0;
+        let (mut todo, mut seen) = (vec![*start], BTreeSet::new());
+        while let Some(id) = todo.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            assert!(!BANNED.contains(&names[id]), "{name} is pure and is built with {}", names[id]);
+            let node = resolve.iter().find(|n| n["id"] == id).expect("a node");
+            for dep in node["deps"].as_array().expect("deps") {
+                let kinds = dep["dep_kinds"].as_array().expect("kinds");
+                if kinds.iter().any(|k| k["kind"].is_null()) {
+                    todo.push(dep["pkg"].as_str().expect("an id"));
+                }
+            }
+        }
+        let own = std::fs::read_to_string(room.path.join("clippy.toml")).unwrap_or_default();
+        assert_eq!(own, rules, "{name} is pure and has not the rules of crates/amqp10/clippy.toml");
+    }
+}
+
+#[test]
+fn log_is_monoglot() {
+    // The queue crate asks the same of itself.
+    const WORDS: &[&str] = &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"];
+    for file in sources(&root().join("crates/log/src")) {
+        let text = std::fs::read_to_string(&file).expect("a source").to_lowercase();
+        for word in WORDS {
+            assert!(!text.contains(word), "{} says '{word}'", file.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    for crate_dir in std::fs::read_dir(root().join("crates")).expect("crates") {
+        for file in sources(&crate_dir.expect("a folder").path().join("src")) {
+            let text = std::fs::read_to_string(&file).expect("a source");
+            for mark in ["TODO", "FIXME", "XXX", "HACK"] {
+                assert!(!text.contains(mark), "{} has a {mark}", file.display());
+            }
+        }
+    }
+}
+
+fn sources(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(dir).expect("a folder").map(|e| e.expect("an entry").path()) {
+        if entry.is_dir() {
+            found.extend(sources(&entry));
+        } else if entry.extension().is_some_and(|e| e == "rs") {
+            found.push(entry);
+        }
+    }
+    found
+}
