@@ -27,16 +27,21 @@ pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
     let (prelude, scenes) = scenes(page);
     let mut failures = Vec::new();
     for (name, lines) in &scenes {
+        // What a scene says of settings, users and clients comes before everything.
+        let (setup, lines): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|l| is_setup(l));
         let mut stage = Stage::default();
+        stage.play(&setup);
         stage.play(&prelude);
-        let start = stage.transcript.len();
-        stage.play(lines);
+        let prelude_failed = stage.failed;
+        if !prelude_failed {
+            stage.transcript.clear();
+            stage.play(&lines);
+        }
         if stage.failed {
-            let transcript = match stage.prelude_failed(start) {
-                true => stage.transcript,
-                false => stage.transcript.split_off(start),
-            };
-            failures.push(Failure { scene: name.clone(), transcript });
+            failures.push(Failure { scene: name.clone(), transcript: stage.transcript });
+        }
+        if prelude_failed {
+            break;
         }
     }
     if failures.is_empty() { Ok(scenes.len()) } else { Err(failures) }
@@ -56,6 +61,11 @@ fn scenes(page: &str) -> (Vec<String>, Scenes) {
         }
     }
     (prelude, scenes)
+}
+
+fn is_setup(line: &str) -> bool {
+    let step = line.split(' ').next().unwrap_or_default();
+    matches!(step, "shards" | "set" | "user" | "client")
 }
 
 /// One line of a transcript.
@@ -105,10 +115,6 @@ struct Stage {
 }
 
 impl Stage {
-    fn prelude_failed(&self, start: usize) -> bool {
-        self.transcript[..start].lines().any(|l| l.starts_with(['-', '+', '!']))
-    }
-
     fn note(&mut self, mark: char, line: &str) {
         self.failed |= mark != ' ';
         self.transcript += &format!("{mark} {line}\n");

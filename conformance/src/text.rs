@@ -119,7 +119,7 @@ impl<'a> Text<'a> {
             if self.take("}") {
                 return Ok(map);
             }
-            let (key, rest) = self.0.split_once(':').ok_or("a map needs key: value")?;
+            let (key, rest) = self.0.split_once(": ").ok_or("a map needs key: value")?;
             let key = key.trim().trim_matches('"').to_owned();
             self.0 = rest;
             let value = self.literal()?;
