@@ -405,7 +405,7 @@ def settled_both_ways():
 def anonymous_terminus_routes_by_to():
     connection = connect()
     on_queue(connection, "to-one")
-    on_queue(connection, "to two")
+    on_queue(connection, "to%20two")
     expect(send(connection, None, ["a"], to="/queues/to-one"), [Delivery.ACCEPTED])
     expect(send(connection, None, ["b"], to="/queues/to%20two"), [Delivery.ACCEPTED])
     expect(send(connection, None, ["c"], to="/exchanges/amq.fanout/none"), [Delivery.RELEASED])
