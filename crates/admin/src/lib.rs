@@ -39,6 +39,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use self::listen::Bounded;
+pub use json::from_amqp as amqp_to_json;
 
 /// Connections of one server; further ones wait until one ends.
 const CONNECTIONS_MAX: usize = 1_024;

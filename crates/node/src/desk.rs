@@ -15,6 +15,7 @@ use broker::settings::{SLUICE_VERSION, Settings};
 use queue::{Effect, Refusal, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
+use crate::alarms::Measured;
 use crate::runtime::{Incoming, Shards};
 use crate::shard::Shard;
 
@@ -41,13 +42,19 @@ struct Inner {
     node: Arc<str>,
     started: Instant,
     listeners: Mutex<Vec<(String, String, u16)>>,
+    measured: Arc<Mutex<Measured>>,
 }
 
 impl NodeDesk {
-    pub(crate) fn new(shards: Shards, settings: Arc<Settings>, access: Arc<Access>) -> Self {
+    pub(crate) fn new(
+        shards: Shards,
+        settings: Arc<Settings>,
+        access: Arc<Access>,
+        measured: Arc<Mutex<Measured>>,
+    ) -> Self {
         let node = settings.node_name.as_str().into();
         let started = Instant::now();
-        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default() };
+        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default(), measured };
         Self { inner: Arc::new(inner) }
     }
 
@@ -395,6 +402,8 @@ impl Desk for NodeDesk {
     }
 
     fn alarms(&self) -> Alarms {
-        Alarms::new()
+        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
+        all.into_iter().filter(|(_, on)| *on).map(|(what, _)| (what, self.inner.node.to_string())).collect()
     }
 }

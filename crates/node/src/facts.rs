@@ -84,7 +84,7 @@ const UNREADABLE_MAX: usize = 16;
 impl Restored {
     /// Takes the next record of the log.
     pub fn handle_record(&mut self, record: Record) {
-        let Record { owner, seq, kind, body } = record;
+        let Record { owner, seq, kind, body, .. } = record;
         if self.try_record(owner, seq, kind, body).is_none() && self.unreadable.len() < UNREADABLE_MAX {
             self.unreadable.push(format!("record of kind {kind}, owner {owner:#x}, seq {seq}"));
         }

@@ -14,6 +14,7 @@ use broker::settings::Settings;
 use log::{Log, OpenError, Options, RealDisk, Recovery, Writer, WriterHandle};
 use tokio::sync::mpsc;
 
+use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::runtime::{self, Clock, Incoming, Shards};
@@ -28,6 +29,7 @@ pub struct NodeOptions {
     pub shards: usize,
     /// Where the log is kept; made if it is not there.
     pub data_dir: PathBuf,
+    pub alarms: AlarmLimits,
 }
 
 /// Why a node does not start.
@@ -62,6 +64,7 @@ pub struct Node {
     threads: Vec<JoinHandle<io::Result<()>>>,
     log: WriterHandle,
     desk: NodeDesk,
+    watch: Watch,
 }
 
 impl Node {
@@ -70,7 +73,7 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(options: NodeOptions) -> Result<Self, StartError> {
-        let NodeOptions { settings, access, shards: count, data_dir } = options;
+        let NodeOptions { settings, access, shards: count, data_dir, alarms } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let disk = RealDisk::new(&data_dir).map_err(|error| StartError::Io {
             what: format!("cannot make the data directory {}", data_dir.display()),
@@ -107,8 +110,18 @@ impl Node {
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
-        let desk = NodeDesk::new(shards.clone(), settings, access);
-        Ok(Self { shards, threads, log, desk })
+        let to_stop = shards.clone();
+        let watch = Watch::start(alarms, &data_dir, move |stop| {
+            for shard in &to_stop {
+                drop(shard.send(Incoming::Call(Box::new(move |shard| shard.set_blocked(stop)))));
+            }
+        })
+        .map_err(|error| StartError::Io {
+            what: "cannot start the watch over memory and disk".into(),
+            error,
+        })?;
+        let desk = NodeDesk::new(shards.clone(), settings, access, watch.measured());
+        Ok(Self { shards, threads, log, desk, watch })
     }
 
     /// Where management asks.
@@ -135,6 +148,7 @@ impl Node {
     /// # Errors
     /// The log could not be closed cleanly; what is confirmed is there all the same.
     pub fn stop(self, why: &str) -> Result<(), StopError> {
+        self.watch.stop();
         for shard in &self.shards {
             drop(shard.send(Incoming::Stop(why.to_owned())));
         }

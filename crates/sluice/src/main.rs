@@ -1,40 +1,127 @@
 //! The one program: the broker, and what its users and operators need from a shell.
-//!
-//! Exit codes: 0 done; 1 the broker or the peer refused, or something failed on the way; 2 wrong usage or
-//! configuration; 3 nobody answers there.
+#![forbid(unsafe_code)]
 
+mod amqp;
 mod config;
+mod declare;
+mod failure;
+mod http;
 mod limits;
+mod list;
+mod recv;
+mod send;
 mod serve;
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Done.
-const OK: u8 = 0;
-/// Refused, or failed on the way.
-const FAILED: u8 = 1;
-/// Wrong usage or configuration.
-const USAGE: u8 = 2;
+use crate::failure::OK;
 
 /// Sluice, a message broker: AMQP 1.0 with RabbitMQ 4's behaviour.
 #[derive(Debug, Parser)]
-#[command(name = "sluice", version, propagate_version = true)]
+#[command(name = "sluice", version, propagate_version = true, after_help = EXIT_CODES)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
 }
 
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  the broker refused, or something failed on the way
+  2  wrong usage or configuration
+  3  nobody answers there";
+
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Run the broker in the foreground
     Serve(serve::Serve),
+    /// Send a message and wait for its outcome
+    Send(send::Send),
+    /// Print messages and accept them, until interrupted
+    Recv(recv::Recv),
+    /// Declare a queue, an exchange or a binding
+    Declare(declare::Declare),
+    /// Delete a queue, an exchange or a binding
+    Delete(declare::Delete),
+    /// List queues, exchanges, bindings or connections
+    List(list::List),
 }
 
 fn main() -> ExitCode {
-    let code = match Cli::parse().verb {
+    let done = match Cli::parse().verb {
         Verb::Serve(serve) => serve::run(&serve),
+        Verb::Send(send) => send::run(&send),
+        Verb::Recv(recv) => recv::run(&recv),
+        Verb::Declare(declare) => declare::declare(&declare),
+        Verb::Delete(delete) => declare::delete(&delete),
+        Verb::List(list) => list::run(&list),
+    };
+    let code = match done {
+        Ok(()) => OK,
+        Err(failure) => {
+            // Nobody is left to tell if standard error is gone.
+            drop(writeln!(std::io::stderr(), "sluice: {failure}"));
+            failure.code
+        }
     };
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_usage_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn verbs_read_as_documented() {
+        for words in [
+            "send q body --count 3 --property a=b --property c=d --durable false --ttl 5 --subject s --settled",
+            "send /queues/q --file f --url amqp://h",
+            "send q -",
+            "recv q --count 2 --credit 10 --json --timeout 3",
+            "declare queue q --type classic --argument x-max-length=3 --url http://h",
+            "declare --url http://h queues q",
+            "declare exchange x --type fanout",
+            "declare binding x q --key k",
+            "declare bindings x y --to-exchange",
+            "delete queue q --if-empty --if-unused",
+            "delete exchanges x",
+            "delete binding x q --key k --argument a=1",
+            "list queues --json",
+            "list connections --url http://h",
+        ] {
+            let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
+            assert!(parsed.is_ok(), "{words}: {}", parsed.unwrap_err());
+        }
+        for words in [
+            "",
+            "send",
+            "send q body --file f",
+            "send q body --count 0",
+            "send q body --property a",
+            "send q body --durable maybe",
+            "recv",
+            "recv q --count 0",
+            "recv q --credit 0",
+            "declare queue",
+            "declare binding x",
+            "list",
+            "list users",
+            "nonsense",
+        ] {
+            let words = std::iter::once("sluice").chain(words.split(' ').filter(|w| !w.is_empty()));
+            let words: Vec<&str> = words.collect();
+            let refused = Cli::try_parse_from(&words).map(|_| ()).map_err(|e| e.exit_code());
+            assert_eq!(refused, Err(i32::from(failure::USAGE)), "{words:?}");
+        }
+    }
 }

@@ -13,7 +13,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
-use crate::{FAILED, OK, USAGE, limits};
+use crate::failure::Failure;
+use crate::limits;
 
 #[derive(Args, Debug)]
 pub struct Serve {
@@ -28,49 +29,34 @@ pub struct Serve {
     sets: Vec<String>,
 }
 
-/// Runs the broker. Returns the exit code.
-pub fn run(serve: &Serve) -> u8 {
-    let config = match Config::load(serve.config.as_deref(), &serve.sets) {
-        Ok(config) => config,
-        Err(error) => return complain(USAGE, &error),
-    };
+/// Runs the broker until it is told to stop.
+///
+/// # Errors
+/// Usage if the configuration is refused; else why it cannot start, or could not stop cleanly.
+pub fn run(serve: &Serve) -> Result<(), Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
+    let config = Config::load(serve.config.as_deref(), &serve.sets)
+        .map_err(|error| Failure::usage(error.to_string()))?;
     tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(config.log_level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
     limits::raise_file_descriptors();
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return complain(FAILED, &error),
-    };
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .map_err(|error| failed(&error))?;
     // Ports first: a broker that cannot listen must not touch the data of one that does.
-    let listeners = match runtime.block_on(Listeners::bind(&config)) {
-        Ok(listeners) => listeners,
-        Err(error) => return complain(FAILED, &error),
-    };
-    let node = match start(&config, &serve.data_dir) {
-        Ok(node) => node,
-        Err(error) => return complain(FAILED, &error),
-    };
+    let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
+    let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
     runtime.shutdown_background();
-    if let Err(error) = stopped {
-        return complain(FAILED, &error);
-    }
-    match node.stop("Node was shut down") {
-        Ok(()) => {
-            tracing::info!("stopped");
-            OK
-        }
-        Err(error) => complain(FAILED, &error),
-    }
-}
-
-fn complain(code: u8, error: &dyn std::fmt::Display) -> u8 {
-    // Nobody is left to tell if standard error is gone.
-    drop(writeln!(std::io::stderr(), "sluice: {error}"));
-    code
+    stopped.map_err(|error| failed(&error))?;
+    node.stop("Node was shut down").map_err(|error| failed(&error))?;
+    tracing::info!("stopped");
+    Ok(())
 }
 
 fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
@@ -86,6 +72,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         access: Access::new([user]),
         shards: config.shards,
         data_dir: data_dir.to_owned(),
+        alarms: config.alarms,
     })
 }
 

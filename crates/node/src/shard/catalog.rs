@@ -79,6 +79,7 @@ impl Shard {
                     if self.catalog.is_durable(change) {
                         // Definitions are few and everything hangs on them: always synced.
                         self.records_sync = true;
+                        self.records_urgent = true;
                         handover = decider.handed_over + 1;
                         let version = self.catalog.version() + 1;
                         facts::push_change(&mut self.records, &mut self.record_scratch, version, change);

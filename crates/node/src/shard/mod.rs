@@ -41,6 +41,13 @@ const ROUNDS_MAX: usize = 64;
 /// From here on the rest of a frame is read straight into its own buffer (house.md section 4).
 const READ_DIRECTLY_FROM: usize = 16 * 1024;
 
+/// Records that nobody waits for, such as those of settled messages, are kept this long for company: a
+/// process that is killed meanwhile delivers those messages again, as it may.
+const LAZY_MS: u64 = 20;
+
+/// And no longer than until they are this many bytes.
+const LAZY_BYTES_MAX: usize = 64 * 1024;
+
 /// How often the deadlines of connections are looked at: they are whole seconds.
 const CONNECTION_CHECK_MS: u64 = 500;
 
@@ -96,6 +103,10 @@ pub struct Shard {
     /// Records that have not been handed over.
     records: Records,
     records_sync: bool,
+    /// Somebody waits for one of them to be written.
+    records_urgent: bool,
+    /// Since when those that nobody waits for have been kept.
+    records_since_ms: Option<u64>,
     /// Records that the log could not write: they go first.
     returned: Option<Records>,
     /// Queues that keep a Gone back until the end of the turn.
@@ -121,6 +132,7 @@ pub struct Shard {
     now_ms: u64,
     connections_checked_ms: u64,
     blocked: bool,
+    stopping: bool,
 }
 
 /// Splits a shard into a gate and the context that the gate is given.
@@ -179,6 +191,8 @@ impl Shard {
             output: Output::default(),
             records: Records::new(),
             records_sync: false,
+            records_urgent: false,
+            records_since_ms: None,
             returned: None,
             gone: Vec::new(),
             next_queue_due: None,
@@ -198,6 +212,7 @@ impl Shard {
             now_ms: 0,
             connections_checked_ms: 0,
             blocked: false,
+            stopping: false,
         }
     }
 
@@ -355,6 +370,7 @@ impl Shard {
 
     /// The node stops: every connection is told why.
     pub fn shut_down(&mut self, why: &str) {
+        self.stopping = true;
         for key in self.connection_keys() {
             self.close(key, why);
         }
@@ -412,7 +428,13 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        self.next_queue_due.map_or(check, |due| due.min(check))
+        let lazy = self.records_since_ms.map(|since| since + LAZY_MS);
+        self.next_queue_due.into_iter().chain(lazy).fold(check, u64::min)
+    }
+
+    /// Whether records wait for the log, or for its answer.
+    pub fn has_unlogged(&self) -> bool {
+        self.in_log.is_some() || !self.records.is_empty() || self.returned.is_some()
     }
 
     /// Whether receipts wait for the log.
@@ -494,6 +516,16 @@ impl Shard {
         if self.in_log.is_some() || self.log_failed || (self.records.is_empty() && !again) {
             return None;
         }
+        self.records_urgent |=
+            self.stopping || !self.held.is_empty() || self.records.bytes() >= LAZY_BYTES_MAX;
+        if !again && !self.records_urgent {
+            let since = *self.records_since_ms.get_or_insert(self.now_ms);
+            if self.now_ms < since + LAZY_MS {
+                return None;
+            }
+        }
+        self.records_urgent = false;
+        self.records_since_ms = None;
         self.next_ticket += 1;
         self.in_log = Some(self.next_ticket);
         let (records, sync) = match self.returned.take() {

@@ -159,8 +159,8 @@ impl Intake {
 enum Refusal {
     /// Tell the publisher, if it wants to know; the link goes on.
     Outcome(DeliveryState),
-    /// The link ends; an unsettled delivery gets this outcome first.
-    Detach(Box<AmqpError>, DeliveryState),
+    /// The link ends; an unsettled delivery gets this outcome first, unless nobody could look at it.
+    Detach(Box<AmqpError>, Option<DeliveryState>),
     /// The session ends.
     End(Box<AmqpError>),
 }
@@ -205,7 +205,10 @@ impl Gate {
         let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
         let Intake { target, .. } = &mut **intake;
 
-        let extra_keys = extra_keys(&found, bytes, matches!(target, Target::Anonymous))?;
+        let extra_keys = extra_keys(&found, bytes).map_err(|error| match target {
+            Target::Anonymous => Refusal::from_anonymous(error, delivery),
+            Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
+        })?;
         let random = cx.draw();
         let (route, routed) = match target {
             Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
@@ -320,8 +323,7 @@ impl Gate {
                 }
             }
             Refusal::Detach(error, state) => {
-                // A message that could not be read has no outcome; one that could not be routed has.
-                if !settled && error.condition != condition::DECODE_ERROR {
+                if let Some(state) = state.filter(|_| !settled) {
                     self.note_disposition(session, id, state);
                 }
                 self.detach(session, link, *error, cx);
@@ -420,7 +422,7 @@ fn home(message: &Chunk<'_>, range: std::ops::Range<usize>, cx: &mut Cx<'_>) -> 
 }
 
 fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
-    Refusal::Detach(Box::new(error(condition, reason)), DeliveryState::Released)
+    Refusal::Detach(Box::new(error(condition, reason)), None)
 }
 
 fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
@@ -429,7 +431,7 @@ fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
 
 fn no_exchange(vhost: &str, exchange: &str) -> Refusal {
     let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
-    detaching(condition::NOT_FOUND, reason)
+    Refusal::Detach(Box::new(error(condition::NOT_FOUND, reason)), Some(DeliveryState::Released))
 }
 
 impl Refusal {
@@ -445,7 +447,7 @@ impl Refusal {
             Value::Binary(Bytes::copy_from_slice(&delivery.tag)),
         );
         error.info = Some(info);
-        Self::Detach(Box::new(error), DeliveryState::Released)
+        Self::Detach(Box::new(error), None)
     }
 }
 
@@ -479,7 +481,7 @@ fn anonymous_route(
 }
 
 /// The routing keys of annotation `x-cc`: a list of strings (behaviour B.4).
-fn extra_keys(found: &Sections, bytes: &[u8], anonymous: bool) -> Result<Vec<Arc<str>>, Refusal> {
+fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
     let Some(range) = &found.message_annotations else { return Ok(Vec::new()) };
     let section = &bytes[range.start as usize..range.end as usize];
     let Ok(pairs) = sections::map_pairs(section) else { return Ok(Vec::new()) };
@@ -494,14 +496,7 @@ fn extra_keys(found: &Sections, bytes: &[u8], anonymous: bool) -> Result<Vec<Arc
             })
             .collect::<Option<Vec<_>>>()
     });
-    keys.ok_or_else(|| {
-        let error = error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings");
-        if anonymous {
-            Refusal::Outcome(DeliveryState::Rejected(Some(error)))
-        } else {
-            Refusal::Detach(Box::new(error), DeliveryState::Released)
-        }
-    })
+    keys.ok_or_else(|| error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings"))
 }
 
 fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState {

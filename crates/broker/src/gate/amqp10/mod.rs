@@ -130,8 +130,16 @@ enum Waiting {
         link: u32,
         attach: Box<amqp10::Attach>,
     },
-    /// Nobody waits: the answer is dropped.
-    Nobody,
+    /// A queue of this connection is being deleted.
+    Deletion,
+}
+
+/// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
+#[derive(Clone, Copy, Debug)]
+enum Farewell {
+    Detach { session: u16, link: u32 },
+    End { session: u16 },
+    Close,
 }
 
 /// One connection.
@@ -155,8 +163,8 @@ pub struct Gate {
     waiting: HashMap<Ticket, Waiting>,
     /// Exclusive queues of this connection: deleted before CLOSE is answered.
     exclusive: Vec<QueueId>,
-    /// CLOSE is answered when these deletions are done.
-    closing: Option<usize>,
+    /// What is answered when no deletion is under way.
+    farewells: Vec<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
     /// Memory of a resolved DISPOSITION.
@@ -199,7 +207,7 @@ impl Gate {
             pairs: slab::Slab::new(),
             waiting: HashMap::new(),
             exclusive: Vec::new(),
-            closing: None,
+            farewells: Vec::new(),
             touched: Vec::new(),
             runs: Vec::new(),
             blocked: false,
@@ -261,8 +269,9 @@ impl Gate {
             Event::Attach { session, link, attach } => self.handle_attach(session, link, attach, cx),
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
+                    let before = self.deletions();
                     self.drop_link(session, link, true, cx);
-                    self.conn.detach(session, link, None);
+                    self.bid_farewell(Farewell::Detach { session, link }, before, cx);
                 }
             }
             Event::SaslMechanisms(_) | Event::SaslOutcome(_) => {}
@@ -335,8 +344,40 @@ impl Gate {
             return;
         }
         self.flush_session(session);
+        let before = self.deletions();
         self.drop_session(session, true, cx);
-        self.conn.end(session, None);
+        self.bid_farewell(Farewell::End { session }, before, cx);
+    }
+
+    /// Queues of this connection that are being deleted.
+    fn deletions(&self) -> usize {
+        self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
+    }
+
+    /// Answers at once, or when the deletions are done that have begun since there were `before`.
+    fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
+        if self.deletions() > before {
+            self.farewells.push(farewell);
+        } else {
+            self.say_farewell(farewell, cx);
+        }
+    }
+
+    fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
+        match farewell {
+            Farewell::Detach { session, link } => self.conn.detach(session, link, None),
+            Farewell::End { session } => self.conn.end(session, None),
+            Farewell::Close => self.answer_close(cx),
+        }
+    }
+
+    /// A deletion is done, perhaps the last one that somebody waited for.
+    fn deletion_done(&mut self, cx: &mut Cx<'_>) {
+        if !self.farewells.is_empty() && self.deletions() == 0 {
+            for farewell in std::mem::take(&mut self.farewells) {
+                self.say_farewell(farewell, cx);
+            }
+        }
     }
 
     /// Ends a session with an error.
@@ -472,8 +513,12 @@ impl Gate {
     /// A queue answers a ticket of this connection.
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        if let Some(Waiting::Management { pair, request }) = self.waiting.remove(&ticket) {
-            self.finish_queue_request(pair, request, effect, cx);
+        match self.waiting.remove(&ticket) {
+            Some(Waiting::Management { pair, request }) => {
+                self.finish_queue_request(pair, request, effect, cx);
+            }
+            Some(Waiting::Deletion) => self.deletion_done(cx),
+            Some(Waiting::Dynamic { .. }) | None => {}
         }
     }
 
@@ -485,9 +530,8 @@ impl Gate {
             Some(Waiting::Dynamic { session, link, attach }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
             }
-            Some(Waiting::Nobody) | None => {}
+            Some(Waiting::Deletion) | None => {}
         }
-        self.exclusive_gone(cx);
     }
 
     /// The queue that a link of this connection publishes to is gone.
@@ -507,7 +551,7 @@ impl Gate {
 
     fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
         self.exclusive.retain(|q| *q != queue);
-        if let Some(ticket) = self.ticket(Waiting::Nobody, cx) {
+        if let Some(ticket) = self.ticket(Waiting::Deletion, cx) {
             cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }
     }

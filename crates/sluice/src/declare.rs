@@ -1,0 +1,240 @@
+//! `sluice declare` and `sluice delete`: queues, exchanges and bindings.
+
+use clap::{Args, Subcommand};
+use hyper::{Method, StatusCode};
+use percent_encoding::utf8_percent_encode;
+use serde_json::{Map as Object, Value, json};
+
+use std::io::Write as _;
+
+use crate::amqp::SEGMENT;
+use crate::failure::Failure;
+use crate::http::Api;
+use crate::send::pair;
+
+#[derive(Args, Debug)]
+pub struct Declare {
+    #[command(subcommand)]
+    what: New,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum New {
+    /// A queue
+    #[command(alias = "queues")]
+    Queue {
+        name: String,
+        /// Such as classic
+        #[arg(long = "type", value_name = "TYPE")]
+        kind: Option<String>,
+        /// Delete it when its last consumer has gone
+        #[arg(long)]
+        auto_delete: bool,
+        #[command(flatten)]
+        arguments: Arguments,
+    },
+    /// An exchange
+    #[command(alias = "exchanges")]
+    Exchange {
+        name: String,
+        /// direct, fanout or topic
+        #[arg(long = "type", value_name = "TYPE", default_value = "direct")]
+        kind: String,
+        /// Delete it when its last binding has gone
+        #[arg(long)]
+        auto_delete: bool,
+        /// Take messages from other exchanges only
+        #[arg(long)]
+        internal: bool,
+        #[command(flatten)]
+        arguments: Arguments,
+    },
+    /// A binding from an exchange to a queue or to another exchange
+    #[command(alias = "bindings")]
+    Binding(Binding),
+}
+
+#[derive(Args, Debug)]
+pub struct Delete {
+    #[command(subcommand)]
+    what: Old,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum Old {
+    /// A queue and the messages in it
+    #[command(alias = "queues")]
+    Queue {
+        name: String,
+        /// Only if it has no consumers
+        #[arg(long)]
+        if_unused: bool,
+        /// Only if it has no messages
+        #[arg(long)]
+        if_empty: bool,
+    },
+    /// An exchange
+    #[command(alias = "exchanges")]
+    Exchange {
+        name: String,
+        /// Only if nothing is bound to it
+        #[arg(long)]
+        if_unused: bool,
+    },
+    /// A binding; its key and arguments tell it from others
+    #[command(alias = "bindings")]
+    Binding(Binding),
+}
+
+#[derive(Args, Debug)]
+struct Arguments {
+    /// An argument such as x-max-length=1000; what reads as JSON is that, else it is a string; may be repeated
+    #[arg(long = "argument", value_name = "KEY=VALUE", value_parser = pair)]
+    arguments: Vec<(String, String)>,
+}
+
+#[derive(Args, Debug)]
+struct Binding {
+    /// The exchange that messages come from
+    source: String,
+    /// The queue, or with --to-exchange the exchange, that they go to
+    destination: String,
+    /// The binding key
+    #[arg(long, value_name = "KEY", default_value = "")]
+    key: String,
+    /// The destination is an exchange
+    #[arg(long)]
+    to_exchange: bool,
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+/// Declares, and prints one line.
+///
+/// # Errors
+/// What the broker says, such as that it exists and is different.
+pub fn declare(declare: &Declare) -> Result<(), Failure> {
+    let (name, method, path, body) = match &declare.what {
+        New::Queue { name, kind, auto_delete, arguments } => {
+            let mut arguments = arguments.object();
+            if let Some(kind) = kind {
+                arguments.insert("x-queue-type".to_owned(), kind.as_str().into());
+            }
+            let body = json!({ "durable": true, "auto_delete": auto_delete, "arguments": arguments });
+            (format!("queue '{name}'"), Method::PUT, queue(name), body)
+        }
+        New::Exchange { name, kind, auto_delete, internal, arguments } => {
+            let arguments = arguments.object();
+            let body = json!({ "type": kind, "durable": true, "auto_delete": auto_delete, "internal": internal,
+                               "arguments": arguments });
+            (format!("exchange '{name}'"), Method::PUT, exchange(name), body)
+        }
+        New::Binding(binding) => {
+            let body = json!({ "routing_key": binding.key, "arguments": binding.arguments.object() });
+            (binding.words(), Method::POST, binding.path(), body)
+        }
+    };
+    crate::amqp::block_on(async {
+        let what = format!("declare {name}");
+        let (status, _) = declare.api.ask(&what, method, &path, Some(&body)).await?;
+        say(&match status {
+            StatusCode::CREATED => format!("{name} is declared"),
+            _ => format!("{name} was there already"),
+        })
+    })
+}
+
+/// Deletes, and prints one line.
+///
+/// # Errors
+/// What the broker says, such as that there is no such thing.
+pub fn delete(delete: &Delete) -> Result<(), Failure> {
+    crate::amqp::block_on(async {
+        let (name, path) = match &delete.what {
+            Old::Queue { name, if_unused, if_empty } => {
+                let path = format!("{}?if-unused={if_unused}&if-empty={if_empty}", queue(name));
+                (format!("queue '{name}'"), path)
+            }
+            Old::Exchange { name, if_unused } => {
+                (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(name)))
+            }
+            Old::Binding(binding) => {
+                // Only the broker knows what it calls the binding.
+                let what = format!("delete {}", binding.words());
+                let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(), None).await?;
+                let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
+                let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
+                    return Err(delete.api.failed(&what, "there is no such binding"));
+                };
+                (binding.words(), format!("{}/{}", binding.path(), segment(props)))
+            }
+        };
+        delete.api.ask(&format!("delete {name}"), Method::DELETE, &path, None).await?;
+        say(&format!("{name} is deleted"))
+    })
+}
+
+impl Arguments {
+    fn object(&self) -> Object<String, Value> {
+        let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        self.arguments.iter().map(|(key, text)| (key.clone(), value(text))).collect()
+    }
+}
+
+impl Binding {
+    fn words(&self) -> String {
+        let kind = if self.to_exchange { "exchange" } else { "queue" };
+        let Self { source, destination, key, .. } = self;
+        format!("binding from exchange '{source}' to {kind} '{destination}' with key '{key}'")
+    }
+
+    fn path(&self) -> String {
+        let kind = if self.to_exchange { 'e' } else { 'q' };
+        format!("/api/bindings/%2F/e/{}/{kind}/{}", segment(&self.source), segment(&self.destination))
+    }
+
+    /// Whether this row of a list is the one meant.
+    fn is(&self, row: &Value) -> bool {
+        row["routing_key"] == self.key.as_str() && row["arguments"] == Value::Object(self.arguments.object())
+    }
+}
+
+fn queue(name: &str) -> String {
+    format!("/api/queues/%2F/{}", segment(name))
+}
+
+fn exchange(name: &str) -> String {
+    format!("/api/exchanges/%2F/{}", segment(name))
+}
+
+/// One segment of a path. The default exchange has a name there.
+fn segment(name: &str) -> String {
+    utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
+}
+
+fn say(line: &str) -> Result<(), Failure> {
+    writeln!(std::io::stdout(), "{line}").map_err(|error| Failure::output(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_json_or_text() {
+        let arguments = ["a=10", "b=classic", "c=\"10\"", "d=true", "e="].iter().map(|a| pair(a).unwrap());
+        let object = Arguments { arguments: arguments.collect() }.object();
+        let expected = r#"{"a":10,"b":"classic","c":"10","d":true,"e":""}"#;
+        assert_eq!(Value::Object(object).to_string(), expected);
+    }
+
+    #[test]
+    fn paths_hold_any_name() {
+        assert_eq!(queue("a/b ä"), "/api/queues/%2F/a%2Fb%20%C3%A4");
+        assert_eq!(exchange(""), "/api/exchanges/%2F/amq.default");
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a verb ended early: the exit code and one line that names what and where.
+
+use std::fmt;
+
+/// Exit code: done.
+pub const OK: u8 = 0;
+/// Exit code: refused, or failed on the way.
+pub const FAILED: u8 = 1;
+/// Exit code: wrong usage or configuration.
+pub const USAGE: u8 = 2;
+/// Exit code: nobody answers there.
+pub const NOBODY: u8 = 3;
+
+/// Ends a verb.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub code: u8,
+    pub line: String,
+}
+
+impl Failure {
+    /// Somebody refused, or something failed.
+    pub fn failed(line: impl Into<String>) -> Self {
+        Self { code: FAILED, line: line.into() }
+    }
+
+    /// The arguments make no sense.
+    pub fn usage(line: impl Into<String>) -> Self {
+        Self { code: USAGE, line: line.into() }
+    }
+
+    /// Nobody answers at this address.
+    pub fn nobody(place: impl fmt::Display, why: impl fmt::Display) -> Self {
+        Self { code: NOBODY, line: format!("nobody answers at {place}: {why}") }
+    }
+
+    /// Standard output is gone.
+    pub fn output(error: &std::io::Error) -> Self {
+        Self::failed(format!("cannot write to standard output: {error}"))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.line)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,184 @@
+//! Questions to the management HTTP API, one connection each.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use clap::Args;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST};
+use hyper::{Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+
+const DEFAULT_PORT: u16 = 15672;
+/// How long connecting may take, and then the answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of an answer at most; a larger one is a failure.
+const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// The broker that is asked over HTTP.
+#[derive(Args, Debug)]
+pub struct Api {
+    /// Where the management API is and who asks
+    #[arg(long, global = true, env = "SLUICE_HTTP_URL", hide_env_values = true, value_name = "URL")]
+    #[arg(default_value = "http://guest:guest@127.0.0.1:15672")]
+    url: String,
+}
+
+impl Api {
+    /// Asks, and returns status and body of an answer that is no refusal.
+    ///
+    /// # Errors
+    /// Usage if the URL is none; nobody if nobody listens; else what the broker says. `what` is what cannot be done
+    /// then.
+    pub async fn ask(
+        &self,
+        what: &str,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, Value), Failure> {
+        let url = Url::parse(&self.url).map_err(|why| Failure::usage(format!("--url: {why}")))?;
+        let place = url.place();
+        let stream = match within(TcpStream::connect((url.host.as_str(), url.port))).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => return Err(Failure::nobody(place, error)),
+            None => return Err(Failure::nobody(place, "no answer in time")),
+        };
+        let failed = |why: &dyn fmt::Display| Failure::failed(format!("cannot {what} at {place}: {why}"));
+        let request = url.request(method, path, body).map_err(|error| failed(&error))?;
+        let (status, octets) = match within(exchange(stream, request)).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => return Err(failed(&error)),
+            None => return Err(Failure::nobody(place, "no answer in time")),
+        };
+        let value: Value = serde_json::from_slice(&octets).unwrap_or(Value::Null);
+        if status.is_success() {
+            return Ok((status, value));
+        }
+        if status == StatusCode::UNAUTHORIZED && value["error"] == "not_authorized" {
+            return Err(failed(&format!("the login of user '{}' is refused", url.user)));
+        }
+        match value["reason"].as_str() {
+            Some(reason) => Err(failed(&reason)),
+            None => Err(failed(&format!("the answer is {status}"))),
+        }
+    }
+
+    /// What cannot be done here, for a reason that no answer gives.
+    pub fn failed(&self, what: &str, why: &str) -> Failure {
+        let place = Url::parse(&self.url).map_or_else(|_| String::new(), |url| url.place());
+        Failure::failed(format!("cannot {what} at {place}: {why}"))
+    }
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(PATIENCE, future).await.ok()
+}
+
+type Problem = Box<dyn std::error::Error + Send + Sync>;
+
+async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(StatusCode, Bytes), Problem> {
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await?.to_bytes();
+    connection.abort();
+    Ok((status, body))
+}
+
+/// `http://user:password@host:port`.
+struct Url {
+    host: String,
+    port: u16,
+    user: String,
+    password: String,
+}
+
+impl Url {
+    /// User and password are percent-decoded.
+    fn parse(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|_| "http://USER:PASSWORD@HOST:PORT is needed".to_owned())?;
+        if uri.scheme_str() != Some("http") {
+            return Err("the URL must start with http://".to_owned());
+        }
+        if !matches!(uri.path(), "" | "/") || uri.query().is_some() {
+            return Err("the URL must end behind host and port".to_owned());
+        }
+        let authority = uri.authority().map_or("", |a| a.as_str());
+        let (login, address) = authority.rsplit_once('@').unwrap_or(("guest:guest", authority));
+        let (user, password) = login.split_once(':').unwrap_or((login, ""));
+        let decode = |text: &str| {
+            let decoded = percent_decode_str(text).decode_utf8();
+            decoded.map(|d| d.into_owned()).map_err(|_| "an invalid percent escape".to_owned())
+        };
+        let port_is_bad =
+            uri.port().is_none() && address.rsplit_once(':').is_some_and(|(_, p)| !p.contains(']'));
+        if port_is_bad {
+            return Err("the port must be a number from 1 to 65535".to_owned());
+        }
+        Ok(Self {
+            host: uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
+            port: uri.port_u16().unwrap_or(DEFAULT_PORT),
+            user: decode(user)?,
+            password: decode(password)?,
+        })
+    }
+
+    fn place(&self) -> String {
+        match self.host.contains(':') {
+            true => format!("[{}]:{}", self.host, self.port),
+            false => format!("{}:{}", self.host, self.port),
+        }
+    }
+
+    fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Request<Full<Bytes>>, hyper::http::Error> {
+        let login = STANDARD.encode(format!("{}:{}", self.user, self.password));
+        let octets = body.map(Value::to_string).unwrap_or_default();
+        Request::builder()
+            .method(method)
+            .uri(path)
+            .header(HOST, self.place())
+            .header(AUTHORIZATION, format!("Basic {login}"))
+            .header(ACCEPT, "application/json")
+            .header(CONTENT_TYPE, "application/json")
+            .body(Full::new(octets.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_name_user_and_place() {
+        let parts = |text| Url::parse(text).map(|u| (u.place(), u.user, u.password));
+        let parsed =
+            |place: &str, user: &str, password: &str| Ok((place.into(), user.into(), password.into()));
+        assert_eq!(parts("http://u:p%40@h:1"), parsed("h:1", "u", "p@"));
+        assert_eq!(parts("http://h"), parsed("h:15672", "guest", "guest"));
+        assert_eq!(parts("http://u@[::1]/"), parsed("[::1]:15672", "u", ""));
+    }
+
+    #[test]
+    fn what_is_no_url_is_refused() {
+        for text in
+            ["", "h:1", "https://h", "amqp://h", "http://", "http://h/api", "http://h?x", "http://h:x"]
+        {
+            assert!(Url::parse(text).is_err(), "{text}");
+        }
+    }
+}

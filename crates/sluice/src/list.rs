@@ -1,0 +1,167 @@
+//! `sluice list`: what the broker has, as a table or as JSON.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::{Args, ValueEnum};
+use hyper::Method;
+use serde_json::Value;
+
+use crate::failure::Failure;
+use crate::http::Api;
+
+#[derive(Args, Debug)]
+pub struct List {
+    #[arg(value_enum)]
+    what: What,
+    /// Print what the management API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum What {
+    #[value(alias = "queue")]
+    Queues,
+    #[value(alias = "exchange")]
+    Exchanges,
+    #[value(alias = "binding")]
+    Bindings,
+    #[value(alias = "connection")]
+    Connections,
+}
+
+/// Prints the list.
+///
+/// # Errors
+/// What the broker says.
+pub fn run(list: &List) -> Result<(), Failure> {
+    let (words, path) = match list.what {
+        What::Queues => ("list queues", "/api/queues"),
+        What::Exchanges => ("list exchanges", "/api/exchanges"),
+        What::Bindings => ("list bindings", "/api/bindings"),
+        What::Connections => ("list connections", "/api/connections"),
+    };
+    crate::amqp::block_on(async {
+        let (_, rows) = list.api.ask(words, Method::GET, path, None).await?;
+        let text = match (list.json, rows.as_array()) {
+            (true, _) => format!("{rows:#}\n"),
+            (false, Some(rows)) => table(list.what.columns(), rows),
+            (false, None) => return Err(list.api.failed(words, "the answer is no list")),
+        };
+        let mut out = std::io::stdout();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+    })
+}
+
+/// A heading and the field below it.
+type Column = (&'static str, &'static str);
+
+impl What {
+    fn columns(self) -> &'static [Column] {
+        match self {
+            Self::Queues => &[
+                ("NAME", "name"),
+                ("TYPE", "type"),
+                ("DURABLE", "durable"),
+                ("MESSAGES", "messages"),
+                ("READY", "messages_ready"),
+                ("UNACKNOWLEDGED", "messages_unacknowledged"),
+                ("CONSUMERS", "consumers"),
+            ],
+            Self::Exchanges => &[
+                ("NAME", "name"),
+                ("TYPE", "type"),
+                ("DURABLE", "durable"),
+                ("AUTO-DELETE", "auto_delete"),
+                ("INTERNAL", "internal"),
+            ],
+            Self::Bindings => &[
+                ("SOURCE", "source"),
+                ("DESTINATION", "destination"),
+                ("TYPE", "destination_type"),
+                ("KEY", "routing_key"),
+                ("ARGUMENTS", "arguments"),
+            ],
+            Self::Connections => &[
+                ("NAME", "name"),
+                ("USER", "user"),
+                ("PROTOCOL", "protocol"),
+                ("CONTAINER", "container_id"),
+                ("SESSIONS", "channels"),
+                ("RECEIVED", "recv_oct"),
+                ("SENT", "send_oct"),
+            ],
+        }
+    }
+}
+
+/// Columns two spaces apart; numbers stand right.
+fn table(columns: &[Column], rows: &[Value]) -> String {
+    let cells: Vec<Vec<String>> =
+        rows.iter().map(|row| columns.iter().map(|(_, field)| cell(&row[field])).collect()).collect();
+    let width = |i: usize| {
+        let heading = columns[i].0.len();
+        cells.iter().map(|row| row[i].chars().count()).fold(heading, usize::max)
+    };
+    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
+    let right: Vec<bool> =
+        columns.iter().map(|(_, field)| rows.iter().any(|row| row[field].is_number())).collect();
+    let mut text = String::new();
+    let headings: Vec<String> = columns.iter().map(|(heading, _)| (*heading).to_owned()).collect();
+    for row in std::iter::once(&headings).chain(&cells) {
+        let mut line = String::new();
+        for (i, cell) in row.iter().enumerate() {
+            let width = widths[i];
+            // Writing to a string cannot fail.
+            let _ =
+                if right[i] { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// A field for people. What could move the cursor is spelled out.
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Bool(false) => "no".to_owned(),
+        Value::String(text) if text.is_empty() => "\"\"".to_owned(),
+        Value::String(text) if text.contains(char::is_control) => text.escape_debug().to_string(),
+        Value::String(text) => text.clone(),
+        Value::Object(fields) => {
+            let pairs = fields.iter().map(|(key, value)| format!("{key}={}", cell(value)));
+            let pairs = pairs.collect::<Vec<_>>().join(" ");
+            if pairs.is_empty() { "-".to_owned() } else { pairs }
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn tables_are_aligned() {
+        let rows = [
+            json!({"source": "", "destination": "ä\u{1b}", "routing_key": 7, "arguments": {}}),
+            json!({"source": "logs", "destination": "q", "routing_key": 1234, "arguments": {"x-a": 1}}),
+        ];
+        let columns =
+            [("FROM", "source"), ("TO", "destination"), ("KEY", "routing_key"), ("ARGS", "arguments")];
+        let expected = "\
+FROM  TO        KEY  ARGS
+\"\"    ä\\u{1b}     7  -
+logs  q        1234  x-a=1
+";
+        assert_eq!(table(&columns, &rows), expected);
+    }
+}

@@ -1,0 +1,179 @@
+//! `sluice recv`: prints what comes, and accepts it once it is printed.
+
+mod shown;
+
+use std::io::{self, BufWriter, StdoutLock, Write as _};
+use std::time::Duration;
+
+use clap::Args;
+use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::amqp::{Broker, Place, address};
+use crate::failure::Failure;
+
+#[derive(Args, Debug)]
+pub struct Recv {
+    /// /queues/QUEUE with the name percent-encoded, or the name of a queue as it is
+    address: String,
+    /// End after so many messages; no further ones are taken from the queue
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Messages that may be under way at once
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=65_535))]
+    credit: u32,
+    /// Print each message with its sections as a JSON object on a line
+    #[arg(long)]
+    json: bool,
+    /// Give up when no message comes for so long: with exit code 1 if none came at all, or fewer than --count
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout: Option<u32>,
+    #[command(flatten)]
+    broker: Broker,
+}
+
+/// Receives until the count is reached, nothing comes any more, or it is interrupted.
+///
+/// # Errors
+/// Nothing came in time, or why the link is over.
+pub fn run(recv: &Recv) -> Result<(), Failure> {
+    crate::amqp::block_on(recv.receive())
+}
+
+impl Recv {
+    async fn receive(&self) -> Result<(), Failure> {
+        let address = address(&self.address);
+        let (connection, place) = self.broker.connect().await?;
+        let failed = |error| place.failed("receive from", &address, &error);
+        let session = connection.session().await.map_err(failed)?;
+        let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+        let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
+        let result = self.print_all(&receiver, &address, &place).await;
+        // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
+        if !matches!(&result, Err((_, Link::Over))) {
+            receiver.detach().await.map_err(failed)?;
+            connection.close().await.map_err(failed)?;
+        }
+        result.map_err(|(failure, _)| failure)
+    }
+
+    async fn print_all(
+        &self,
+        receiver: &Receiver,
+        address: &str,
+        place: &Place,
+    ) -> Result<(), (Failure, Link)> {
+        let over = |error: Error| (place.failed("receive from", address, &error), Link::Over);
+        let stays = |failure| (failure, Link::Open);
+        let mut signals = Signals::new().map_err(|e| stays(Failure::failed(format!("cannot start: {e}"))))?;
+        let mut printer = Printer { out: BufWriter::new(io::stdout().lock()), printed: Vec::new() };
+        let mut left = self.count.unwrap_or(u64::MAX);
+        let mut came = 0u64;
+        while left > 0 {
+            self.grant(receiver, left);
+            let next = match receiver.try_recv().map_err(over)? {
+                Some(delivery) => Some(delivery),
+                None => {
+                    // Nothing waits: what was printed is to be seen, and its senders' queue is to forget it.
+                    printer.finish().map_err(stays)?;
+                    tokio::select! {
+                        biased;
+                        () = signals.recv() => return Ok(()),
+                        next = within(self.timeout, receiver.recv()) => next.transpose().map_err(over)?,
+                    }
+                }
+            };
+            let Some(delivery) = next else {
+                let seconds = self.timeout.unwrap_or_default();
+                return match self.count {
+                    Some(count) => Err(stays(Failure::failed(format!(
+                        "{came} of {count} messages came from {address}, then none for {seconds} s"
+                    )))),
+                    None if came == 0 => {
+                        Err(stays(Failure::failed(format!("nothing came from {address} in {seconds} s"))))
+                    }
+                    None => Ok(()),
+                };
+            };
+            printer.print(delivery, self.json).map_err(stays)?;
+            came += 1;
+            left -= 1;
+        }
+        printer.finish().map_err(stays)
+    }
+
+    /// Grants again when half of what may be under way is used up; never more than is still wanted.
+    fn grant(&self, receiver: &Receiver, left: u64) {
+        let waiting = u32::try_from(receiver.waiting()).unwrap_or(u32::MAX);
+        let target = self.credit.min(u32::try_from(left).unwrap_or(u32::MAX));
+        if receiver.credit().saturating_add(waiting) <= target / 2 {
+            receiver.flow(target.saturating_sub(waiting), false, false);
+        }
+    }
+}
+
+/// Whether the link can still be detached.
+enum Link {
+    Open,
+    Over,
+}
+
+/// Messages that are printed, but maybe not seen yet.
+struct Printer {
+    out: BufWriter<StdoutLock<'static>>,
+    printed: Vec<Delivery>,
+}
+
+/// Messages that are accepted together at most.
+const PRINTED_MAX: usize = 100;
+
+impl Printer {
+    fn print(&mut self, delivery: Delivery, json: bool) -> Result<(), Failure> {
+        match Message::decode(&delivery.message) {
+            Ok(message) if json => writeln!(self.out, "{}", shown::object(&message)),
+            Ok(message) => {
+                self.out.write_all(&shown::body(&message)).and_then(|()| self.out.write_all(b"\n"))
+            }
+            Err(error) => return Err(Failure::failed(format!("a message cannot be read: {error}"))),
+        }
+        .map_err(|error| Failure::output(&error))?;
+        self.printed.push(delivery);
+        if self.printed.len() >= PRINTED_MAX { self.finish() } else { Ok(()) }
+    }
+
+    /// Accepts what has been seen.
+    fn finish(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|error| Failure::output(&error))?;
+        for delivery in self.printed.drain(..) {
+            delivery.accept().map_err(|e| Failure::failed(format!("a message cannot be accepted: {e}")))?;
+        }
+        Ok(())
+    }
+}
+
+/// The future's output; `None` when it takes longer.
+async fn within<T>(seconds: Option<u32>, future: impl Future<Output = T>) -> Option<T> {
+    match seconds {
+        Some(seconds) => tokio::time::timeout(Duration::from_secs(seconds.into()), future).await.ok(),
+        None => Some(future.await),
+    }
+}
+
+/// What people end the verb with.
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn recv(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `sluice send`: one body, once or many times.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::PathBuf;
+
+use amqp10::{DeliveryState, Value};
+use bytes::Bytes;
+use clap::Args;
+use client::{Message, Outcome, SenderOptions, Settle};
+
+use crate::amqp::{Broker, address};
+use crate::failure::Failure;
+
+/// Messages that may be under way at once.
+const UNDER_WAY_MAX: usize = 1_000;
+
+#[derive(Args, Debug)]
+pub struct Send {
+    /// /queues/QUEUE, /exchanges/EXCHANGE or /exchanges/EXCHANGE/KEY with each part percent-encoded, or the name of a
+    /// queue as it is
+    address: String,
+    /// The body; `-` or nothing is all of standard input
+    #[arg(conflicts_with = "file")]
+    body: Option<String>,
+    /// The body is what this file holds
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Send the message so often
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    count: u64,
+    /// Whether the message is to survive the broker
+    #[arg(long, value_name = "true|false", default_value_t = true, action = clap::ArgAction::Set)]
+    durable: bool,
+    /// An application property, a string; may be repeated
+    #[arg(long = "property", value_name = "KEY=VALUE", value_parser = pair)]
+    properties: Vec<(String, String)>,
+    /// What the message is about
+    #[arg(long, value_name = "TEXT")]
+    subject: Option<String>,
+    /// Milliseconds after which the message expires
+    #[arg(long, value_name = "MS")]
+    ttl: Option<u32>,
+    /// Send settled: nobody says what became of the message
+    #[arg(long)]
+    settled: bool,
+    #[command(flatten)]
+    broker: Broker,
+}
+
+/// Sends, waits for every outcome, and prints one line.
+///
+/// # Errors
+/// What was not accepted and why; or why nothing could be sent.
+pub fn run(send: &Send) -> Result<(), Failure> {
+    let message = send.message()?;
+    crate::amqp::block_on(send.send(message))
+}
+
+impl Send {
+    async fn send(&self, message: Bytes) -> Result<(), Failure> {
+        let address = address(&self.address);
+        let (connection, place) = self.broker.connect().await?;
+        let failed = |error| place.failed("send to", &address, &error);
+        let session = connection.session().await.map_err(failed)?;
+        let settle = if self.settled { Settle::Settled } else { Settle::Unsettled };
+        let options = SenderOptions { settle, ..SenderOptions::default() };
+        let sender = session.sender(Some(&address), options).await.map_err(failed)?;
+        let mut tally = Tally::default();
+        let mut under_way: VecDeque<Outcome> = VecDeque::new();
+        for _ in 0..self.count {
+            if under_way.len() >= UNDER_WAY_MAX
+                && let Some(oldest) = under_way.pop_front()
+            {
+                tally.add(oldest.await.map_err(failed)?);
+            }
+            under_way.push_back(sender.send_pipelined(message.clone()).await.map_err(failed)?);
+        }
+        for outcome in under_way {
+            tally.add(outcome.await.map_err(failed)?);
+        }
+        // Behind the answer to DETACH, what was sent settled has been looked at too.
+        sender.detach().await.map_err(failed)?;
+        connection.close().await.map_err(failed)?;
+        let count = match self.count {
+            1 => "1 message".to_owned(),
+            n => format!("{n} messages"),
+        };
+        if let Some(refused) = tally.refused() {
+            return Err(Failure::failed(format!("{count} sent to {address}: {refused}")));
+        }
+        let end = if self.settled { "settled" } else { "accepted" };
+        writeln!(std::io::stdout(), "{count} sent to {address}: {end}").map_err(|e| Failure::output(&e))
+    }
+
+    fn message(&self) -> Result<Bytes, Failure> {
+        let body = match (&self.body, &self.file) {
+            (_, Some(file)) => std::fs::read(file)
+                .map_err(|error| Failure::usage(format!("cannot read {}: {error}", file.display())))?,
+            (Some(text), None) if text != "-" => text.clone().into_bytes(),
+            (None, None) if std::io::stdin().is_terminal() => {
+                return Err(Failure::usage("no body: give BODY, --file FILE, or - for standard input"));
+            }
+            _ => {
+                let mut body = Vec::new();
+                std::io::stdin()
+                    .read_to_end(&mut body)
+                    .map_err(|error| Failure::failed(format!("cannot read standard input: {error}")))?;
+                body
+            }
+        };
+        let mut message = Message::data(body).durable(self.durable);
+        if let Some(ttl) = self.ttl {
+            message = message.ttl(ttl);
+        }
+        if let Some(subject) = &self.subject {
+            message = message.subject(subject);
+        }
+        for (key, value) in &self.properties {
+            message = message.application_property(key, value.as_str());
+        }
+        Ok(message.encode())
+    }
+}
+
+/// What became of the messages.
+#[derive(Debug, Default)]
+struct Tally {
+    accepted: u64,
+    /// How many of each other outcome, in the order in which they came first.
+    others: Vec<(String, u64)>,
+}
+
+impl Tally {
+    fn add(&mut self, outcome: DeliveryState) {
+        if outcome == DeliveryState::Accepted {
+            self.accepted += 1;
+            return;
+        }
+        let words = words(&outcome);
+        match self.others.iter_mut().find(|(known, _)| *known == words) {
+            Some((_, count)) => *count += 1,
+            None => self.others.push((words, 1)),
+        }
+    }
+
+    fn refused(&self) -> Option<String> {
+        if self.others.is_empty() {
+            return None;
+        }
+        let others = self.others.iter().map(|(words, count)| format!("{count} {words}"));
+        let accepted = (self.accepted > 0).then(|| format!("{} accepted", self.accepted));
+        Some(others.chain(accepted).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// An outcome with its reason and the queue it comes from, as far as the broker says.
+fn words(outcome: &DeliveryState) -> String {
+    match outcome {
+        DeliveryState::Released => "released (no queue takes it)".to_owned(),
+        DeliveryState::Rejected(None) => "rejected".to_owned(),
+        DeliveryState::Rejected(Some(error)) => {
+            let mut words = format!("rejected ({}", error.condition);
+            if let Some(text) = &error.description {
+                words += &format!(": {text}");
+            }
+            let info = |key| error.info.as_ref().and_then(|info| info.get(key)).and_then(Value::as_str);
+            if let Some(reason) = info("reason") {
+                words += &format!(", reason {reason}");
+            }
+            if let Some(queue) = info("queue") {
+                words += &format!(", queue '{queue}'");
+            }
+            words + ")"
+        }
+        DeliveryState::Modified(_) => "modified".to_owned(),
+        other => format!("left as {other:?}"),
+    }
+}
+
+/// `KEY=VALUE`.
+pub fn pair(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("KEY=VALUE is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use amqp10::{AmqpError, Map, Symbol};
+
+    use super::*;
+
+    #[test]
+    fn pairs_have_a_key() {
+        assert_eq!(pair("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert_eq!(pair("a="), Ok(("a".into(), String::new())));
+        assert!(pair("=b").is_err());
+        assert!(pair("a").is_err());
+    }
+
+    #[test]
+    fn what_was_refused_is_named() {
+        let mut tally = Tally::default();
+        tally.add(DeliveryState::Accepted);
+        assert_eq!(tally.refused(), None);
+        let info = Map::from_iter([
+            (Symbol::from_static("queue"), Value::from("q")),
+            (Symbol::from_static("reason"), Symbol::from_static("maxlen").into()),
+        ]);
+        let condition = Symbol::from_static("amqp:resource-limit-exceeded");
+        let error = AmqpError { condition, description: None, info: Some(info) };
+        tally.add(DeliveryState::Rejected(Some(error.clone())));
+        tally.add(DeliveryState::Released);
+        tally.add(DeliveryState::Rejected(Some(error)));
+        let expected = "2 rejected (amqp:resource-limit-exceeded, reason maxlen, queue 'q'), \
+                        1 released (no queue takes it), 1 accepted";
+        assert_eq!(tally.refused().as_deref(), Some(expected));
+    }
+}

@@ -1,0 +1,160 @@
+//! The built broker as a process: on ports that are free, its data in a directory that goes with the test.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
+
+/// A directory that is deleted when dropped.
+pub struct Directory {
+    path: PathBuf,
+    kept: AtomicBool,
+}
+
+impl Directory {
+    pub fn new(what: &str) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self { path, kept: AtomicBool::new(false) }
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Leaves it to be looked at.
+    pub fn keep(&self) -> &Path {
+        self.kept.store(true, Ordering::Relaxed);
+        &self.path
+    }
+
+    /// What the brokers of this directory have logged.
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(self.path.join("stderr")).unwrap_or_default()
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // What a failed test leaves is there to be looked at.
+        if !std::thread::panicking() && !self.kept.load(Ordering::Relaxed) {
+            drop(std::fs::remove_dir_all(&self.path));
+        }
+    }
+}
+
+/// A broker that was started, and may not listen yet.
+pub struct Starting {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+}
+
+/// A broker that listens. It is killed when dropped.
+pub struct Broker {
+    child: Child,
+    pub amqp_port: u16,
+    pub http_port: u16,
+}
+
+impl Starting {
+    /// Starts one with its data and its log in this directory, with further settings.
+    pub fn spawn(directory: &Directory, sets: &[&str]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let mut command = serve(&directory.path.join("data"));
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout }
+    }
+
+    /// Waits until it listens.
+    pub fn finish(mut self) -> Broker {
+        let mut urls = String::new();
+        self.stdout.read_line(&mut urls).unwrap();
+        let mut complete = String::new();
+        self.stdout.read_line(&mut complete).unwrap();
+        if complete.trim_end() != "Server startup complete" {
+            let status = self.child.wait();
+            panic!("the broker did not start: {status:?}, printed {urls:?} {complete:?}");
+        }
+        let port = |before: &str| -> u16 {
+            let (_, rest) = urls.split_once(before).unwrap_or_else(|| panic!("no {before} in {urls}"));
+            let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            digits.parse().unwrap()
+        };
+        let (amqp_port, http_port) = (port("amqp://guest@127.0.0.1:"), port("http://127.0.0.1:"));
+        Broker { child: self.child, amqp_port, http_port }
+    }
+
+    /// SIGKILL. True if it listened by then.
+    pub fn kill(mut self) -> bool {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        let mut printed = String::new();
+        self.stdout.read_to_string(&mut printed).unwrap();
+        printed.contains("Server startup complete")
+    }
+}
+
+impl Broker {
+    pub fn start(directory: &Directory) -> Self {
+        Starting::spawn(directory, &[]).finish()
+    }
+
+    pub fn amqp_url(&self) -> String {
+        format!("amqp://guest:guest@127.0.0.1:{}", self.amqp_port)
+    }
+
+    pub fn http_url(&self) -> String {
+        format!("http://guest:guest@127.0.0.1:{}", self.http_port)
+    }
+
+    /// SIGKILL, and waits for its end.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub fn terminate(mut self) -> ExitStatus {
+        kill_process(self.pid(), Signal::TERM).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It may have ended already.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+/// `sluice serve` on free ports.
+pub fn serve(data_dir: &Path) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("serve").arg("--data-dir").arg(data_dir);
+    for set in
+        ["listeners.tcp.default=0", "management.tcp.port=0", "prometheus.tcp.port=none", "log.level=info"]
+    {
+        command.arg("--set").arg(set);
+    }
+    command.stdin(Stdio::null());
+    command
+}

@@ -1,0 +1,92 @@
+//! What messages are made of: all of it follows from the round's seed, the publisher and the number.
+
+use bytes::Bytes;
+use client::{Body, Message};
+
+/// SplitMix64.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number from `low` to below `high`.
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.next() % (high - low)
+    }
+}
+
+/// Which message: publishers count their messages from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Id {
+    pub publisher: usize,
+    pub number: u64,
+}
+
+/// The encoded message.
+pub fn message(seed: u64, id: Id) -> Bytes {
+    Message::data(body(seed, id)).durable(true).encode()
+}
+
+/// Which message this is.
+///
+/// # Errors
+/// It is none that could have been sent.
+pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
+    let message = Message::decode(encoded).map_err(|error| format!("a message cannot be read: {error}"))?;
+    let Body::Data(sections) = &message.body else { return Err("a message without data".to_owned()) };
+    let [octets] = sections.as_slice() else { return Err("a message of several sections".to_owned()) };
+    let word = |at: usize| octets.get(at..at + 8).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes);
+    let (Some(publisher), Some(number)) = (word(0), word(8)) else {
+        return Err("a message without number".to_owned());
+    };
+    let id = Id { publisher: publisher as usize, number };
+    if **octets != *body(seed, id) {
+        return Err(format!("the body of {id:?} is not what was sent"));
+    }
+    if message.header.and_then(|header| header.durable) != Some(true) {
+        return Err(format!("{id:?} is not durable any more"));
+    }
+    Ok(id)
+}
+
+/// Publisher, number, and a few to very many octets that look random.
+fn body(seed: u64, id: Id) -> Vec<u8> {
+    let mut random = Random::new(seed ^ (id.publisher as u64) << 48 ^ id.number);
+    let length = match random.next() % 4096 {
+        // More than one frame.
+        0 => random.between(150_000, 300_000),
+        // Around the size from which a message has a buffer of its own.
+        1..32 => random.between(15_000, 18_000),
+        _ => random.between(0, 512),
+    };
+    let mut octets = Vec::with_capacity(16 + length as usize + 8);
+    octets.extend((id.publisher as u64).to_be_bytes());
+    octets.extend(id.number.to_be_bytes());
+    while octets.len() < 16 + length as usize {
+        octets.extend(random.next().to_be_bytes());
+    }
+    octets.truncate(16 + length as usize);
+    octets
+}
+
+#[test]
+fn a_message_is_known_by_its_body() {
+    let id = Id { publisher: 2, number: 77 };
+    let encoded = message(1, id);
+    assert_eq!(identify(1, &encoded), Ok(id));
+    assert!(identify(2, &encoded).is_err());
+    let mut damaged = encoded.to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    assert!(identify(1, &damaged).is_err());
+}

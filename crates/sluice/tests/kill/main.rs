@@ -1,0 +1,65 @@
+//! Nothing confirmed is lost: the broker is killed with SIGKILL under load, started again and drained.
+//!
+//! One round: publishers on connections of their own send numbered durable messages without waiting; at a seeded
+//! moment the broker is killed. In some rounds it is killed again while it recovers, in some a consumer accepts
+//! messages meanwhile, in some each message goes to two queues. Then it is started with another number of shards, the
+//! publishers send the rest, two consumers per queue drain it, and [`verdict`] compares what came with what was sent
+//! and confirmed. At last the broker is stopped with SIGTERM and started once more: nothing that was accepted comes
+//! back.
+//!
+//! ```text
+//! KILL_ROUNDS=5 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
+//! ```
+#![forbid(unsafe_code)]
+
+#[path = "../broker/mod.rs"]
+mod broker;
+mod content;
+mod round;
+mod traffic;
+mod verdict;
+
+use std::io::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use content::Random;
+use round::Round;
+
+/// After this a round is taken to hang.
+const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
+
+#[test]
+fn a_killed_broker_keeps_what_it_confirmed() {
+    let rounds = number("KILL_ROUNDS").unwrap_or(5);
+    let messages = number("KILL_MESSAGES").unwrap_or(50_000);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());
+    say(&format!("kill: {rounds} rounds of {messages} messages, KILL_SEED={seed}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut seeds = Random::new(seed);
+    let mut failed = 0;
+    for number in 1..=rounds {
+        let round = Round::plan(number, seeds.next(), messages);
+        let bounded = async { tokio::time::timeout(ROUND_TIME_MAX, round.run()).await };
+        let result = runtime.block_on(bounded).unwrap_or_else(|_| Err("it hangs".to_owned()));
+        match result {
+            Ok(report) => say(&format!("round {number}: ok: {report}")),
+            Err(why) => {
+                failed += 1;
+                say(&format!("round {number}: FAILED: {why} ({round:?})"));
+            }
+        }
+    }
+    say(&format!("kill: {} passed, {failed} failed", rounds - failed));
+    assert_eq!(failed, 0);
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not '{text}'")))
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
+}

@@ -1,0 +1,152 @@
+//! Publishers and consumers, each with a connection of its own.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use amqp10::DeliveryState;
+use client::{Connection, Credit, Error, Options, Receiver, ReceiverOptions, SenderOptions, Session};
+use tokio::sync::mpsc;
+
+use crate::content::{Id, identify, message};
+
+/// Messages that a consumer may be sent at once.
+const CREDIT: u32 = 500;
+/// How often a consumer without messages looks whether it is done.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a publisher has done.
+#[derive(Debug, Default)]
+pub struct Published {
+    /// The number of the next message.
+    pub next: u64,
+    pub confirmed: Vec<u64>,
+    /// Outcomes other than accepted.
+    pub refused: Vec<String>,
+    /// Why it ended early.
+    pub ended: Option<Error>,
+}
+
+pub async fn connect(url: &str) -> Result<(Connection, Session), Error> {
+    let connection = Connection::open(&url.parse()?, Options::default()).await?;
+    let session = connection.session().await?;
+    Ok((connection, session))
+}
+
+/// Sends messages from this number to below `until`, or until the connection breaks. `confirmed` is called for each
+/// that was accepted.
+pub async fn publish(
+    url: String,
+    address: &'static str,
+    seed: u64,
+    mut id: Id,
+    until: u64,
+    confirmed: impl Fn() + Send,
+) -> Published {
+    let mut published = Published::default();
+    let sender = async {
+        let (connection, session) = connect(&url).await?;
+        Ok((connection, session.sender(Some(address), SenderOptions::default()).await?))
+    };
+    let (connection, sender) = match sender.await {
+        Ok(sender) => sender,
+        Err(error) => return Published { next: id.number, ended: Some(error), ..published },
+    };
+    let (outcomes, mut to_come) = mpsc::unbounded_channel();
+    let send = async {
+        while id.number < until {
+            let number = id.number;
+            let encoded = message(seed, id);
+            // From here on it may be in the queue, whatever the client says.
+            id.number += 1;
+            match sender.send_pipelined(encoded).await {
+                Ok(outcome) => drop(outcomes.send((number, outcome))),
+                Err(error) => {
+                    published.ended = Some(error);
+                    break;
+                }
+            }
+        }
+        drop(outcomes);
+    };
+    let collect = async {
+        while let Some((number, outcome)) = to_come.recv().await {
+            match outcome.await {
+                Ok(DeliveryState::Accepted) => {
+                    published.confirmed.push(number);
+                    confirmed();
+                }
+                Ok(other) => published.refused.push(format!("message {number} was not accepted: {other:?}")),
+                // Not confirmed; the connection is gone.
+                Err(_) => {}
+            }
+        }
+    };
+    tokio::join!(send, collect);
+    published.next = id.number;
+    if published.ended.is_none() {
+        published.ended = connection.close().await.err();
+    }
+    published
+}
+
+/// Accepts messages until the connection breaks.
+///
+/// # Errors
+/// A message that nobody made, or no link.
+pub async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>, String> {
+    let receiver = async {
+        let (_, session) = connect(&url).await?;
+        session.receiver(Some(&address), ReceiverOptions::default()).await
+    };
+    let receiver = receiver.await.map_err(|error| error.to_string())?;
+    let mut came = Vec::new();
+    while let Ok(delivery) = receiver.recv().await {
+        came.push(identify(seed, &delivery.message)?);
+        // A failure is the end of the connection, which comes with the next one.
+        drop(delivery.accept());
+    }
+    Ok(came)
+}
+
+/// Accepts messages until there are none and none will come.
+///
+/// # Errors
+/// A message that nobody made, or why the connection broke.
+pub async fn drain(url: String, address: String, seed: u64, last: &AtomicBool) -> Result<Vec<Id>, String> {
+    let told = |error: Error| format!("draining {address}: {error}");
+    let (connection, session) = connect(&url).await.map_err(told)?;
+    let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some(&address), options).await.map_err(told)?;
+    let mut came = Vec::new();
+    loop {
+        grant(&receiver);
+        // Looked at before, so that everything published is seen by the drain behind it.
+        let nothing_more = last.load(Ordering::Acquire);
+        if let Ok(delivery) = tokio::time::timeout(LOOK, receiver.recv()).await {
+            let delivery = delivery.map_err(told)?;
+            came.push(identify(seed, &delivery.message)?);
+            delivery.accept().map_err(told)?;
+            continue;
+        }
+        if !nothing_more {
+            continue;
+        }
+        let drained = receiver.drain().await.map_err(told)?;
+        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+            came.push(identify(seed, &delivery.message)?);
+            delivery.accept().map_err(told)?;
+        }
+        if drained.unused > 0 {
+            receiver.detach().await.map_err(told)?;
+            connection.close().await.map_err(told)?;
+            return Ok(came);
+        }
+    }
+}
+
+fn grant(receiver: &Receiver) {
+    let waiting = u32::try_from(receiver.waiting()).unwrap_or(u32::MAX);
+    if receiver.credit().saturating_add(waiting) <= CREDIT / 2 {
+        receiver.flow(CREDIT.saturating_sub(waiting), false, false);
+    }
+}

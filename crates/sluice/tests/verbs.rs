@@ -1,0 +1,282 @@
+//! Every verb of the operator against the built broker: what it prints, and its exit code.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use broker::{Broker, Directory, PROGRAM, serve};
+use serde_json::{Value, json};
+
+/// What a verb did.
+#[derive(Debug)]
+struct Did {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Did {
+    /// It succeeded; what it printed, without the last line break.
+    #[track_caller]
+    fn done(self) -> String {
+        assert!(self.code == 0 && self.err.is_empty(), "{self:?}");
+        self.out.trim_end_matches('\n').to_owned()
+    }
+
+    /// It ended with this code and one line that has all of this in it.
+    #[track_caller]
+    fn refused(self, code: i32, parts: &[&str]) {
+        assert_eq!(self.code, code, "{self:?}");
+        assert_eq!(self.err.trim_end().lines().count(), 1, "{self:?}");
+        assert!(self.err.starts_with("sluice: "), "{self:?}");
+        for part in parts {
+            assert!(self.err.contains(part), "{part} is not in {self:?}");
+        }
+    }
+}
+
+fn finish(command: &mut Command, input: &[u8]) -> Did {
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A verb that reads nothing may have ended already.
+    drop(child.stdin.take().unwrap().write_all(input));
+    let output = child.wait_with_output().unwrap();
+    let text = |octets| String::from_utf8(octets).unwrap();
+    Did { code: output.status.code().unwrap(), out: text(output.stdout), err: text(output.stderr) }
+}
+
+impl Broker {
+    fn verb(&self, words: &[&str]) -> Did {
+        self.verb_with_input(words, b"")
+    }
+
+    fn verb_with_input(&self, words: &[&str], input: &[u8]) -> Did {
+        let mut command = Command::new(PROGRAM);
+        command.args(words).env("SLUICE_URL", self.amqp_url()).env("SLUICE_HTTP_URL", self.http_url());
+        finish(&mut command, input)
+    }
+
+    /// `sluice list WHAT --json`.
+    fn list(&self, what: &str) -> Value {
+        serde_json::from_str(&self.verb(&["list", what, "--json"]).done()).unwrap()
+    }
+}
+
+/// Without a broker to talk to.
+fn sluice(words: &[&str]) -> Did {
+    let mut command = Command::new(PROGRAM);
+    finish(command.args(words).env_remove("SLUICE_URL").env_remove("SLUICE_HTTP_URL"), b"")
+}
+
+#[test]
+fn a_message_goes_through_an_exchange() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let queue =
+        "declare queue orders --type classic --argument x-max-length=5 --argument x-overflow=reject-publish";
+    let queue: Vec<&str> = queue.split(' ').collect();
+    assert_eq!(broker.verb(&queue).done(), "queue 'orders' is declared");
+    assert_eq!(broker.verb(&queue).done(), "queue 'orders' was there already");
+    broker.verb(&["declare", "queue", "orders"]).refused(1, &["queue 'orders'", "127.0.0.1", "x-max-length"]);
+    broker.verb(&["declare", "exchanges", "shop", "--type", "topic"]).done();
+    broker.verb(&["declare", "exchange", "front"]).done();
+    broker.verb(&["declare", "binding", "shop", "orders", "--key", "new.*"]).done();
+    broker.verb(&["declare", "binding", "front", "shop", "--key", "new.a/b", "--to-exchange"]).done();
+
+    let sent =
+        broker.verb(&["send", "/exchanges/front/new.a%2Fb", "hello", "--property", "k=v", "--subject", "s"]);
+    assert_eq!(sent.done(), "1 message sent to /exchanges/front/new.a%2Fb: accepted");
+    broker
+        .verb(&["send", "/exchanges/shop/old.x", "hello"])
+        .refused(1, &["/exchanges/shop/old.x", "released"]);
+
+    let row = &broker.list("queues")[0];
+    assert_eq!((&row["name"], &row["messages"]), (&json!("orders"), &json!(1)));
+    let message: Value =
+        serde_json::from_str(&broker.verb(&["recv", "orders", "--json", "--count", "1"]).done()).unwrap();
+    assert_eq!(message["body"], "hello");
+    assert_eq!(message["body_type"], "text");
+    assert_eq!(message["header"]["durable"], true);
+    assert_eq!(message["properties"], json!({"subject": "s"}));
+    assert_eq!(message["application_properties"], json!({"k": "v"}));
+    assert_eq!(message["message_annotations"]["x-exchange"], "front");
+    assert_eq!(message["message_annotations"]["x-routing-key"], "new.a/b");
+    broker.verb(&["recv", "orders", "--timeout", "1"]).refused(1, &["/queues/orders", "nothing"]);
+
+    let full = broker.verb(&["send", "orders", "x", "--count", "7"]);
+    full.refused(1, &["7 messages", "2 rejected", "5 accepted", "resource-limit-exceeded", "queue 'orders'"]);
+
+    broker.verb(&["delete", "binding", "front", "shop", "--key", "new.a/b", "--to-exchange"]).done();
+    broker.verb(&["delete", "binding", "front", "shop", "--to-exchange"]).refused(1, &["no such binding"]);
+    broker.verb(&["delete", "exchange", "front"]).done();
+    broker.verb(&["delete", "queue", "orders", "--if-empty"]).refused(1, &["queue 'orders'"]);
+    broker.verb(&["delete", "queues", "orders"]).done();
+    broker.verb(&["delete", "queue", "orders"]).refused(1, &["no queue 'orders'"]);
+    assert_eq!(broker.list("queues"), json!([]));
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn any_name_and_any_body() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let name = "a b/ä%2F";
+    broker.verb(&["declare", "queue", name]).done();
+    let sent = broker.verb_with_input(&["send", name], b"\xff\x00line\n").done();
+    assert_eq!(sent, "1 message sent to /queues/a%20b%2F%C3%A4%252F: accepted");
+    broker.verb_with_input(&["send", name, "-", "--durable", "false", "--ttl", "60000"], b"text").done();
+    let file = directory.path().join("body");
+    std::fs::write(&file, "from a file").unwrap();
+    let sent = broker.verb(&["send", name, "--file", file.to_str().unwrap(), "--count", "2", "--settled"]);
+    assert!(sent.done().ends_with(": settled"));
+
+    let came = broker.verb(&["recv", "/queues/a%20b%2F%C3%A4%252F", "--json", "--count", "2"]).done();
+    let came: Vec<Value> = came.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&came[0]["body"], &came[0]["body_type"]), (&json!("/wBsaW5lCg=="), &json!("base64")));
+    assert_eq!(came[1]["body"], "text");
+    assert_eq!(came[1]["header"]["durable"], false);
+    // Without --count what is there is printed, whatever the credit.
+    let came = broker.verb(&["recv", name, "--credit", "1", "--timeout", "1"]).done();
+    assert_eq!(came, "from a file\nfrom a file");
+    broker.verb(&["recv", name, "--count", "1", "--timeout", "1"]).refused(1, &["0 of 1"]);
+}
+
+#[test]
+fn lists_are_tables() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "long-name"]).done();
+    broker.verb(&["send", "long-name", "x", "--count", "12"]).done();
+    let table = broker.verb(&["list", "queues"]).done();
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows[0], "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  CONSUMERS");
+    assert_eq!(rows[1], "long-name  classic  yes            12     12               0          0");
+    assert!(broker.verb(&["list", "exchanges"]).done().contains("\namq.direct "));
+    assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));
+    assert!(broker.verb(&["list", "connections"]).done().starts_with("NAME "));
+
+    // A consumer is seen, and takes no more than it asks for.
+    let mut consumer = Command::new(PROGRAM);
+    consumer.args(["recv", "long-name", "--credit", "5", "--url", &broker.amqp_url()]);
+    let mut consumer = consumer.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(consumer.stdout.take().unwrap()));
+    for _ in 0..12 {
+        assert_eq!(lines.next().unwrap().unwrap(), "x");
+    }
+    let rows = broker.list("connections");
+    assert_eq!(rows[0]["container_id"], "sluice");
+    let pid = rustix::process::Pid::from_child(&consumer);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert!(consumer.wait().unwrap().success());
+    assert_eq!(broker.list("queues")[0]["messages"], 0);
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    for words in [
+        &["send"][..],
+        &["send", "q", "b", "--durable", "maybe"],
+        &["recv", "q", "--count", "0"],
+        &["declare", "queue"],
+        &["list", "everything"],
+        &["nonsense"],
+    ] {
+        let did = sluice(words);
+        assert!(did.code == 2 && !did.err.is_empty() && did.out.is_empty(), "{words:?}: {did:?}");
+    }
+    sluice(&["send", "q", "b", "--url", "http://h"]).refused(2, &["--url", "amqp://"]);
+    sluice(&["list", "queues", "--url", "amqp://h"]).refused(2, &["--url", "http://"]);
+    sluice(&["send", "q", "--file", "/no/such/file"]).refused(2, &["/no/such/file"]);
+}
+
+#[test]
+fn nobody_there_is_told() {
+    // A port that was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let place = format!("127.0.0.1:{port}");
+    let (amqp, http) = (format!("amqp://u:s3cret@{place}"), format!("http://u:s3cret@{place}"));
+    for words in [
+        &["send", "q", "b", "--url", &amqp][..],
+        &["recv", "q", "--url", &amqp],
+        &["declare", "queue", "q", "--url", &http],
+        &["delete", "queue", "q", "--url", &http],
+        &["list", "queues", "--url", &http],
+    ] {
+        let did = sluice(words);
+        assert!(!did.err.contains("s3cret"), "{did:?}");
+        did.refused(3, &["nobody answers", &place]);
+    }
+}
+
+#[test]
+fn refusals_name_what_and_where() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let (amqp, http) = (broker.amqp_url(), broker.http_url());
+    broker.verb(&["send", "none", "b"]).refused(1, &["/queues/none", "127.0.0.1", "not-found"]);
+    broker.verb(&["recv", "none"]).refused(1, &["/queues/none", "127.0.0.1", "not-found"]);
+    broker.verb(&["send", "/queues/%", "b"]).refused(1, &["/queues/%", "invalid-field"]);
+    broker.verb(&["declare", "binding", "none", "none"]).refused(1, &["exchange 'none'"]);
+    let wrong = |url: &str| url.replace("guest:guest", "guest:wrong");
+    broker.verb(&["send", "q", "b", "--url", &wrong(&amqp)]).refused(1, &["login", "'guest'", "127.0.0.1"]);
+    broker.verb(&["list", "queues", "--url", &wrong(&http)]).refused(1, &["login", "'guest'", "127.0.0.1"]);
+}
+
+#[test]
+fn a_broker_that_cannot_start_says_why() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    let last_line = |mut did: Did| {
+        did.err = did.err.trim_end().lines().last().unwrap_or_default().to_owned();
+        did
+    };
+    let second = last_line(finish(&mut serve(&directory.path().join("data")), b""));
+    second.refused(1, &["data", "in use by another broker"]);
+    let port = format!("listeners.tcp.default={}", broker.amqp_port);
+    let other = directory.path().join("other");
+    let taken = last_line(finish(serve(&other).args(["--set", &port]), b""));
+    taken.refused(1, &[&format!("127.0.0.1:{}", broker.amqp_port)]);
+    finish(serve(&other).args(["--set", "shard=1"]), b"").refused(2, &["'shard'", "'shards'"]);
+    finish(serve(&other).args(["--set", "shards=none"]), b"").refused(2, &["shards", "none"]);
+    let file = directory.path().join("sluice.conf");
+    std::fs::write(&file, "shards = 1\nheartbeet = 7\n").unwrap();
+    let refused = finish(serve(&other).arg("--config").arg(&file), b"");
+    refused.refused(2, &["sluice.conf:2", "'heartbeet'", "'heartbeat'"]);
+    assert!(!other.exists(), "a broker that does not start leaves no data");
+    // None of this has disturbed the one that runs.
+    assert_eq!(broker.list("queues"), json!([]));
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn what_is_durable_survives_its_broker() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "exchange", "x", "--type", "fanout"]).done();
+    for queue in ["q1", "q2"] {
+        broker.verb(&["declare", "queue", queue]).done();
+        broker.verb(&["declare", "binding", "x", queue]).done();
+    }
+    for body in ["1", "2", "3"] {
+        broker.verb(&["send", "/exchanges/x", body]).done();
+        broker.verb(&["send", "/exchanges/x", body, "--durable", "false"]).done();
+    }
+    assert_eq!(broker.verb(&["recv", "q1", "--count", "1"]).done(), "1");
+    assert_eq!(broker.terminate().code(), Some(0));
+
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.verb(&["recv", "q1", "--timeout", "1"]).done(), "2\n3");
+    broker.verb(&["send", "/exchanges/x", "4"]).done();
+    broker.kill();
+
+    let broker = Broker::start(&directory);
+    let came = broker.verb(&["recv", "q1", "--timeout", "1"]).done();
+    // A message whose acceptance was not written yet may come again; a confirmed one is never lost.
+    assert!(["4", "3\n4", "2\n3\n4"].contains(&came.as_str()), "{came}");
+    assert_eq!(broker.verb(&["recv", "q2", "--count", "4"]).done(), "1\n2\n3\n4");
+    assert!(broker.terminate().success());
+    assert!(!directory.logged().contains("panicked"), "{}", directory.logged());
+}
