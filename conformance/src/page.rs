@@ -298,6 +298,10 @@ impl Stage {
                 self.world().drop_client(who);
                 Ok(())
             }
+            ("cut", who) => {
+                self.world().cut(who);
+                Ok(())
+            }
             ("alarm", on) => {
                 self.world().alarm(on == "on");
                 Ok(())

@@ -67,6 +67,8 @@ pub struct Client {
     /// Frames that have come and that nobody has looked at.
     pub seen: VecDeque<Seen>,
     closed: bool,
+    /// Its bytes are not to be read as frames.
+    raw: bool,
 }
 
 /// See the module.
@@ -136,7 +138,8 @@ impl World {
         let shard = shard % self.shards.len();
         let key = self.shards[shard].connect(peer, peer);
         let (input, track, seen) = (Vec::new(), Track::default(), VecDeque::new());
-        self.clients.insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false });
+        self.clients
+            .insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false, raw: false });
     }
 
     /// Bytes from a client. Nothing is done about them yet.
@@ -146,6 +149,28 @@ impl World {
         {
             self.shards[client.shard].handle_input(client.key, bytes);
         }
+    }
+
+    /// Bytes from a client that looks at bytes itself; they take effect at once.
+    pub fn raw(&mut self, name: &str, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(name) {
+            client.raw = true;
+        }
+        self.input(name, bytes);
+        self.settle();
+    }
+
+    /// The bytes that have come to it.
+    pub fn received(&mut self, name: &str) -> Vec<u8> {
+        self.clients.get_mut(name).map(|c| std::mem::take(&mut c.input)).unwrap_or_default()
+    }
+
+    /// The socket of a client breaks, before the broker has done anything about its last words.
+    pub fn cut(&mut self, name: &str) {
+        if let Some(client) = self.clients.remove(name) {
+            self.shards[client.shard].disconnect(client.key);
+        }
+        self.settle();
     }
 
     /// The socket of a client breaks.
@@ -223,7 +248,9 @@ impl World {
             let found = self.clients.values_mut().find(|c| c.shard == id && c.key == key && !c.closed);
             let Some(client) = found else { continue };
             client.input.extend_from_slice(&bytes);
-            while let Some(seen) = receive::take(&mut client.input, &mut client.track) {
+            while !client.raw
+                && let Some(seen) = receive::take(&mut client.input, &mut client.track)
+            {
                 client.seen.push_back(seen);
             }
             if done {
@@ -247,6 +274,8 @@ impl World {
         answer.ok_or("no answer")?.map(|_| ()).map_err(|error| error.to_string())
     }
 
+    /// # Errors
+    /// The catalog's reason.
     pub fn declare_queue(&mut self, name: &str, arguments: Arguments, auto_delete: bool) -> Parsed<()> {
         self.propose(Command::DeclareQueue(DeclareQueue {
             vhost: DEFAULT_VHOST.into(),

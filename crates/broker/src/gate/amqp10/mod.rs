@@ -273,7 +273,16 @@ impl Gate {
     /// Punishes a violation as far as it reaches.
     pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let error = fault.violation.to_error();
-        match (fault.radius(), fault.session, fault.link) {
+        // A management pair is nothing without either of its links (behaviour B.10).
+        let radius = match (fault.radius(), fault.session, fault.link) {
+            (Radius::Link, Some(session), Some(link))
+                if matches!(self.role(session, link), Some(LinkRole::Requests { .. })) =>
+            {
+                Radius::Session
+            }
+            (radius, ..) => radius,
+        };
+        match (radius, fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link)) => self.detach(session, link, error, cx),
             (Radius::Session, Some(session), _) => self.end(session, error, cx),
             _ => self.fail(error, cx),
