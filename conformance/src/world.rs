@@ -112,7 +112,8 @@ impl World {
         restored.finish();
         self.log = Some(log);
         let (settings, access, count) = &self.setup;
-        self.shards = make_shards(restored, *count, settings, access, self.now_ms);
+        self.shards =
+            make_shards(restored, *count, settings, access, node::shard::GARBAGE_ALLOWED, self.now_ms);
     }
 
     /// The process is killed and started again; every client is gone.

@@ -25,6 +25,11 @@ pub enum Mail {
     Changes { version: u64, changes: Arc<[Change]> },
     /// All changes up to `version` are applied there.
     Applied { version: u64, by: ShardId },
+    /// From the shard that decides: write once more what is alive in the files of the log up to this one.
+    /// One at a time.
+    Evacuate { file: u64 },
+    /// It is written and synced there.
+    Evacuated { file: u64 },
     /// What came of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }

@@ -8,6 +8,7 @@
 //!   4 exchange deleted  vhost, name
 //!   5 bound             vhost, source, destination, to-exchange, key, arguments
 //!   6 unbound           the same
+//!   7 incarnations      next
 //! ```
 //!
 //! Placements and exclusive queues are not stored.
@@ -63,6 +64,7 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
                 arguments(&b.arguments),
             ]
         }
+        Change::Incarnations { next } => vec![Value::Ubyte(7), Value::Uint(*next)],
         Change::QueuePlaced { .. } => return,
     };
     encode::put_value(out, &Value::List(fields));
@@ -121,6 +123,7 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             });
             if kind == 5 { Change::Bound(binding) } else { Change::Unbound(binding) }
         }
+        7 => Change::Incarnations { next: u32::try_from(fields.get(1)?.as_u64()?).ok()? },
         _ => return None,
     })
 }
