@@ -348,9 +348,11 @@ impl Shard {
             Recipient::Ticket(ticket) => match self.tickets.get(ticket.0).copied() {
                 Some(TicketOwner::Connection(key)) => {
                     with_gate!(self, key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
+                    self.tickets.remove(ticket.0);
                 }
                 Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
-                Some(TicketOwner::Shard) | None => {}
+                Some(TicketOwner::Shard) => drop(self.tickets.remove(ticket.0)),
+                None => {}
             },
             Recipient::Publisher(_) => {}
             Recipient::Home => {

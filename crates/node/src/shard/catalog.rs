@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::catalog::{Answer, CatalogError, Change, Command};
-use broker::ids::{ShardId, shard_of};
+use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
-use queue::Ticket;
+use queue::{Request, Ticket};
 
 use super::{Cx, Shard, with_gate};
 
@@ -153,7 +153,15 @@ impl Shard {
     pub(super) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
         match self.tickets.get(ticket.0).copied() {
             Some(TicketOwner::Connection(key)) => {
+                if let Ok(Answer::Queue { record, created: true }) = &result
+                    && let Some(owner) = record.exclusive
+                    && self.conns.get(key).is_none_or(|c| c.gate.id() != owner)
+                {
+                    // Its connection has gone meanwhile.
+                    self.delete_orphan(record.id);
+                }
                 with_gate!(self, key, |gate, cx| gate.handle_answer(ticket, result, cx));
+                self.tickets.remove(ticket.0);
             }
             Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
             Some(TicketOwner::Shard) => {
@@ -163,6 +171,13 @@ impl Shard {
                 }
             }
             None => {}
+        }
+    }
+
+    fn delete_orphan(&mut self, queue: QueueId) {
+        if let Some(ticket) = self.tickets.insert(TicketOwner::Shard) {
+            let ticket = Ticket(ticket);
+            self.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }
     }
 

@@ -26,6 +26,9 @@ const CREDIT: u32 = 8;
 /// The property that makes two links a pair.
 const PAIRED: &str = "paired";
 
+/// In place of a pair that is gone.
+const NO_PAIR: u32 = u32::MAX;
+
 /// Two links of one name: requests come in on one, responses leave on the other.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -123,6 +126,19 @@ impl Gate {
         }
         *half = Some(link);
         Ok(at as u32)
+    }
+
+    /// Forgets a pair. What is under way is carried out, and its answer goes nowhere.
+    pub(super) fn drop_pair(&mut self, pair: u32) {
+        self.pairs.try_remove(pair as usize);
+        for waiting in self.waiting.values_mut() {
+            // The next pair may get this number.
+            if let Waiting::Management { pair: of, .. } = waiting
+                && *of == pair
+            {
+                *of = NO_PAIR;
+            }
+        }
     }
 
     /// Grants credit for more requests.

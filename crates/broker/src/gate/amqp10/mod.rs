@@ -319,9 +319,7 @@ impl Gate {
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
         self.delete_exclusive_queues(cx);
-        for (ticket, _) in self.waiting.drain() {
-            cx.tickets.remove(ticket.0);
-        }
+        self.waiting.clear();
         self.phase = Phase::Done;
     }
 
@@ -463,7 +461,7 @@ impl Gate {
             }
             LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
                 // A pair needs both of its links; the other one is told at its next use.
-                self.pairs.try_remove(pair as usize);
+                self.drop_pair(pair);
             }
         }
     }
