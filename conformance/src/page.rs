@@ -280,9 +280,21 @@ impl Stage {
                     "exchange" => Destination::Exchange(name.into()),
                     _ => Destination::Queue(name.into()),
                 };
-                let key = tokens.get(2).and_then(|t| t.value.as_str()).unwrap_or_default();
-                self.world().bind(source, to, key)
+                let rest = tokens.iter().skip(2);
+                let (key, arguments): (Vec<_>, Vec<_>) = rest.partition(|t| t.key == "key");
+                let key = key.first().and_then(|t| t.value.as_str()).unwrap_or_default();
+                let arguments = arguments.into_iter().map(|t| (t.key.clone(), strings(t.value.clone())));
+                self.world().bind(source, to, key, arguments.collect())
             }
+            ("policy", name) => {
+                let mut definition: Arguments =
+                    tokens.drain(..).skip(1).map(|t| (t.key, strings(t.value))).collect();
+                let mut word = |key: &str| definition.remove(key).and_then(|v| v.as_str().map(str::to_owned));
+                let (pattern, apply_to) = (word("pattern").unwrap_or_default(), word("apply-to"));
+                let apply_to = apply_to.unwrap_or("all".into());
+                self.world().set_policy(name, pattern, apply_to, definition)
+            }
+            ("clear-policy", name) => self.world().clear_policy(name),
             ("queue", name) => self.look(name, &tokens),
             ("time", _) => {
                 let ms = first.trim_start_matches('+').trim_end_matches("ms");
@@ -296,6 +308,10 @@ impl Stage {
             }
             ("drop", who) => {
                 self.world().drop_client(who);
+                Ok(())
+            }
+            ("cut", who) => {
+                self.world().cut(who);
                 Ok(())
             }
             ("alarm", on) => {

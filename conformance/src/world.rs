@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use broker::access::{Access, Grant, Permissions, User};
 use broker::catalog::{
-    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination,
+    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
@@ -67,6 +67,8 @@ pub struct Client {
     /// Frames that have come and that nobody has looked at.
     pub seen: VecDeque<Seen>,
     closed: bool,
+    /// Its bytes are not to be read as frames.
+    raw: bool,
 }
 
 /// See the module.
@@ -110,7 +112,8 @@ impl World {
         restored.finish();
         self.log = Some(log);
         let (settings, access, count) = &self.setup;
-        self.shards = make_shards(restored, *count, settings, access, self.now_ms);
+        self.shards =
+            make_shards(restored, *count, settings, access, node::shard::GARBAGE_ALLOWED, self.now_ms);
     }
 
     /// The process is killed and started again; every client is gone.
@@ -135,7 +138,8 @@ impl World {
         let shard = shard % self.shards.len();
         let key = self.shards[shard].connect(peer, peer);
         let (input, track, seen) = (Vec::new(), Track::default(), VecDeque::new());
-        self.clients.insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false });
+        self.clients
+            .insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false, raw: false });
     }
 
     /// Bytes from a client. Nothing is done about them yet.
@@ -145,6 +149,28 @@ impl World {
         {
             self.shards[client.shard].handle_input(client.key, bytes);
         }
+    }
+
+    /// Bytes from a client that looks at bytes itself; they take effect at once.
+    pub fn raw(&mut self, name: &str, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(name) {
+            client.raw = true;
+        }
+        self.input(name, bytes);
+        self.settle();
+    }
+
+    /// The bytes that have come to it.
+    pub fn received(&mut self, name: &str) -> Vec<u8> {
+        self.clients.get_mut(name).map(|c| std::mem::take(&mut c.input)).unwrap_or_default()
+    }
+
+    /// The socket of a client breaks, before the broker has done anything about its last words.
+    pub fn cut(&mut self, name: &str) {
+        if let Some(client) = self.clients.remove(name) {
+            self.shards[client.shard].disconnect(client.key);
+        }
+        self.settle();
     }
 
     /// The socket of a client breaks.
@@ -222,7 +248,9 @@ impl World {
             let found = self.clients.values_mut().find(|c| c.shard == id && c.key == key && !c.closed);
             let Some(client) = found else { continue };
             client.input.extend_from_slice(&bytes);
-            while let Some(seen) = receive::take(&mut client.input, &mut client.track) {
+            while !client.raw
+                && let Some(seen) = receive::take(&mut client.input, &mut client.track)
+            {
                 client.seen.push_back(seen);
             }
             if done {
@@ -246,6 +274,8 @@ impl World {
         answer.ok_or("no answer")?.map(|_| ()).map_err(|error| error.to_string())
     }
 
+    /// # Errors
+    /// The catalog's reason.
     pub fn declare_queue(&mut self, name: &str, arguments: Arguments, auto_delete: bool) -> Parsed<()> {
         self.propose(Command::DeclareQueue(DeclareQueue {
             vhost: DEFAULT_VHOST.into(),
@@ -272,13 +302,36 @@ impl World {
         })
     }
 
-    pub fn bind(&mut self, source: &str, destination: Destination, key: &str) -> Parsed<()> {
+    pub fn set_policy(
+        &mut self,
+        name: &str,
+        pattern: String,
+        apply_to: String,
+        definition: Arguments,
+    ) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        let set = SetPolicy { vhost, name, operator: false, pattern, priority: 0, apply_to, definition };
+        self.propose(Command::SetPolicy(set))
+    }
+
+    pub fn clear_policy(&mut self, name: &str) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        self.propose(Command::ClearPolicy { vhost, name, operator: false })
+    }
+
+    pub fn bind(
+        &mut self,
+        source: &str,
+        destination: Destination,
+        key: &str,
+        arguments: Arguments,
+    ) -> Parsed<()> {
         self.propose(Command::Bind(Binding {
             vhost: DEFAULT_VHOST.into(),
             source: source.into(),
             destination,
             key: key.into(),
-            arguments: Arguments::new(),
+            arguments,
         }))
     }
 

@@ -65,6 +65,13 @@ install_proton() {
 }
 run_proton() { "$cache/proton/bin/python" "$here/proton/suite.py"; }
 
+needs_go-amqp() { has go; }
+install_go-amqp() {
+    (cd "$here/go-amqp" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
+        go build -o "$cache/go-amqp" .)
+}
+run_go-amqp() { "$cache/go-amqp"; }
+
 # --- the run --------------------------------------------------------------------------------------------------------
 
 has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }

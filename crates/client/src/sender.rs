@@ -63,6 +63,15 @@ impl Sender {
         self.put(message, true).await.map(drop)
     }
 
+    /// Waits until a message can leave at once. Another task that sends on this link may be faster.
+    ///
+    /// # Errors
+    /// Why the link is over.
+    pub async fn ready(&self) -> Result<(), Error> {
+        let ready = self.link.shared().wait(|state, cx| self.poll_room(state, cx).map_ok(drop));
+        ready.await
+    }
+
     /// Messages that may be sent at once, as far as the peer's credit goes.
     pub fn credit(&self) -> u32 {
         let state = self.link.shared().lock();
@@ -101,13 +110,8 @@ impl Sender {
         Ok(Outcome { link: Arc::clone(&self.link), number })
     }
 
-    fn poll_put(
-        &self,
-        state: &mut State,
-        cx: &Context<'_>,
-        message: &Bytes,
-        settled: bool,
-    ) -> Poll<Result<Option<u64>, Error>> {
+    /// Where the next message goes, once there is credit and room for it.
+    fn poll_room(&self, state: &mut State, cx: &Context<'_>) -> Poll<Result<(u16, u32), Error>> {
         let key = self.link.key;
         let room = credit(state, key);
         let Some(link) = state.links.get_mut(key) else { return Poll::Ready(Err(Error::Closed)) };
@@ -124,6 +128,22 @@ impl Sender {
             link.wakers.register(cx);
             return Poll::Pending;
         }
+        Poll::Ready(Ok((channel, number)))
+    }
+
+    fn poll_put(
+        &self,
+        state: &mut State,
+        cx: &Context<'_>,
+        message: &Bytes,
+        settled: bool,
+    ) -> Poll<Result<Option<u64>, Error>> {
+        let (channel, number) = match self.poll_room(state, cx) {
+            Poll::Ready(Ok(place)) => place,
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        };
+        let Some(link) = state.links.get_mut(self.link.key) else { return Poll::Ready(Err(Error::Closed)) };
         let cookie = link.outcomes.next();
         let delivery = Outgoing::whole(Tag::from_number(cookie), settled, message.clone(), cookie);
         if !state.endpoint.send(channel, number, delivery) {

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use broker::access::Access;
@@ -18,7 +19,7 @@ use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::runtime::{self, Clock, Incoming, Shards};
-use crate::shard::{Setup, Shard};
+use crate::shard::{GARBAGE_ALLOWED, Setup, Shard};
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
@@ -88,7 +89,7 @@ impl Node {
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
-        let mut machines = make_shards(restored, count, &settings, &access, clock.now_ms());
+        let mut machines = make_shards(restored, count, &settings, &access, GARBAGE_ALLOWED, clock.now_ms());
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let completions = shards.clone();
         let on_done: log::OnDone = Box::new(move |done| {
@@ -181,6 +182,7 @@ pub fn make_shards(
     count: ShardId,
     settings: &Arc<Settings>,
     access: &Arc<Access>,
+    garbage_allowed: u64,
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, queues, .. } = restored;
@@ -190,15 +192,25 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
     }
+    let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
             let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
-            Shard::new(Setup { id, shards: count, settings, access, catalog })
+            Shard::new(Setup {
+                id,
+                shards: count,
+                settings,
+                access,
+                catalog,
+                live: live.clone(),
+                garbage_allowed,
+            })
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
-        shards[i % usize::from(count)].place_queue(queue, facts.into_facts());
+        let places = facts.places();
+        shards[i % usize::from(count)].place_queue(queue, facts.into_facts(), places);
     }
     shards
 }

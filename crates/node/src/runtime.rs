@@ -288,6 +288,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHa
     if let Some(handover) = shard.poll_handover() {
         log.send(handover);
     }
+    if let Some(file) = shard.poll_forget() {
+        log.forget(file);
+    }
     for (to, sender) in shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);
         if !mail.is_empty() {

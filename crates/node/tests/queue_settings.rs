@@ -29,7 +29,7 @@ struct World {
 impl World {
     fn new(count: ShardId) -> Self {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
-        let shards = make_shards(Restored::default(), count, &settings, &access, 1000);
+        let shards = make_shards(Restored::default(), count, &settings, &access, u64::MAX, 1000);
         Self { shards, now_ms: 1000, seq: 0 }
     }
 

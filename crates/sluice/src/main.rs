@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod amqp;
+mod bench;
 mod config;
 mod declare;
 mod failure;
@@ -48,6 +49,8 @@ enum Verb {
     Delete(declare::Delete),
     /// List queues, exchanges, bindings or connections
     List(list::List),
+    /// Put load on a broker and measure it
+    Bench(bench::Bench),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::List(list) => list::run(&list),
+        Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
         Ok(()) => OK,

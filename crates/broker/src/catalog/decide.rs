@@ -189,28 +189,23 @@ impl Catalog {
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
                 reason: format!(
-                    "inequivalent arg '{what}' for queue '{name}' in vhost '{vhost}': received '{got}' but \
-                     current is '{current}'"
+                    "inequivalent arg '{what}' for queue '{name}' in vhost '{vhost}': received {got} but \
+                     current is {current}"
                 ),
             };
             if known.durable != durable {
-                return Err(differs("durable", durable.to_string(), known.durable.to_string()));
+                return Err(differs("durable", quoted(durable), quoted(known.durable)));
             }
             if known.exclusive.is_some() != exclusive {
-                return Err(differs(
-                    "exclusive",
-                    exclusive.to_string(),
-                    known.exclusive.is_some().to_string(),
-                ));
+                return Err(differs("exclusive", quoted(exclusive), quoted(known.exclusive.is_some())));
             }
             if known.auto_delete != auto_delete {
-                return Err(differs("auto_delete", auto_delete.to_string(), known.auto_delete.to_string()));
+                return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
             }
             for key in known.arguments.keys().chain(arguments.keys()) {
                 let (old, new) = (known.arguments.get(key), arguments.get(key));
                 if old != new && !same_argument(key, old, new) {
-                    let show = |v: Option<&amqp10::Value>| v.map_or("none".into(), |v| format!("{v:?}"));
-                    return Err(differs(key, show(new), show(old)));
+                    return Err(differs(key, shown(new), shown(old)));
                 }
             }
             return Ok(Decision {
@@ -291,6 +286,25 @@ fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Va
     (key == "x-queue-type" && classic(old) && classic(new))
         || (number(old).is_some() && number(old) == number(new))
         || (text(old).is_some() && text(old) == text(new))
+}
+
+fn quoted(value: impl fmt::Display) -> String {
+    format!("'{value}'")
+}
+
+/// An argument as people write it.
+fn shown(value: Option<&amqp10::Value>) -> String {
+    use amqp10::Value;
+    match value {
+        None => "none".into(),
+        Some(Value::Boolean(v)) => quoted(v),
+        Some(value) => match (value.as_str(), value.as_u64(), value.as_i64()) {
+            (Some(text), ..) => quoted(text),
+            (_, Some(number), _) => quoted(number),
+            (.., Some(number)) => quoted(number),
+            _ => quoted(format_args!("{value:?}")),
+        },
+    }
 }
 
 fn check_text(what: &str, text: &str) -> Result<(), CatalogError> {

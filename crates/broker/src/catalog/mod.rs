@@ -85,14 +85,30 @@ pub struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     QueueDeclared(Arc<QueueRecord>),
-    QueuePlaced { queue: QueueId, home: ShardId },
-    QueueForgotten { queue: QueueId },
+    QueuePlaced {
+        queue: QueueId,
+        home: ShardId,
+    },
+    QueueForgotten {
+        queue: QueueId,
+    },
     ExchangeDeclared(Arc<Exchange>),
-    ExchangeDeleted { vhost: Arc<str>, name: Arc<str> },
+    ExchangeDeleted {
+        vhost: Arc<str>,
+        name: Arc<str>,
+    },
     Bound(Arc<Binding>),
     Unbound(Arc<Binding>),
     PolicySet(Arc<Policy>),
-    PolicyCleared { vhost: Arc<str>, name: Arc<str>, operator: bool },
+    PolicyCleared {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        operator: bool,
+    },
+    /// Incarnations below this one have been used, also by queues that nothing else tells of any more.
+    Incarnations {
+        next: u32,
+    },
 }
 
 /// One virtual host.
@@ -236,10 +252,14 @@ impl Catalog {
                 }
             }
             Change::ExchangeDeclared(exchange) => {
+                // Told once more, it keeps its bindings.
                 if let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) {
-                    let mut table = exchange::Table::new(exchange.clone());
-                    table.refresh(&vhost.policies);
-                    vhost.exchanges.insert(exchange.name.clone(), table);
+                    let policies = &vhost.policies;
+                    vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
+                        let mut table = exchange::Table::new(exchange.clone());
+                        table.refresh(policies);
+                        table
+                    });
                 }
             }
             Change::ExchangeDeleted { vhost, name } => {
@@ -247,6 +267,7 @@ impl Catalog {
                     vhost.exchanges.remove(name);
                 }
             }
+            Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {
                     table.bind(binding.clone());
@@ -325,6 +346,23 @@ impl Catalog {
         QueueId::new(self.next_incarnation, slot)
     }
 
+    /// Changes that make the durable definitions anew, on top of what a new catalog has.
+    pub fn definitions(&self) -> Vec<Change> {
+        let exchanges = self.exchanges().cloned().map(Change::ExchangeDeclared);
+        let queues = self.queues().cloned().map(Change::QueueDeclared);
+        let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
+        let bindings = tables.flat_map(|t| t.bindings().cloned()).map(Change::Bound);
+        let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
+        let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
+        let policies = policies.cloned().map(Change::PolicySet);
+        used.chain(policies)
+            .chain(exchanges)
+            .chain(queues)
+            .chain(bindings)
+            .filter(|change| self.is_durable(change))
+            .collect()
+    }
+
     /// Whether this replica has not come to the declaration of the queue yet.
     pub fn is_to_come(&self, id: QueueId) -> bool {
         id.incarnation() >= self.next_incarnation
@@ -337,7 +375,7 @@ impl Catalog {
             Change::QueueDeclared(record) => durable_queue(record),
             Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
             Change::QueuePlaced { .. } => false,
-            Change::PolicySet(_) | Change::PolicyCleared { .. } => true,
+            Change::PolicySet(_) | Change::PolicyCleared { .. } | Change::Incarnations { .. } => true,
             Change::ExchangeDeclared(exchange) => exchange.durable,
             Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
             Change::Bound(binding) | Change::Unbound(binding) => {

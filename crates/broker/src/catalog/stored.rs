@@ -8,8 +8,9 @@
 //!   4 exchange deleted  vhost, name
 //!   5 bound             vhost, source, destination, to-exchange, key, arguments
 //!   6 unbound           the same
-//!   7 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
-//!   8 policy cleared    vhost, name, operator
+//!   7 incarnations      next
+//!   8 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
+//!   9 policy cleared    vhost, name, operator
 //! ```
 //!
 //! Placements and exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
@@ -69,8 +70,9 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
                 arguments(&b.arguments),
             ]
         }
+        Change::Incarnations { next } => vec![Value::Ubyte(7), Value::Uint(*next)],
         Change::PolicySet(p) => vec![
-            Value::Ubyte(7),
+            Value::Ubyte(8),
             text(&p.vhost),
             text(&p.name),
             Value::Boolean(p.operator),
@@ -80,7 +82,7 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
             arguments(&p.definition),
         ],
         Change::PolicyCleared { vhost, name, operator } => {
-            vec![Value::Ubyte(8), text(vhost), text(name), Value::Boolean(*operator)]
+            vec![Value::Ubyte(9), text(vhost), text(name), Value::Boolean(*operator)]
         }
         Change::QueuePlaced { .. } => return,
     };
@@ -134,7 +136,8 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             });
             if kind == 5 { Change::Bound(binding) } else { Change::Unbound(binding) }
         }
-        7 => Change::PolicySet(Arc::new(Policy {
+        7 => Change::Incarnations { next: u32::try_from(fields.get(1)?.as_u64()?).ok()? },
+        8 => Change::PolicySet(Arc::new(Policy {
             vhost: text(1)?,
             name: text(2)?,
             operator: boolean(3)?,
@@ -143,7 +146,7 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             apply_to: ApplyTo::parse(&text(6)?)?,
             definition: arguments(7)?,
         })),
-        8 => Change::PolicyCleared { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
+        9 => Change::PolicyCleared { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
         _ => return None,
     })
 }

@@ -150,6 +150,17 @@ fn stored_changes_restore_the_catalog() {
     }
     assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
     assert_eq!(restored.policies(false).count(), 1);
+
+    // Told once more, all at once, on top of what is known and alone.
+    let again = catalog.definitions();
+    for mut base in [Catalog::default(), restored] {
+        again.iter().for_each(|change| base.apply(change));
+        for name in ["q1", "q2"] {
+            assert_eq!(base.queue("/", name), catalog.queue("/", name));
+        }
+        let names = |c: &Catalog| [false, true].map(|o| c.policies(o).cloned().collect::<Vec<_>>());
+        assert_eq!(names(&base), names(&catalog));
+    }
 }
 
 /// Format 1: what has been written once is read forever.
@@ -177,12 +188,12 @@ fn formats_are_versioned() {
                 apply_to: ApplyTo::ClassicQueues,
                 definition: arguments(&[("max-length", Value::Long(5))]),
             })),
-            "c03108 5007 a1012f a10170 42 a1025e71 55fe a10e636c61737369635f717565756573 \
+            "c03108 5008 a1012f a10170 42 a1025e71 55fe a10e636c61737369635f717565756573 \
              c10f02 a10a6d61782d6c656e677468 5505",
         ),
         (
             Change::PolicyCleared { vhost: "/".into(), name: "p".into(), operator: true },
-            "c00a04 5008 a1012f a10170 41",
+            "c00a04 5009 a1012f a10170 41",
         ),
     ];
     for (change, hex) in golden {

@@ -1,13 +1,12 @@
 //! Exchanges and bindings: what may be declared, and what goes with what is deleted.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
 use super::super::{Binding, Catalog, Change, Destination, RESERVED_PREFIX};
 use super::{
     Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_name, check_not_default,
-    check_text, same_arguments,
+    check_text, quoted, same_arguments, shown,
 };
 
 impl Catalog {
@@ -49,25 +48,26 @@ impl Catalog {
         let exchange =
             Exchange { durable, auto_delete, internal, ..Exchange::new(vhost, name, kind, arguments) };
         if let Some(known) = self.exchange(&exchange.vhost, &exchange.name) {
-            let differs = |what: &str, got: &dyn fmt::Debug, current: &dyn fmt::Debug| {
-                CatalogError::Inequivalent {
-                    reason: format!(
-                        "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got:?} but current \
-                     is {current:?}",
-                        exchange.name, exchange.vhost
-                    ),
-                }
+            let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
+                reason: format!(
+                    "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got} but current is \
+                     {current}",
+                    exchange.name, exchange.vhost
+                ),
             };
             return Err(if known.kind != exchange.kind {
-                differs("type", &exchange.kind.as_str(), &known.kind.as_str())
+                differs("type", quoted(exchange.kind.as_str()), quoted(known.kind.as_str()))
             } else if known.durable != exchange.durable {
-                differs("durable", &exchange.durable, &known.durable)
+                differs("durable", quoted(exchange.durable), quoted(known.durable))
             } else if known.auto_delete != exchange.auto_delete {
-                differs("auto_delete", &exchange.auto_delete, &known.auto_delete)
+                differs("auto_delete", quoted(exchange.auto_delete), quoted(known.auto_delete))
             } else if known.internal != exchange.internal {
-                differs("internal", &exchange.internal, &known.internal)
+                differs("internal", quoted(exchange.internal), quoted(known.internal))
             } else if !same_arguments(&exchange.arguments, &known.arguments) {
-                differs("arguments", &exchange.arguments, &known.arguments)
+                let (got, current) = (&exchange.arguments, &known.arguments);
+                let key = got.keys().chain(current.keys()).find(|k| got.get(*k) != current.get(*k));
+                let key = key.map_or("arguments", |k| k);
+                differs(key, shown(got.get(key)), shown(current.get(key)))
             } else {
                 return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
             });
@@ -115,9 +115,13 @@ impl Catalog {
         check_not_default(&binding.source)?;
         check_arguments(&binding.arguments)?;
         check_text("routing key", &binding.key)?;
+        check_name("exchange", &binding.source)?;
         match &binding.destination {
-            Destination::Exchange(name) => check_not_default(name),
-            Destination::Queue(_) => Ok(()),
+            Destination::Exchange(name) => {
+                check_not_default(name)?;
+                check_name("exchange", name)
+            }
+            Destination::Queue(name) => check_name("queue", name),
         }
     }
 

@@ -2,13 +2,15 @@
 
 mod request;
 
+use std::collections::VecDeque;
+
 use amqp10::{
     Attach, Delivery, Outgoing, Role, SenderSettleMode, Source, Tag, Target, TargetArchetype, Value,
     condition,
 };
 use queue::{Effect, Refusal, Request, Ticket};
 
-use self::request::{Reply, Verb};
+use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
 use super::attach::Refused;
 use super::{Cx, Gate, LinkRole, Waiting, error};
@@ -24,6 +26,9 @@ const CREDIT: u32 = 8;
 /// The property that makes two links a pair.
 const PAIRED: &str = "paired";
 
+/// In place of a pair that is gone.
+const NO_PAIR: u32 = u32::MAX;
+
 /// Two links of one name: requests come in on one, responses leave on the other.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -32,6 +37,11 @@ pub(super) struct Pair {
     requests: Option<u32>,
     responses: Option<u32>,
     next_tag: u64,
+    /// Requests that wait for the one before them: answers keep the order, and each request sees what the one
+    /// before it has done. At most [`CREDIT`].
+    backlog: VecDeque<Parsed>,
+    /// A request is under way.
+    busy: bool,
 }
 
 impl Gate {
@@ -98,7 +108,15 @@ impl Gate {
             self.pairs.iter().find(|(_, p)| p.name == attach.name && p.session == session).map(|(i, _)| i);
         let at = known.unwrap_or_else(|| {
             let name = attach.name.clone();
-            self.pairs.insert(Pair { name, session, requests: None, responses: None, next_tag: 0 })
+            self.pairs.insert(Pair {
+                name,
+                session,
+                requests: None,
+                responses: None,
+                next_tag: 0,
+                backlog: VecDeque::new(),
+                busy: false,
+            })
         });
         let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
         let half = if requests { &mut pair.requests } else { &mut pair.responses };
@@ -108,6 +126,19 @@ impl Gate {
         }
         *half = Some(link);
         Ok(at as u32)
+    }
+
+    /// Forgets a pair. What is under way is carried out, and its answer goes nowhere.
+    pub(super) fn drop_pair(&mut self, pair: u32) {
+        self.pairs.try_remove(pair as usize);
+        for waiting in self.waiting.values_mut() {
+            // The next pair may get this number.
+            if let Waiting::Management { pair: of, .. } = waiting
+                && *of == pair
+            {
+                *of = NO_PAIR;
+            }
+        }
     }
 
     /// Grants credit for more requests.
@@ -126,11 +157,13 @@ impl Gate {
         delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        let responses = self.pairs.get(pair as usize).and_then(|p| p.responses);
+        let known = self.pairs.get(pair as usize);
+        let responses = known.and_then(|p| p.responses);
+        let unanswered = known.map_or(0, |p| p.backlog.len() + usize::from(p.busy));
         let credit = responses
             .and_then(|l| self.conn.session(session).and_then(|s| s.link(l)))
             .map_or(0, |l| l.sender_credit().credit());
-        if credit == 0 {
+        if credit as usize <= unanswered {
             let reason = match responses {
                 None => "a management request came before its response link",
                 Some(_) => "a management request came without credit for its response",
@@ -146,10 +179,23 @@ impl Gate {
                 return;
             }
         };
-        let pending = Pending { session, message_id: parsed.message_id, verb: Verb::Other };
-        match parsed.verb {
-            Ok(verb) => self.carry_out(pair, Pending { verb, ..pending }, cx),
-            Err(reply) => self.respond(pair, pending, reply),
+        if let Some(p) = self.pairs.get_mut(pair as usize) {
+            p.backlog.push_back(parsed);
+        }
+        self.next_request(pair, cx);
+    }
+
+    /// Carries out what waits, one after the other.
+    fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
+        while let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
+            && let Some(parsed) = p.backlog.pop_front()
+        {
+            p.busy = true;
+            let pending = Pending { session: p.session, message_id: parsed.message_id, verb: Verb::Other };
+            match parsed.verb {
+                Ok(verb) => self.carry_out(pair, Pending { verb, ..pending }, cx),
+                Err(reply) => self.respond(pair, pending, reply),
+            }
         }
     }
 
@@ -334,6 +380,7 @@ impl Gate {
             _ => return,
         };
         self.respond(pair, pending, reply);
+        self.next_request(pair, cx);
     }
 
     /// The catalog has answered.
@@ -365,12 +412,14 @@ impl Gate {
             Err(refused) => Reply::from_error(&refused),
         };
         self.respond(pair, pending, reply);
+        self.next_request(pair, cx);
     }
 
     fn respond(&mut self, pair: u32, pending: Pending, reply: Reply) {
         let Some(p) = self.pairs.get_mut(pair as usize) else { return };
         let Some(link) = p.responses else { return };
         p.next_tag += 1;
+        p.busy = false;
         let tag = Tag::from_number(p.next_tag);
         let message = reply.encode(pending.message_id);
         self.conn.send(pending.session, link, Outgoing::whole(tag, true, message, 0));

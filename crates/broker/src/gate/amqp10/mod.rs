@@ -281,7 +281,16 @@ impl Gate {
     /// Punishes a violation as far as it reaches.
     pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let error = fault.violation.to_error();
-        match (fault.radius(), fault.session, fault.link) {
+        // A management pair is nothing without either of its links (behaviour B.10).
+        let radius = match (fault.radius(), fault.session, fault.link) {
+            (Radius::Link, Some(session), Some(link))
+                if matches!(self.role(session, link), Some(LinkRole::Requests { .. })) =>
+            {
+                Radius::Session
+            }
+            (radius, ..) => radius,
+        };
+        match (radius, fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link)) => self.detach(session, link, error, cx),
             (Radius::Session, Some(session), _) => self.end(session, error, cx),
             _ => self.fail(error, cx),
@@ -310,9 +319,7 @@ impl Gate {
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
         self.delete_exclusive_queues(cx);
-        for (ticket, _) in self.waiting.drain() {
-            cx.tickets.remove(ticket.0);
-        }
+        self.waiting.clear();
         self.phase = Phase::Done;
     }
 
@@ -454,7 +461,7 @@ impl Gate {
             }
             LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
                 // A pair needs both of its links; the other one is told at its next use.
-                self.pairs.try_remove(pair as usize);
+                self.drop_pair(pair);
             }
         }
     }

@@ -64,8 +64,13 @@ impl Outlet {
 impl Gate {
     /// The client's FLOW on a link.
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
-        if let Some(LinkRole::Outlet(outlet)) = self.role(session, link) {
-            outlet.bridge.handle_flow(flow.drain, flow.echo);
+        match self.role(session, link) {
+            Some(LinkRole::Outlet(outlet)) => outlet.bridge.handle_flow(flow.drain, flow.echo),
+            // Nothing is ever available on a link of responses.
+            Some(LinkRole::Responses { .. }) if flow.drain || flow.echo => {
+                self.conn.report_credit(session, link, 0, flow.drain);
+            }
+            _ => {}
         }
         self.touch(session, link);
         // The window may have opened for others, too.

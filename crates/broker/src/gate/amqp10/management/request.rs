@@ -55,6 +55,7 @@ pub(in crate::gate::amqp10) enum Verb {
 }
 
 /// A request as far as it can be read.
+#[derive(Debug)]
 pub(super) struct Parsed {
     pub message_id: Option<Value>,
     pub verb: Result<Verb, Reply>,

@@ -1,0 +1,75 @@
+//! Time, finely: tokio's timers have steps of a millisecond, and a late sender would look like a slow broker.
+
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+pub const SECOND_NS: u64 = 1_000_000_000;
+
+/// `CLOCK_MONOTONIC` in nanoseconds: the same in all processes of a machine.
+pub fn now_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::Monotonic))
+}
+
+/// CPU time of this process so far, of all threads, user and system, in nanoseconds.
+pub fn cpu_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    // Neither clock shows a time before its start.
+    time.tv_sec as u64 * SECOND_NS + time.tv_nsec as u64
+}
+
+/// Says when each message of a sender is due.
+pub struct Pacer {
+    timer: AsyncFd<OwnedFd>,
+    start_ns: u64,
+    /// Messages per second.
+    rate: u32,
+}
+
+impl Pacer {
+    /// # Errors
+    /// Too many files are open.
+    pub fn new(start_ns: u64, rate: u32) -> std::io::Result<Self> {
+        let timer =
+            timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe for types that may change their descriptor; OwnedFd cannot"
+        )]
+        let timer = AsyncFd::new(timer)?;
+        Ok(Self { timer, start_ns, rate })
+    }
+
+    /// Waits until message `n` is due, and tells when that was.
+    pub async fn due(&self, n: u64) -> std::io::Result<u64> {
+        let after = u128::from(n) * u128::from(SECOND_NS) / u128::from(self.rate);
+        let due_ns = self.start_ns + after as u64;
+        while now_ns() < due_ns {
+            self.sleep_until(due_ns).await?;
+        }
+        Ok(due_ns)
+    }
+
+    async fn sleep_until(&self, at_ns: u64) -> std::io::Result<()> {
+        let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at = Timespec { tv_sec: (at_ns / SECOND_NS) as _, tv_nsec: (at_ns % SECOND_NS) as _ };
+        let once = Itimerspec { it_interval: zero, it_value: at };
+        timerfd_settime(self.timer.get_ref(), TimerfdTimerFlags::ABSTIME, &once)?;
+        let mut ready = self.timer.readable().await?;
+        let mut expirations = [0; 8];
+        let read = rustix::io::read(self.timer.get_ref(), &mut expirations);
+        ready.clear_ready();
+        match read {
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! One sender or receiver, on a connection of its own.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use amqp10::DeliveryState;
+use client::{Connection, Credit, Error, Outcome, Receiver, ReceiverOptions, SenderOptions, Settle};
+use hdrhistogram::Histogram;
+use tokio::sync::{mpsc, watch};
+
+use super::Bench;
+use super::clock::{Pacer, SECOND_NS, now_ns};
+use super::load::Run;
+use super::stamp::{Stamper, sent_ns};
+use super::tally::Tally;
+use crate::failure::Failure;
+
+/// Outcomes of one sender that are not looked at yet: enough for any credit that a broker grants in practice.
+const OUTCOMES_MAX: usize = 8192;
+
+/// How long a connection may take to close.
+const CLOSE: Duration = Duration::from_secs(2);
+
+/// What the coordinator says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    Attach,
+    Run {
+        start_ns: u64,
+    },
+    /// Send no more, but wait for outcomes.
+    Finish,
+    Stop,
+}
+
+/// What an endpoint says.
+#[derive(Debug)]
+pub enum Event {
+    /// It is attached.
+    Ready,
+    /// A sender has sent its messages and knows their outcomes.
+    Sent,
+    Failed(Failure),
+}
+
+/// Which end, and its address.
+pub enum Role {
+    Sender(String),
+    Receiver(String),
+}
+
+/// What the endpoints of one thread share.
+pub struct Place {
+    pub run: Arc<Run>,
+    /// Number of the thread.
+    pub number: usize,
+    /// In nanoseconds.
+    pub latencies: RefCell<Histogram<u64>>,
+    pub phase: watch::Receiver<Phase>,
+    pub events: mpsc::UnboundedSender<Event>,
+}
+
+impl Place {
+    /// Lives until the coordinator says stop, or the connection fails.
+    pub async fn live(self: Rc<Self>, role: Role) {
+        let connected = tokio::select! {
+            connected = self.bench().broker.connect() => connected,
+            () = self.until(|phase| phase == Phase::Stop) => return,
+        };
+        let (connection, place) = match connected {
+            Ok(connected) => connected,
+            Err(failure) => return self.tell(Event::Failed(failure)),
+        };
+        let work = async {
+            match &role {
+                Role::Sender(address) => (address, self.send(&connection, address).await),
+                Role::Receiver(address) => (address, self.receive(&connection, address).await),
+            }
+        };
+        tokio::select! {
+            (address, ended) = work => if let Err(error) = ended {
+                self.tell(Event::Failed(place.failed("use", address, &error)));
+            },
+            () = self.until(|phase| phase == Phase::Stop) => {}
+        }
+        // The counts are complete: how the connection ends changes nothing.
+        drop(tokio::time::timeout(CLOSE, connection.close()).await);
+    }
+
+    fn bench(&self) -> &Bench {
+        &self.run.bench
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.run.tallies[self.number]
+    }
+
+    fn tell(&self, event: Event) {
+        // Without a coordinator nobody needs to know.
+        drop(self.events.send(event));
+    }
+
+    async fn until(&self, reached: impl Fn(Phase) -> bool) {
+        // If the coordinator is gone, everything is over.
+        drop(self.phase.clone().wait_for(|phase| reached(*phase) || *phase == Phase::Stop).await);
+    }
+
+    async fn start(&self) -> u64 {
+        self.tell(Event::Ready);
+        self.until(|phase| phase != Phase::Attach).await;
+        match *self.phase.borrow() {
+            Phase::Run { start_ns } => start_ns,
+            _ => u64::MAX,
+        }
+    }
+
+    // ---- sending ------------------------------------------------------------------------------------------
+
+    async fn send(&self, connection: &Connection, address: &str) -> Result<(), Error> {
+        let settle = if self.bench().settled { Settle::Settled } else { Settle::Unsettled };
+        let options = SenderOptions { settle, ..SenderOptions::default() };
+        let session = connection.session().await?;
+        let link = session.sender(Some(address), options).await?;
+        let start_ns = self.start().await;
+        let mut outcomes = VecDeque::new();
+        tokio::select! {
+            sent = self.send_all(&link, start_ns, &mut outcomes) => sent?,
+            () = self.until(|phase| phase == Phase::Finish) => {}
+        }
+        while let Some(outcome) = outcomes.pop_front() {
+            self.count(&outcome.await?);
+        }
+        self.tell(Event::Sent);
+        // The link stays until the receivers have everything.
+        std::future::pending().await
+    }
+
+    async fn send_all(
+        &self,
+        link: &client::Sender,
+        start_ns: u64,
+        outcomes: &mut VecDeque<Outcome>,
+    ) -> Result<(), Error> {
+        let bench = self.bench();
+        let mut stamper = Stamper::new(bench.size as usize, bench.durable);
+        let pacer = bench.rate.map(|rate| Pacer::new(start_ns, rate)).transpose()?;
+        let end_ns = bench.duration_s().map(|s| start_ns.saturating_add(u64::from(s) * SECOND_NS));
+        for n in 0..bench.count.unwrap_or(u64::MAX) {
+            let due_ns = match &pacer {
+                Some(pacer) => pacer.due(n).await?,
+                None => {
+                    // The clock starts when the message can go, not while the broker holds the sender back.
+                    link.ready().await?;
+                    now_ns()
+                }
+            };
+            if end_ns.is_some_and(|end| due_ns >= end) {
+                break;
+            }
+            let outcome = link.send_pipelined(stamper.at(due_ns)).await?;
+            self.tally().sent.add(1);
+            if bench.settled {
+                continue;
+            }
+            outcomes.push_back(outcome);
+            if outcomes.len() > OUTCOMES_MAX
+                && let Some(oldest) = outcomes.pop_front()
+            {
+                self.count(&oldest.await?);
+            }
+        }
+        Ok(())
+    }
+
+    fn count(&self, outcome: &DeliveryState) {
+        match outcome {
+            DeliveryState::Accepted => self.tally().accepted.add(1),
+            DeliveryState::Rejected(_) => self.tally().rejected.add(1),
+            DeliveryState::Modified(_) => self.tally().modified.add(1),
+            _ => self.tally().released.add(1),
+        }
+    }
+
+    // ---- receiving ----------------------------------------------------------------------------------------
+
+    async fn receive(&self, connection: &Connection, address: &str) -> Result<(), Error> {
+        let options = ReceiverOptions {
+            credit: Credit::Auto(self.bench().credit),
+            settled: self.bench().settled,
+            ..ReceiverOptions::default()
+        };
+        let session = connection.session().await?;
+        let link = session.receiver(Some(address), options).await?;
+        // What comes before the start was not sent by this run.
+        let start_ns = tokio::select! {
+            start_ns = self.start() => start_ns,
+            failed = self.receive_from(&link, u64::MAX) => return failed,
+        };
+        self.receive_from(&link, start_ns).await
+    }
+
+    async fn receive_from(&self, link: &Receiver, start_ns: u64) -> Result<(), Error> {
+        loop {
+            let delivery = link.recv().await?;
+            let now = now_ns();
+            match sent_ns(&delivery.message) {
+                Some(sent_ns) if sent_ns >= start_ns => {
+                    self.latencies.borrow_mut().saturating_record(now.saturating_sub(sent_ns));
+                    self.tally().received.add(1);
+                    self.tally().last_received_ns.set(now);
+                }
+                _ => self.tally().strange.add(1),
+            }
+            delivery.accept()?;
+        }
+    }
+}

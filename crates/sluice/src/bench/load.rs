@@ -1,0 +1,242 @@
+//! The coordinator: starts the threads, says when, and watches.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{Instant, MissedTickBehavior};
+
+use super::clock::{cpu_ns, now_ns};
+use super::endpoint::{Event, Phase, Place, Role};
+use super::plan::{Declared, Plan};
+use super::report::{Measured, Report, thousands};
+use super::tally::{Tally, Totals};
+use super::{Bench, DURATION_S, say};
+use crate::amqp::block_on;
+use crate::failure::Failure;
+
+/// A run is given up when nothing has moved for so long.
+const SILENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked whether everything has come back.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Digits of the latencies that are kept.
+const DIGITS: u8 = 3;
+
+/// Runs a pattern with messages.
+///
+/// # Errors
+/// What the broker says.
+pub fn run(bench: Bench) -> Result<Report, Failure> {
+    let mut measured = None;
+    let plan = Plan::of(&bench);
+    let run = Arc::new(Run::new(bench, plan));
+    block_on(async {
+        let declared = match run.bench.no_declare {
+            true => None,
+            false => Some(Declared::make(&run.bench, &run.plan).await?),
+        };
+        let result = drive(&run).await;
+        if let Some(declared) = declared {
+            declared.delete().await;
+        }
+        measured = Some(result?);
+        Ok(())
+    })?;
+    let Some(measured) = measured else { return Err(Failure::failed("nothing was measured")) };
+    Ok(Report::of_load(&run, &measured))
+}
+
+impl Bench {
+    /// How long to send, in seconds.
+    pub fn duration_s(&self) -> Option<u32> {
+        self.duration.or(self.count.is_none().then_some(DURATION_S))
+    }
+}
+
+/// What the coordinator and all threads read.
+pub struct Run {
+    pub bench: Bench,
+    pub plan: Plan,
+    /// One per thread.
+    pub tallies: Vec<Tally>,
+}
+
+impl Run {
+    fn new(bench: Bench, plan: Plan) -> Self {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = cores.min(plan.senders.len().max(plan.receivers.len()));
+        Self { bench, plan, tallies: std::iter::repeat_with(Tally::default).take(threads).collect() }
+    }
+
+    /// The endpoints of one thread, so that both ends of a pair have the same.
+    fn roles(&self, thread: usize) -> impl Iterator<Item = Role> {
+        let own = move |all| <[String]>::iter(all).skip(thread).step_by(self.tallies.len()).cloned();
+        own(&self.plan.receivers).map(Role::Receiver).chain(own(&self.plan.senders).map(Role::Sender))
+    }
+}
+
+type Thread = JoinHandle<Result<Histogram<u64>, Failure>>;
+
+async fn drive(run: &Arc<Run>) -> Result<Measured, Failure> {
+    let (phase, phases) = watch::channel(Phase::Attach);
+    let (events, inbox) = mpsc::unbounded_channel();
+    let mut threads: Vec<Thread> = Vec::new();
+    for number in 0..run.tallies.len() {
+        let (theirs, phases, events) = (Arc::clone(run), phases.clone(), events.clone());
+        let thread = std::thread::Builder::new().name(format!("bench-{number}"));
+        let started = thread.spawn(move || work(theirs, number, phases, events));
+        threads.push(started.map_err(|e| cannot_start(&e))?);
+    }
+    drop((phases, events));
+    let mut watcher = Watcher { run, phase, inbox, ready: 0, sent: 0 };
+    let watched = watcher.watch().await;
+    watcher.phase.send_replace(Phase::Stop);
+    let mut latencies = histogram()?;
+    for thread in threads {
+        let theirs = thread.join().map_err(|_| Failure::failed("a thread panicked"))??;
+        latencies.add(theirs).map_err(|e| Failure::failed(e.to_string()))?;
+    }
+    let (start_ns, cpu_ns) = watched?;
+    Ok(Measured { totals: Totals::of(&run.tallies), latencies, start_ns, cpu_ns })
+}
+
+/// One thread: its endpoints, until all have ended.
+fn work(
+    run: Arc<Run>,
+    number: usize,
+    phase: watch::Receiver<Phase>,
+    events: mpsc::UnboundedSender<Event>,
+) -> Result<Histogram<u64>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|e| cannot_start(&e))?;
+    let latencies = RefCell::new(histogram()?);
+    let roles: Vec<Role> = run.roles(number).collect();
+    let place = Rc::new(Place { run, number, latencies, phase, events });
+    LocalSet::new().block_on(&runtime, async {
+        let mut endpoints = JoinSet::new();
+        for role in roles {
+            endpoints.spawn_local(Rc::clone(&place).live(role));
+        }
+        while let Some(ended) = endpoints.join_next().await {
+            ended.map_err(|e| Failure::failed(e.to_string()))?;
+        }
+        Ok(())
+    })?;
+    Ok(place.latencies.replace(histogram()?))
+}
+
+/// An empty histogram of times in nanoseconds.
+pub fn histogram() -> Result<Histogram<u64>, Failure> {
+    Histogram::new(DIGITS).map_err(|e| Failure::failed(e.to_string()))
+}
+
+fn cannot_start(error: &std::io::Error) -> Failure {
+    Failure::failed(format!("cannot start: {error}"))
+}
+
+/// The coordinator while a run is on.
+struct Watcher<'a> {
+    run: &'a Run,
+    phase: watch::Sender<Phase>,
+    inbox: mpsc::UnboundedReceiver<Event>,
+    /// Endpoints that are attached.
+    ready: usize,
+    /// Senders that have sent.
+    sent: usize,
+}
+
+impl Watcher<'_> {
+    /// Sees the run through; when it began, and the CPU time of this process meanwhile, both in nanoseconds.
+    async fn watch(&mut self) -> Result<(u64, u64), Failure> {
+        let Plan { senders, receivers, .. } = &self.run.plan;
+        while self.ready < senders.len() + receivers.len() {
+            self.hear().await?;
+        }
+        let (start_ns, cpu) = (now_ns(), cpu_ns());
+        self.phase.send_replace(Phase::Run { start_ns });
+        let mut progress = Progress::new();
+        let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                heard = self.hear() => heard?,
+                _ = looks.tick() => {}
+                _ = &mut interrupted => break,
+            }
+            let totals = Totals::of(&self.run.tallies);
+            let all_sent = self.sent == senders.len();
+            if all_sent && totals.received >= self.run.expected(&totals) || progress.is_silent(&totals) {
+                break;
+            }
+            progress.tell(&totals);
+        }
+        Ok((start_ns, cpu_ns() - cpu))
+    }
+
+    async fn hear(&mut self) -> Result<(), Failure> {
+        match self.inbox.recv().await {
+            Some(Event::Ready) => self.ready += 1,
+            Some(Event::Sent) => self.sent += 1,
+            Some(Event::Failed(failure)) => return Err(failure),
+            None => return Err(Failure::failed("all connections have ended")),
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    /// Messages that should have come back.
+    pub fn expected(&self, totals: &Totals) -> u64 {
+        let taken = if self.bench.settled { totals.sent } else { totals.accepted };
+        taken * self.plan.copies
+    }
+}
+
+/// The line of each second.
+struct Progress {
+    start: Instant,
+    told: Instant,
+    last: Totals,
+    moved: Instant,
+    seen: Totals,
+}
+
+impl Progress {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self { start: now, told: now, last: Totals::default(), moved: now, seen: Totals::default() }
+    }
+
+    /// Whether nothing has moved for too long.
+    fn is_silent(&mut self, totals: &Totals) -> bool {
+        if *totals != self.seen {
+            (self.seen, self.moved) = (*totals, Instant::now());
+        }
+        self.moved.elapsed() >= SILENCE
+    }
+
+    fn tell(&mut self, totals: &Totals) {
+        let seconds = self.told.elapsed().as_secs_f64();
+        if seconds < 1.0 {
+            return;
+        }
+        let per_second = |now: u64, before: u64| thousands(((now - before) as f64 / seconds).round() as u64);
+        say(&format!(
+            "{:>4} s  sent {:>11}/s  received {:>11}/s  in all {} and {}",
+            self.start.elapsed().as_secs(),
+            per_second(totals.sent, self.last.sent),
+            per_second(totals.received, self.last.received),
+            thousands(totals.sent),
+            thousands(totals.received),
+        ));
+        (self.told, self.last) = (Instant::now(), *totals);
+    }
+}

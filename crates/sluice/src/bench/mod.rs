@@ -1,0 +1,145 @@
+//! `sluice bench`: puts load on a broker and tells what it made of it.
+//!
+//! Every sender and every receiver has a connection of its own. Each message carries the time it was sent or, with
+//! `--rate`, the time it was due, in the application property `SendTime` (nanoseconds of `CLOCK_MONOTONIC`, which all
+//! processes of a machine share); the receiver makes a latency of it. Works on any AMQP 1.0 broker: what is declared,
+//! is declared over `/management`, and `--no-declare` leaves that out.
+//!
+//! ```text
+//!   coordinator                          one thread per core, or per pair if there are fewer
+//!     declare, start the threads
+//!     <- Ready, of each endpoint         attach; receivers grant credit
+//!     -- Run{start} to all ->            senders send, receivers count
+//!     progress line each second
+//!     <- Sent, of each sender            count sent, or time over, and every outcome known
+//!     all received, or silence
+//!     -- Stop to all ->                  close; histograms come back with the threads
+//! ```
+
+mod clock;
+mod connections;
+mod endpoint;
+mod load;
+mod plan;
+mod report;
+mod stamp;
+mod tally;
+
+use std::io::Write as _;
+
+use clap::{Args, ValueEnum};
+
+use crate::amqp::Broker;
+use crate::failure::Failure;
+use crate::limits;
+
+/// How long a run is if neither `--count` nor `--duration` says so, in seconds.
+const DURATION_S: u32 = 10;
+
+#[derive(Args, Debug)]
+pub struct Bench {
+    #[command(flatten)]
+    broker: Broker,
+    /// Who sends to whom
+    #[arg(long, value_enum, default_value_t)]
+    pattern: Pattern,
+    /// pair: senders, each with a queue and a receiver of its own
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pairs: u32,
+    /// fan-in: senders to the one queue
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    senders: Option<u32>,
+    /// fan-in: receivers that share the queue; fan-out: receivers with a queue each
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    receivers: Option<u32>,
+    /// Messages of each sender
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+    /// Seconds to send for, or to hold idle connections open; 10 unless --count is given
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    duration: Option<u32>,
+    /// Messages per second of each sender; latency then counts from the time a message was due, so that a late
+    /// sender is not hidden
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    rate: Option<u32>,
+    /// Bytes of body
+    #[arg(long, value_name = "BYTES", default_value_t = 12, value_parser = clap::value_parser!(u32).range(0..=268_435_456))]
+    size: u32,
+    /// Credit of each receiver
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..))]
+    credit: u32,
+    /// Whether the messages are durable
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    durable: bool,
+    /// Send settled both ways: no outcomes, and messages may be lost
+    #[arg(long)]
+    settled: bool,
+    /// What the names of queues and of the exchange start with
+    #[arg(long, value_name = "PREFIX", default_value = "sluice-bench")]
+    queue: String,
+    /// Use what is there: declare and delete nothing
+    #[arg(long)]
+    no_declare: bool,
+    /// Address of a queue
+    #[arg(long, value_name = "TEMPLATE", default_value = "/queues/{queue}")]
+    address: String,
+    /// fan-out: address that the sender's messages reach every queue from
+    #[arg(long, value_name = "TEMPLATE", default_value = "/exchanges/{exchange}")]
+    exchange_address: String,
+    /// connections: how many
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: u32,
+    /// connections: sessions of each
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
+    sessions: u32,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Pattern {
+    /// Each sender has its own queue and receiver
+    #[default]
+    Pair,
+    /// Many senders, one queue, one or more receivers that share it
+    FanIn,
+    /// One sender, a fanout exchange, many queues with a receiver each
+    FanOut,
+    /// Idle connections
+    Connections,
+}
+
+impl Pattern {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pair => "pair",
+            Self::FanIn => "fan-in",
+            Self::FanOut => "fan-out",
+            Self::Connections => "connections",
+        }
+    }
+}
+
+/// Runs the load and prints the result.
+///
+/// # Errors
+/// What the broker says; or that not everything that was sent came back, after the result is printed.
+pub fn run(bench: Bench) -> Result<(), Failure> {
+    limits::raise_file_descriptors();
+    let json = bench.json;
+    let report = match bench.pattern {
+        Pattern::Connections => connections::run(bench)?,
+        _ => load::run(bench)?,
+    };
+    let text = if json { format!("{}\n", report.json) } else { report.text };
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| Failure::output(&e))?;
+    report.failure.map_or(Ok(()), |line| Err(Failure::failed(line)))
+}
+
+/// One line of progress. Nobody minds if standard error is gone.
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}

@@ -1,0 +1,143 @@
+//! What a pattern needs: queues, and who attaches where.
+
+use client::management::{Binding, ExchangeSpec, QueueSpec};
+use client::{Connection, Error, Management};
+use percent_encoding::utf8_percent_encode;
+
+use super::{Bench, Pattern};
+use crate::amqp::SEGMENT;
+use crate::failure::Failure;
+
+/// Receivers of a fan-out, and senders of a fan-in, unless said otherwise.
+const FAN: u32 = 4;
+
+/// Who attaches where.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub queues: Vec<String>,
+    /// A fanout exchange to all the queues.
+    pub exchange: Option<String>,
+    /// Where each sender's messages go.
+    pub senders: Vec<String>,
+    /// Where each receiver's come from.
+    pub receivers: Vec<String>,
+    /// How often each message comes back.
+    pub copies: u64,
+}
+
+impl Plan {
+    pub fn of(bench: &Bench) -> Self {
+        let prefix = bench.queue.as_str();
+        let address = |queue: &String| fill(&bench.address, "{queue}", queue);
+        let many = |n: u32| -> Vec<String> { (1..=n).map(|i| format!("{prefix}-{i}")).collect() };
+        match bench.pattern {
+            Pattern::Pair | Pattern::Connections => {
+                let queues = many(bench.pairs);
+                let addresses: Vec<String> = queues.iter().map(address).collect();
+                Self { queues, exchange: None, senders: addresses.clone(), receivers: addresses, copies: 1 }
+            }
+            Pattern::FanIn => {
+                let queue = prefix.to_owned();
+                let repeat = |n: u32| vec![address(&queue); n as usize];
+                let (senders, receivers) = (bench.senders.unwrap_or(FAN), bench.receivers.unwrap_or(1));
+                Self {
+                    senders: repeat(senders),
+                    receivers: repeat(receivers),
+                    exchange: None,
+                    copies: 1,
+                    queues: vec![queue],
+                }
+            }
+            Pattern::FanOut => {
+                let queues = many(bench.receivers.unwrap_or(FAN));
+                let target = fill(&bench.exchange_address, "{exchange}", prefix);
+                Self {
+                    exchange: Some(prefix.to_owned()),
+                    senders: vec![target; bench.senders.unwrap_or(1) as usize],
+                    receivers: queues.iter().map(address).collect(),
+                    copies: queues.len() as u64,
+                    queues,
+                }
+            }
+        }
+    }
+}
+
+fn fill(template: &str, place: &str, name: &str) -> String {
+    template.replace(place, &utf8_percent_encode(name, SEGMENT).to_string())
+}
+
+/// What a run has declared and must delete.
+pub struct Declared {
+    connection: Connection,
+    management: Management,
+    queues: Vec<String>,
+    exchange: Option<String>,
+}
+
+impl Declared {
+    /// Declares what the plan needs.
+    ///
+    /// # Errors
+    /// What the broker says; or that a queue of this name has messages, which are somebody's.
+    pub async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
+        let (connection, _) = bench.broker.connect().await?;
+        let open = async {
+            let session = connection.session().await?;
+            Management::open(&session).await
+        };
+        let management = open.await.map_err(|e| failed("reach the management node", &e))?;
+        let mut declared = Self { connection, management, queues: Vec::new(), exchange: None };
+        match declared.declare(plan).await {
+            Ok(()) => Ok(declared),
+            Err(failure) => {
+                declared.delete().await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn declare(&mut self, plan: &Plan) -> Result<(), Failure> {
+        for queue in &plan.queues {
+            let answer = self.management.declare_queue(queue, &QueueSpec::default()).await;
+            let answer = answer.map_err(|e| failed(&format!("declare queue '{queue}'"), &e))?;
+            if answer.status == 201 {
+                self.queues.push(queue.clone());
+            } else if answer.value.messages > 0 {
+                let messages = answer.value.messages;
+                let line = format!("queue '{queue}' has {messages} messages: choose another --queue");
+                return Err(Failure::failed(line));
+            }
+        }
+        let Some(exchange) = &plan.exchange else { return Ok(()) };
+        let spec = ExchangeSpec { kind: "fanout".to_owned(), ..ExchangeSpec::default() };
+        let answer = self.management.declare_exchange(exchange, &spec).await;
+        answer.map_err(|e| failed(&format!("declare exchange '{exchange}'"), &e))?;
+        self.exchange = Some(exchange.clone());
+        for queue in &plan.queues {
+            let bound = self.management.bind(&Binding::to_queue(exchange, queue, "")).await;
+            bound.map_err(|e| failed(&format!("bind queue '{queue}'"), &e))?;
+        }
+        Ok(())
+    }
+
+    /// Deletes what was declared. What cannot be deleted is left, and named.
+    pub async fn delete(self) {
+        for queue in &self.queues {
+            if let Err(error) = self.management.delete_queue(queue).await {
+                super::say(&format!("sluice: cannot delete queue '{queue}': {error}"));
+            }
+        }
+        if let Some(exchange) = &self.exchange
+            && let Err(error) = self.management.delete_exchange(exchange).await
+        {
+            super::say(&format!("sluice: cannot delete exchange '{exchange}': {error}"));
+        }
+        // The run is over: how its last connection ends changes nothing.
+        drop(self.connection.close().await);
+    }
+}
+
+fn failed(what: &str, error: &Error) -> Failure {
+    Failure::failed(format!("cannot {what}: {error}"))
+}

@@ -1,0 +1,65 @@
+//! What the endpoints of one thread have counted, for the coordinator to read at any time.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Written by one thread, so that no two threads share a line of the cache.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Tally {
+    pub sent: Counter,
+    pub accepted: Counter,
+    pub rejected: Counter,
+    pub released: Counter,
+    pub modified: Counter,
+    pub received: Counter,
+    /// Messages that this run has not sent.
+    pub strange: Counter,
+    /// When the last message came, in nanoseconds.
+    pub last_received_ns: Counter,
+}
+
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    pub fn add(&self, n: u64) {
+        // Only one thread writes.
+        self.0.store(self.get() + n, Ordering::Relaxed);
+    }
+
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The counts of all threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub sent: u64,
+    pub accepted: u64,
+    pub rejected: u64,
+    pub released: u64,
+    pub modified: u64,
+    pub received: u64,
+    pub strange: u64,
+    pub last_received_ns: u64,
+}
+
+impl Totals {
+    pub fn of(tallies: &[Tally]) -> Self {
+        tallies.iter().fold(Self::default(), |sum, tally| Self {
+            sent: sum.sent + tally.sent.get(),
+            accepted: sum.accepted + tally.accepted.get(),
+            rejected: sum.rejected + tally.rejected.get(),
+            released: sum.released + tally.released.get(),
+            modified: sum.modified + tally.modified.get(),
+            received: sum.received + tally.received.get(),
+            strange: sum.strange + tally.strange.get(),
+            last_received_ns: sum.last_received_ns.max(tally.last_received_ns.get()),
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! `sluice bench` against the built broker: each pattern counts what it should. No time is judged.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::process::{Command, Stdio};
+
+use broker::{Broker, Directory, PROGRAM};
+use serde_json::{Value, json};
+
+fn bench(broker: &Broker, words: &str) -> (i32, String, String) {
+    let mut command = Command::new(PROGRAM);
+    command.arg("bench").args(words.split(' ')).env("SLUICE_URL", broker.amqp_url());
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let text = |octets| String::from_utf8(octets).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+/// The result has all of this in it.
+#[track_caller]
+fn check(broker: &Broker, words: &str, expected: &Value) -> Value {
+    let (code, out, err) = bench(broker, &format!("{words} --json"));
+    assert_eq!(code, 0, "{words}: {out} {err}");
+    let result: Value = serde_json::from_str(&out).unwrap();
+    for (key, value) in expected.as_object().unwrap() {
+        assert_eq!(&result[key], value, "{words}: {key} of {result}");
+    }
+    result
+}
+
+#[test]
+fn every_pattern_counts_what_it_moved() {
+    let directory = Directory::new("bench");
+    let broker = Broker::start(&directory);
+    let pairs = check(
+        &broker,
+        "--pattern pair --pairs 3 --count 500 --size 100",
+        &json!({ "pattern": "pair", "senders": 3, "receivers": 3, "queues": 3, "size": 100, "durable": true,
+                 "sent": 1500, "accepted": 1500, "expected": 1500, "received": 1500, "strange": 0,
+                 "complete": true }),
+    );
+    let latency = |name: &str| pairs["latency_us"][name].as_f64().unwrap();
+    assert!(latency("p50") > 0.0 && latency("p50") <= latency("p99") && latency("p99") <= latency("max"));
+    check(
+        &broker,
+        "--pattern fan-in --senders 4 --receivers 2 --count 300 --durable false --credit 10",
+        &json!({ "senders": 4, "receivers": 2, "queues": 1, "sent": 1200, "received": 1200, "complete": true }),
+    );
+    check(
+        &broker,
+        "--pattern fan-out --receivers 3 --count 200",
+        &json!({ "senders": 1, "receivers": 3, "sent": 200, "accepted": 200, "received": 600, "complete": true }),
+    );
+    check(
+        &broker,
+        "--pattern pair --settled --count 200 --queue other",
+        &json!({ "sent": 200, "accepted": 0, "received": 200, "complete": true }),
+    );
+    check(
+        &broker,
+        "--pattern pair --rate 500 --duration 1 --size 20000",
+        &json!({ "rate_per_sender": 500, "sent": 500, "received": 500, "complete": true }),
+    );
+    check(
+        &broker,
+        "--pattern connections --connections 50 --sessions 3 --duration 1",
+        &json!({ "connections": 50, "sessions": 3, "lost": 0, "complete": true }),
+    );
+    let listed = Command::new(PROGRAM)
+        .args(["list", "queues", "--json"])
+        .env("SLUICE_HTTP_URL", broker.http_url())
+        .output()
+        .unwrap();
+    assert_eq!(String::from_utf8(listed.stdout).unwrap().trim(), "[]", "a run leaves nothing behind");
+}
+
+#[test]
+fn what_is_somebody_elses_is_left_alone() {
+    let directory = Directory::new("bench");
+    let broker = Broker::start(&directory);
+    let (code, _, err) = bench(&broker, "--count 1 --no-declare --queue missing");
+    assert!(code == 1 && err.contains("missing-1"), "{code} {err}");
+    for words in [vec!["declare", "queue", "mine-1"], vec!["send", "mine-1", "letter"]] {
+        let mut command = Command::new(PROGRAM);
+        command.args(words).env("SLUICE_URL", broker.amqp_url()).env("SLUICE_HTTP_URL", broker.http_url());
+        assert!(command.stdout(Stdio::null()).status().unwrap().success());
+    }
+    let (code, _, err) = bench(&broker, "--count 1 --queue mine");
+    assert!(code == 1 && err.contains("'mine-1' has 1 messages"), "{code} {err}");
+    // With --no-declare it is used, and the letter is not counted.
+    check(
+        &broker,
+        "--count 10 --queue mine --no-declare",
+        &json!({ "sent": 10, "received": 10, "strange": 1, "complete": true }),
+    );
+}
