@@ -200,8 +200,8 @@ async fn exchanges() {
         .check(
             "guest",
             r#"
-            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.topic","type":"topic"}]
-            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":4,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":4,"page_size":1,"total_count":4}
+            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.headers","type":"headers"},{"name":"amq.match","type":"headers"},{"name":"amq.topic","type":"topic"}]
+            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":6,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":6,"page_size":1,"total_count":6}
             GET /api/exchanges/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
             GET /api/exchanges/%2F/amq.default?columns=name,durable -> 200 {"name":"","durable":true}
             GET /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
@@ -209,6 +209,7 @@ async fn exchanges() {
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 204
             PUT /api/exchanges/%2F/x {"type":"fanout"} -> 400 {"error":"bad_request","reason":"inequivalent arg 'type' for exchange 'x'..
             PUT /api/exchanges/%2F/y {"type":"nope"} -> 400 {"error":"bad_request","reason":"invalid exchange type 'nope'"}
+            PUT /api/exchanges/%2F/y {"type":"x-consistent-hash","arguments":{"hash-header":"h","hash-property":"timestamp"}} -> 400 {"error":"bad_request","reason":"invalid arguments for exchange 'y': 'hash-header' and 'hash-property' are mutually exclusive"}
             PUT /api/exchanges/%2F/y {"type":7} -> 400 {"error":"bad_request","reason":"'type' is not a string"}
             PUT /api/exchanges/%2F/amq.default {"type":"direct"} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
             GET /api/exchanges/%2F/x -> 200 {"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}

@@ -1,14 +1,12 @@
 //! What may be done to the catalog, and what comes of it.
 
+mod exchanges;
+
 use std::fmt;
 use std::sync::Arc;
 
 use super::arguments::ARGUMENTS_MAX;
-use super::topic;
-use super::{
-    Arguments, Binding, Catalog, Change, Destination, Exchange, ExchangeKind, QueueRecord, RESERVED_PREFIX,
-    queue_config,
-};
+use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// Names of queues and exchanges are at most this long, as everywhere in this field.
@@ -249,181 +247,19 @@ impl Catalog {
         Decision { changes, answer: Answer::Done { changed: true } }
     }
 
-    /// Everything that binds to `destination`, and the exchanges that this leaves unused.
-    fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let Some(v) = self.vhosts.get(vhost) else { return changes };
-        for table in v.exchanges.values() {
-            let (gone, kept): (Vec<_>, Vec<_>) =
-                table.bindings().partition(|b| b.destination == *destination);
-            if gone.is_empty() {
-                continue;
-            }
-            changes.extend(gone.into_iter().cloned().map(Change::Unbound));
-            if kept.is_empty() && table.exchange.auto_delete {
-                changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
-                let name = table.exchange.name.clone();
-                changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
-            }
-        }
-        changes
-    }
-
-    fn declare_exchange(&self, declare: DeclareExchange) -> Result<Decision, CatalogError> {
-        let DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = declare;
-        check_not_default(&name)?;
-        check_name("exchange", &name)?;
-        check_arguments(&arguments)?;
-        self.check_vhost(&vhost)?;
-        let Some(kind) = ExchangeKind::parse(&kind) else {
-            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
-        };
-        let alternate = match arguments.get("alternate-exchange") {
-            None => None,
-            Some(value) => match value.as_str() {
-                Some(name) => Some(Arc::from(name)),
-                None => {
-                    return Err(CatalogError::PreconditionFailed {
-                        reason: format!(
-                            "invalid arg 'alternate-exchange' for exchange '{name}': a string is needed"
-                        ),
-                    });
-                }
-            },
-        };
-        let exchange = Exchange { vhost, name, kind, durable, auto_delete, internal, arguments, alternate };
-        if let Some(known) = self.exchange(&exchange.vhost, &exchange.name) {
-            if **known == exchange {
-                return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-            }
-            let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
-                reason: format!(
-                    "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got} but current is \
-                     {current}",
-                    exchange.name, exchange.vhost
-                ),
-            };
-            return Err(if known.kind != exchange.kind {
-                differs("type", quoted(exchange.kind.as_str()), quoted(known.kind.as_str()))
-            } else if known.durable != exchange.durable {
-                differs("durable", quoted(exchange.durable), quoted(known.durable))
-            } else if known.auto_delete != exchange.auto_delete {
-                differs("auto_delete", quoted(exchange.auto_delete), quoted(known.auto_delete))
-            } else if known.internal != exchange.internal {
-                differs("internal", quoted(exchange.internal), quoted(known.internal))
-            } else {
-                let (got, current) = (&exchange.arguments, &known.arguments);
-                let key = got.keys().chain(current.keys()).find(|k| got.get(*k) != current.get(*k));
-                let key = key.map_or("arguments", |k| k);
-                differs(key, shown(got.get(key)), shown(current.get(key)))
-            });
-        }
-        if exchange.name.starts_with(RESERVED_PREFIX) {
-            return Err(CatalogError::Forbidden {
-                reason: format!(
-                    "exchange name '{}' starts with the reserved prefix '{RESERVED_PREFIX}'",
-                    exchange.name
-                ),
-            });
-        }
-        let change = Change::ExchangeDeclared(Arc::new(exchange));
-        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
-    }
-
-    fn delete_exchange(
-        &self,
-        vhost: &Arc<str>,
-        name: &Arc<str>,
-        if_unused: bool,
-    ) -> Result<Decision, CatalogError> {
-        check_not_default(name)?;
-        check_name("exchange", name)?;
-        if name.starts_with(RESERVED_PREFIX) {
-            return Err(CatalogError::Forbidden {
-                reason: format!("exchange name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
-            });
-        }
-        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        };
-        if if_unused && table.bindings().len() > 0 {
-            return Err(CatalogError::PreconditionFailed {
-                reason: format!("exchange '{name}' in vhost '{vhost}' in use"),
-            });
-        }
-        let mut changes: Vec<Change> = table.bindings().cloned().map(Change::Unbound).collect();
-        changes.extend(self.unbind_all(vhost, &Destination::Exchange(name.clone())));
-        changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
-        Ok(Decision { changes, answer: Answer::Done { changed: true } })
-    }
-
-    fn check_binding(&self, binding: &Binding) -> Result<(), CatalogError> {
-        check_not_default(&binding.source)?;
-        check_arguments(&binding.arguments)?;
-        check_text("routing key", &binding.key)?;
-        check_name("exchange", &binding.source)?;
-        match &binding.destination {
-            Destination::Exchange(name) => {
-                check_not_default(name)?;
-                check_name("exchange", name)
-            }
-            Destination::Queue(name) => check_name("queue", name),
-        }
-    }
-
-    fn bind(&self, binding: Binding) -> Result<Decision, CatalogError> {
-        self.check_binding(&binding)?;
-        let vhost = &binding.vhost;
-        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
-            return Err(CatalogError::no_exchange(vhost, &binding.source));
-        };
-        match &binding.destination {
-            Destination::Queue(name) if self.queue(vhost, name).is_none() => {
-                return Err(CatalogError::no_queue(vhost, name));
-            }
-            Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
-                return Err(CatalogError::no_exchange(vhost, name));
-            }
-            _ => {}
-        }
-        if table.exchange.kind == ExchangeKind::Topic && !topic::is_acceptable(&binding.key) {
-            return Err(CatalogError::Invalid {
-                reason: format!(
-                    "binding key '{}' has more than {} '#' wildcards",
-                    binding.key,
-                    topic::HASHES_MAX
-                ),
-            });
-        }
-        if table.has(&binding) {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        }
-        let change = Change::Bound(Arc::new(binding));
-        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
-    }
-
-    fn unbind(&self, binding: Binding) -> Result<Decision, CatalogError> {
-        self.check_binding(&binding)?;
-        let vhost = &binding.vhost;
-        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
-        let Some(table) = table.filter(|t| t.has(&binding)) else {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        };
-        let last = table.bindings().len() == 1 && table.exchange.auto_delete;
-        let mut changes = vec![Change::Unbound(Arc::new(binding.clone()))];
-        if last {
-            changes.extend(self.unbind_all(vhost, &Destination::Exchange(binding.source.clone())));
-            changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: binding.source });
-        }
-        Ok(Decision { changes, answer: Answer::Done { changed: true } })
-    }
-
     fn check_vhost(&self, vhost: &str) -> Result<(), CatalogError> {
         if self.has_vhost(vhost) {
             return Ok(());
         }
         Err(CatalogError::NotFound { reason: format!("no vhost '{vhost}'") })
     }
+}
+
+fn same_arguments(old: &Arguments, new: &Arguments) -> bool {
+    old.keys().chain(new.keys()).all(|key| {
+        let (old, new) = (old.get(key), new.get(key));
+        old == new || same_argument(key, old, new)
+    })
 }
 
 /// `x-queue-type: classic` and its absence are the same declaration.

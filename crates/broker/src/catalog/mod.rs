@@ -6,18 +6,17 @@
 mod arguments;
 mod decide;
 mod exchange;
+mod route;
 mod stored;
-mod topic;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use message::Message;
-use smallvec::SmallVec;
 
 pub use arguments::{Arguments, queue_config};
 pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue};
-pub use exchange::{Exchange, ExchangeKind};
+pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use route::{RouteTarget, RouteTargets, Routed};
 pub use stored::{decode_change, encode_change};
 
 use crate::ids::{ConnectionId, QueueId, ShardId};
@@ -90,16 +89,6 @@ pub enum Change {
         next: u32,
     },
 }
-
-/// A queue that a message is routed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteTarget {
-    pub queue: QueueId,
-    pub home: Option<ShardId>,
-}
-
-/// Most routes lead to a few queues.
-pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 
 /// One virtual host.
 #[derive(Clone, Debug, Default)]
@@ -192,69 +181,6 @@ impl Catalog {
     pub fn bindings_of_source(&self, vhost: &str, source: &str) -> Vec<Arc<Binding>> {
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
         table.map(|t| t.bindings().cloned().collect()).unwrap_or_default()
-    }
-
-    /// Every queue that a message to `exchange` with `keys` reaches, each once; `None` if the exchange does
-    /// not exist.
-    pub fn route(
-        &self,
-        vhost: &str,
-        exchange: &str,
-        keys: &[Arc<str>],
-        message: &Message,
-    ) -> Option<RouteTargets> {
-        let vhost = self.vhosts.get(vhost)?;
-        let mut targets = RouteTargets::new();
-        if exchange.is_empty() {
-            for key in keys {
-                vhost.queues.get(key).into_iter().for_each(|id| self.push_target(*id, &mut targets));
-            }
-            return Some(targets);
-        }
-        let mut seen: SmallVec<[&str; 4]> = SmallVec::new();
-        let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
-        todo.push(vhost.exchanges.get_key_value(exchange)?.0);
-        while let Some(name) = todo.pop() {
-            // Cycles of exchanges and alternate exchanges end here: each handles a message once.
-            if seen.contains(&name) {
-                continue;
-            }
-            seen.push(name);
-            let Some(table) = vhost.exchanges.get(name) else { continue };
-            let mut any = false;
-            for key in keys {
-                table.route(key, message, &mut |destination| {
-                    any = true;
-                    match destination {
-                        Destination::Queue(queue) => {
-                            if let Some(id) = vhost.queues.get(queue) {
-                                self.push_target(*id, &mut targets);
-                            }
-                        }
-                        Destination::Exchange(exchange) => {
-                            if let Some((name, _)) = vhost.exchanges.get_key_value(exchange) {
-                                todo.push(name);
-                            }
-                        }
-                    }
-                });
-            }
-            if !any
-                && let Some(alternate) = &table.exchange.alternate
-                && let Some((name, _)) = vhost.exchanges.get_key_value(alternate)
-            {
-                todo.push(name);
-            }
-        }
-        Some(targets)
-    }
-
-    fn push_target(&self, id: QueueId, targets: &mut RouteTargets) {
-        if targets.iter().all(|t| t.queue != id)
-            && let Some(record) = self.queue_by_id(id)
-        {
-            targets.push(RouteTarget { queue: id, home: record.home });
-        }
     }
 
     /// Applies one change that was decided for this version.

@@ -98,17 +98,9 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
         }
         2 => Change::QueueForgotten { queue: QueueId(fields.get(1)?.as_u64()?) },
         3 => {
-            let arguments = arguments(7)?;
-            Change::ExchangeDeclared(Arc::new(Exchange {
-                vhost: text(1)?,
-                name: text(2)?,
-                kind: ExchangeKind::parse(&text(3)?)?,
-                durable: boolean(4)?,
-                auto_delete: boolean(5)?,
-                internal: boolean(6)?,
-                alternate: arguments.get("alternate-exchange").and_then(Value::as_str).map(Arc::from),
-                arguments,
-            }))
+            let exchange = Exchange::new(text(1)?, text(2)?, ExchangeKind::parse(&text(3)?)?, arguments(7)?);
+            let (durable, auto_delete, internal) = (boolean(4)?, boolean(5)?, boolean(6)?);
+            Change::ExchangeDeclared(Arc::new(Exchange { durable, auto_delete, internal, ..exchange }))
         }
         4 => Change::ExchangeDeleted { vhost: text(1)?, name: text(2)? },
         kind @ (5 | 6) => {

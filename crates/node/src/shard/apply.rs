@@ -190,6 +190,7 @@ impl Shard {
             Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
             Mail::Applied { version, by } => self.handle_applied(version, by),
+            Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::Evacuate { file } => self.handle_evacuate(file),
             Mail::Evacuated { file } => self.handle_evacuated(file),
@@ -362,9 +363,13 @@ impl Shard {
                         message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
                         message::DeathReason::DeliveryLimit => {}
                     }
-                    let Some(record) = self.catalog.queue_by_id(queue) else { return };
-                    let (message, targets) =
-                        dead_letter::route(&self.catalog, &record.vhost, message, &exchange, key.as_ref());
+                    let Some(record) = self.catalog.queue_by_id(queue).cloned() else { return };
+                    let random = self.draw();
+                    let vhost = &record.vhost;
+                    let (message, routed) =
+                        dead_letter::route(&self.catalog, vhost, message, &exchange, key.as_ref(), random);
+                    routed.histories.iter().for_each(|x| self.post.remember(x, message.clone()));
+                    let targets = routed.targets;
                     let wait = DeadLetterWait { queue, token, left: targets.len() as u32, accepted: false };
                     let publisher = match targets.len() {
                         0 => None,

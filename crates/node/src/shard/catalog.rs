@@ -83,6 +83,7 @@ impl Shard {
                         self.journal.push_change(self.catalog.version() + 1, change);
                     }
                     self.apply_change(change);
+                    self.follow_history(change);
                 }
                 Ok(decision.answer)
             }

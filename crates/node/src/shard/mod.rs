@@ -11,6 +11,7 @@
 mod apply;
 mod catalog;
 mod desk;
+mod history;
 mod journal;
 mod reclaim;
 
@@ -21,7 +22,7 @@ use std::sync::atomic::AtomicU64;
 use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault};
 use broker::access::Access;
-use broker::catalog::Catalog;
+use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
 use broker::gate::amqp10::{Cx, Gate, Phase};
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
@@ -96,6 +97,8 @@ pub struct Shard {
     /// Deletions that the catalog has not confirmed, by our ticket: what to tell whom then.
     forgetting: HashMap<u64, Vec<Mail>>,
     desk: desk::Waiting,
+    /// On the shard that decides: what exchanges keep for later bindings.
+    histories: Histories,
     post: Post,
     inbox: Vec<Mail>,
     outboxes: Vec<Vec<Mail>>,
@@ -179,6 +182,7 @@ impl Shard {
             homeless: HashMap::new(),
             forgetting: HashMap::new(),
             desk: desk::Waiting::default(),
+            histories: Histories::default(),
             post: Post::default(),
             inbox: Vec::new(),
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
@@ -446,7 +450,7 @@ impl Shard {
             self.sort_post();
             if self.inbox.is_empty() {
                 self.flush_gates();
-                if self.post.requests.is_empty() && self.post.proposals.is_empty() {
+                if self.post.is_empty() {
                     break;
                 }
                 continue;
@@ -460,7 +464,7 @@ impl Shard {
             }
             self.send_receipts();
         }
-        !self.inbox.is_empty() || !self.post.requests.is_empty()
+        !self.inbox.is_empty() || !self.post.is_empty()
     }
 
     fn flush_gates(&mut self) {
@@ -482,6 +486,9 @@ impl Shard {
             self.send(0, Mail::Propose { ticket, from: self.id, command });
         }
         self.post.proposals = proposals;
+        for (exchange, messages) in std::mem::take(&mut self.post.remembered) {
+            self.send(0, Mail::Remember { exchange, messages });
+        }
     }
 
     fn send(&mut self, to: ShardId, mail: Mail) {

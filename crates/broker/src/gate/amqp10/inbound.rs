@@ -12,7 +12,7 @@ use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
 use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Settled, error};
 use crate::access::{Permission, Resource};
-use crate::catalog::{RouteTarget, RouteTargets};
+use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
 use crate::ids::QueueId;
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
@@ -209,24 +209,34 @@ impl Gate {
             Target::Anonymous => Refusal::from_anonymous(error, delivery),
             Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
         })?;
-        let (route, targets) = match target {
+        let random = cx.draw();
+        let (route, routed) = match target {
             Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
                 let version = cx.catalog.version();
-                if cached.as_ref().is_none_or(|(v, _)| *v != version) {
-                    let message = Message::new(message::Parts::default(), route.clone());
-                    let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
-                    *cached = Some((version, targets.ok_or_else(|| no_exchange(vhost, exchange))?));
-                }
-                let targets = cached.as_ref().map(|(_, t)| t.clone()).unwrap_or_default();
-                (route.clone(), targets)
+                let routed = match cached {
+                    Some((v, targets)) if *v == version => {
+                        Routed { targets: targets.clone(), ..Routed::default() }
+                    }
+                    _ => {
+                        let routed = cx.catalog.route(
+                            vhost,
+                            exchange,
+                            &Letter::arrived(route.keys(), &found, bytes, random),
+                        );
+                        let routed = routed.ok_or_else(|| no_exchange(vhost, exchange))?;
+                        *cached = routed.by_key_alone.then(|| (version, routed.targets.clone()));
+                        routed
+                    }
+                };
+                (route.clone(), routed)
             }
             Target::Exchange { exchange, route, .. } => {
                 let mut keys = route.keys().to_vec();
                 keys.extend(extra_keys);
                 let route = Arc::new(Route::new(exchange.clone(), keys));
-                let message = Message::new(message::Parts::default(), route.clone());
-                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
-                (route, targets.ok_or_else(|| no_exchange(vhost, exchange))?)
+                let routed =
+                    cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random));
+                (route, routed.ok_or_else(|| no_exchange(vhost, exchange))?)
             }
             Target::Anonymous => {
                 let route = anonymous_route(&found, bytes, extra_keys, delivery)?;
@@ -250,11 +260,20 @@ impl Gate {
                         .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
                         .map_err(|refused| Refusal::End(Box::new(refused.into())))?;
                 }
-                let message = Message::new(message::Parts::default(), route.clone());
-                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message).unwrap_or_default();
-                (route, targets)
+                let routed = cx
+                    .catalog
+                    .route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random))
+                    .unwrap_or_default();
+                (route, routed)
             }
         };
+        let Routed { targets, histories, .. } = routed;
+        if !histories.is_empty() {
+            let kept = kept(&found, cx.settings.durable_by_default);
+            let wire = Bytes::copy_from_slice(&bytes[kept.range.clone()]);
+            let message = Message::new(kept.into_parts(wire), route.clone());
+            histories.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
+        }
         if targets.is_empty() {
             cx.counters.unroutable_returned += u64::from(!delivery.settled);
             cx.counters.unroutable_dropped += u64::from(delivery.settled);

@@ -60,6 +60,14 @@ pub struct Cx<'a> {
     pub unique: &'a mut u64,
 }
 
+impl Cx<'_> {
+    /// A number for an exchange that leaves something to chance: no two messages of the node have the same.
+    fn draw(&mut self) -> u64 {
+        *self.unique += 1;
+        u64::from(self.shard) << 56 | *self.unique
+    }
+}
+
 /// What a gate keeps of a session.
 #[derive(Debug, Default)]
 struct Session {
