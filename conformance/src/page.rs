@@ -280,8 +280,11 @@ impl Stage {
                     "exchange" => Destination::Exchange(name.into()),
                     _ => Destination::Queue(name.into()),
                 };
-                let key = tokens.get(2).and_then(|t| t.value.as_str()).unwrap_or_default();
-                self.world().bind(source, to, key)
+                let (keys, arguments): (Vec<_>, Vec<_>) =
+                    tokens.iter().skip(2).cloned().partition(|t| t.key == "key");
+                let key = keys.first().and_then(|t| t.value.as_str()).unwrap_or_default();
+                let arguments = arguments.into_iter().map(|t| (t.key, strings(t.value))).collect();
+                self.world().bind(source, to, key, arguments)
             }
             ("queue", name) => self.look(name, &tokens),
             ("time", _) => {

@@ -302,13 +302,19 @@ impl World {
         })
     }
 
-    pub fn bind(&mut self, source: &str, destination: Destination, key: &str) -> Parsed<()> {
+    pub fn bind(
+        &mut self,
+        source: &str,
+        destination: Destination,
+        key: &str,
+        arguments: Arguments,
+    ) -> Parsed<()> {
         self.propose(Command::Bind(Binding {
             vhost: DEFAULT_VHOST.into(),
             source: source.into(),
             destination,
             key: key.into(),
-            arguments: Arguments::new(),
+            arguments,
         }))
     }
 
