@@ -72,6 +72,14 @@ install_go-amqp() {
 }
 run_go-amqp() { "$cache/go-amqp"; }
 
+needs_rhea() { has node npm; }
+# Node looks for modules beside the script, so the script runs as a copy beside them.
+install_rhea() {
+    mkdir -p "$cache/rhea" && cp "$here"/rhea/{package.json,package-lock.json,client.js,suite.js} "$cache/rhea" &&
+        once rhea/package-lock.json npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/rhea"
+}
+run_rhea() { node "$cache/rhea/suite.js"; }
+
 # --- the run --------------------------------------------------------------------------------------------------------
 
 has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }
