@@ -142,16 +142,15 @@ impl Gate {
     }
 
     /// Credit has come for responses, or requests have been read: goes on with those that wait, and grants
-    /// credit for as many more as may wait.
+    /// credit for more unless too many wait.
     pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
         self.next_request(pair, cx);
         let Some(p) = self.pairs.get(pair as usize) else { return };
         let Some(link) = p.requests else { return };
-        let room = CREDIT.saturating_sub(p.backlog.len() as u32);
+        let room = p.backlog.len() < CREDIT as usize;
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
-        let credit = l.receiver_credit().credit();
-        if credit <= CREDIT / 2 && room > credit {
-            self.conn.grant(session, link, room, false, false);
+        if room && l.receiver_credit().credit() <= CREDIT / 2 {
+            self.conn.grant(session, link, CREDIT, false, false);
         }
     }
 
