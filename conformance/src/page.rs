@@ -19,7 +19,7 @@ pub struct Failure {
     pub transcript: String,
 }
 
-/// Plays a page. Returns how many scenes it has.
+/// Plays a page, each scene on one shard and again on two. Returns how many scenes it has.
 ///
 /// # Errors
 /// The scenes that differ from what is written.
@@ -29,19 +29,19 @@ pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
     for (name, lines) in &scenes {
         // What a scene says of settings, users and clients comes before everything.
         let (setup, lines): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|l| is_setup(l));
-        let mut stage = Stage::default();
-        stage.play(&setup);
-        stage.play(&prelude);
-        let prelude_failed = stage.failed;
-        if !prelude_failed {
-            stage.transcript.clear();
-            stage.play(&lines);
-        }
-        if stage.failed {
-            failures.push(Failure { scene: name.clone(), transcript: stage.transcript });
-        }
-        if prelude_failed {
-            break;
+        for shards in [1, 2] {
+            let mut stage = Stage { setup: Some(Setup { shards, ..Setup::default() }), ..Stage::default() };
+            stage.play(&setup);
+            stage.play(&prelude);
+            if !stage.failed {
+                stage.transcript.clear();
+                stage.play(&lines);
+            }
+            if stage.failed {
+                let scene = format!("{name} (shards: {shards})");
+                failures.push(Failure { scene, transcript: stage.transcript });
+                break;
+            }
         }
     }
     if failures.is_empty() { Ok(scenes.len()) } else { Err(failures) }
@@ -280,11 +280,11 @@ impl Stage {
                     "exchange" => Destination::Exchange(name.into()),
                     _ => Destination::Queue(name.into()),
                 };
-                let rest = tokens.iter().skip(2);
-                let (key, arguments): (Vec<_>, Vec<_>) = rest.partition(|t| t.key == "key");
-                let key = key.first().and_then(|t| t.value.as_str()).unwrap_or_default();
-                let arguments = arguments.into_iter().map(|t| (t.key.clone(), strings(t.value.clone())));
-                self.world().bind(source, to, key, arguments.collect())
+                let (keys, arguments): (Vec<_>, Vec<_>) =
+                    tokens.iter().skip(2).cloned().partition(|t| t.key == "key");
+                let key = keys.first().and_then(|t| t.value.as_str()).unwrap_or_default();
+                let arguments = arguments.into_iter().map(|t| (t.key, strings(t.value))).collect();
+                self.world().bind(source, to, key, arguments)
             }
             ("policy", name) => {
                 let mut definition: Arguments =

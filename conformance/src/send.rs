@@ -355,7 +355,10 @@ fn disposition(f: &mut Fields) -> Parsed<Disposition> {
         Some(DeliveryState::Modified(Modified {
             delivery_failed: map.get("failed").and_then(Value::as_bool),
             undeliverable_here: map.get("undeliverable").and_then(Value::as_bool),
-            message_annotations: map.get("ma").and_then(Value::as_map).cloned(),
+            message_annotations: map.get("ma").and_then(Value::as_map).map(|map| {
+                let symbol = |k: &Value| Symbol::from(k.as_str().unwrap_or_default().to_owned());
+                map.iter().map(|(k, v)| (symbol(k), v.clone())).collect()
+            }),
         }))
     } else {
         None

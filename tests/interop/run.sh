@@ -25,7 +25,7 @@ find_broker() {
 }
 
 start_broker() {
-    dir=$(mktemp -d)
+    dir=$(mktemp -d) && touch "$dir/out"
     "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
         --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
         >"$dir/out" 2>"$dir/log" </dev/null &
@@ -71,6 +71,22 @@ install_go-amqp() {
         go build -o "$cache/go-amqp" .)
 }
 run_go-amqp() { "$cache/go-amqp"; }
+
+needs_rhea() { has node npm; }
+# Node looks for modules beside the script, so the script runs as a copy beside them.
+install_rhea() {
+    mkdir -p "$cache/rhea" && cp "$here"/rhea/{package.json,package-lock.json,client.js,suite.js} "$cache/rhea" &&
+        once rhea/package-lock.json npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/rhea"
+}
+run_rhea() { node "$cache/rhea/suite.js"; }
+
+needs_jms() { has java javac mvn; }
+install_jms() {
+    once jms/pom.xml mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/jms/pom.xml" \
+        dependency:copy-dependencies -DoutputDirectory="$cache/jms/lib" &&
+        javac -Xlint:all,-try -cp "$cache/jms/lib/*" -d "$cache/jms/classes" "$here"/jms/*.java
+}
+run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
 
 # --- the run --------------------------------------------------------------------------------------------------------
 

@@ -141,10 +141,15 @@ impl Gate {
         }
     }
 
-    /// Grants credit for more requests.
-    pub(super) fn regulate_management(&mut self, session: u16, link: u32) {
+    /// Credit has come for responses, or requests have been read: goes on with those that wait, and grants
+    /// credit for more unless too many wait.
+    pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
+        self.next_request(pair, cx);
+        let Some(p) = self.pairs.get(pair as usize) else { return };
+        let Some(link) = p.requests else { return };
+        let room = p.backlog.len() < CREDIT as usize;
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
-        if !l.is_sending() && l.receiver_credit().credit() <= CREDIT / 2 {
+        if room && l.receiver_credit().credit() <= CREDIT / 2 {
             self.conn.grant(session, link, CREDIT, false, false);
         }
     }
@@ -157,17 +162,8 @@ impl Gate {
         delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        let known = self.pairs.get(pair as usize);
-        let responses = known.and_then(|p| p.responses);
-        let unanswered = known.map_or(0, |p| p.backlog.len() + usize::from(p.busy));
-        let credit = responses
-            .and_then(|l| self.conn.session(session).and_then(|s| s.link(l)))
-            .map_or(0, |l| l.sender_credit().credit());
-        if credit as usize <= unanswered {
-            let reason = match responses {
-                None => "a management request came before its response link",
-                Some(_) => "a management request came without credit for its response",
-            };
+        if self.pairs.get(pair as usize).is_none_or(|p| p.responses.is_none()) {
+            let reason = "a management request came before its response link";
             self.end(session, error(condition::PRECONDITION_FAILED, reason), cx);
             return;
         }
@@ -187,7 +183,8 @@ impl Gate {
 
     /// Carries out what waits, one after the other.
     fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
-        while let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
+        while self.may_respond(pair)
+            && let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
             && let Some(parsed) = p.backlog.pop_front()
         {
             p.busy = true;
@@ -413,6 +410,14 @@ impl Gate {
         };
         self.respond(pair, pending, reply);
         self.next_request(pair, cx);
+    }
+
+    /// Whether a response could be sent. A request without credit for its response waits: client libraries
+    /// grant it from another task, a moment behind the ATTACH (docs/decisions/0006).
+    fn may_respond(&self, pair: u32) -> bool {
+        let Some(p) = self.pairs.get(pair as usize) else { return false };
+        let link = p.responses.and_then(|l| self.conn.session(p.session).and_then(|s| s.link(l)));
+        link.is_some_and(|l| l.sender_credit().credit() > 0)
     }
 
     fn respond(&mut self, pair: u32, pending: Pending, reply: Reply) {

@@ -597,8 +597,9 @@ impl Gate {
             match self.role(*session, *link) {
                 Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
                 Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
-                Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => {
-                    self.regulate_management(*session, *link);
+                Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
+                    let pair = *pair;
+                    self.regulate_management(*session, pair, cx);
                 }
                 None => {}
             }
