@@ -10,12 +10,13 @@ fn main() -> ExitCode {
     find(&folder, &mut pages);
     pages.sort();
     // As libtest: words are filters, options are for others.
-    let filters: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
+    let (filters, skips) = filters(std::env::args().skip(1));
     let mut out = std::io::stdout().lock();
     let (mut passed, mut failed) = (0, 0);
     for path in pages {
         let name = path.strip_prefix(&folder).unwrap_or(&path).with_extension("").display().to_string();
-        if !filters.is_empty() && !filters.iter().any(|f| name.contains(f)) {
+        let wanted = filters.is_empty() || filters.iter().any(|f| name.contains(f));
+        if !wanted || skips.iter().any(|s| name.contains(s)) {
             continue;
         }
         let page = std::fs::read_to_string(&path).expect("a page can be read");
@@ -52,4 +53,18 @@ fn find(folder: &Path, into: &mut Vec<PathBuf>) {
             into.push(path);
         }
     }
+}
+
+/// What the test runner was asked for, as libtest reads it: names to run, and names behind `--skip`.
+fn filters(arguments: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
+    let (mut run, mut skip) = (Vec::new(), Vec::new());
+    let mut arguments = arguments;
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--skip" => skip.extend(arguments.next()),
+            option if option.starts_with('-') => {}
+            _ => run.push(argument),
+        }
+    }
+    (run, skip)
 }
