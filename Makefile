@@ -10,7 +10,7 @@ unit:
 	cargo test --profile ci --workspace -- --skip a_killed_broker
 
 interop:
-	cargo build --profile ci -p sluice
+	cargo build --profile ci --workspace
 	tests/interop/run.sh
 
 kill:

@@ -1,0 +1,164 @@
+//! Every record that the broker writes, as version 0.1 wrote it: a data directory that must be readable for as
+//! long as there are upgrades from it. `UPDATE_GOLDEN=1` writes it anew, which a released version never does.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use broker::catalog::{Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination};
+use bytes::{Bytes, BytesMut};
+use log::testing::FalseDisk;
+use log::{Handover, Log, Options, Records};
+use message::{Death, DeathReason, Message, Parts, Route};
+use node::facts::{Restored, push_change, push_fact};
+use queue::Fact;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+}
+
+fn message(body: &'static [u8]) -> Message {
+    let parts = Parts {
+        wire: Bytes::from_static(body),
+        bare_at: 0,
+        application_properties_at: 0,
+        body_at: 0,
+        durable: true,
+        durable_header: true,
+        priority: Some(7),
+        ttl_ms: Some(60_000),
+    };
+    Message::new(parts, Arc::new(Route::new("orders", vec!["a.b".into(), "copy".into()])))
+}
+
+fn dead(body: &'static [u8]) -> Message {
+    let death = Death {
+        queue: "first".into(),
+        reason: DeathReason::Rejected,
+        count: 1,
+        first_ms: 1_000,
+        last_ms: 2_000,
+        exchange: "orders".into(),
+        keys: vec!["a.b".into()],
+        ttl_ms: None,
+    };
+    message(body).with_death(death, 2)
+}
+
+/// The changes that a small topology takes.
+fn changes(catalog: &mut Catalog) -> Vec<Change> {
+    let mut all = Vec::new();
+    let mut arguments = Arguments::new();
+    arguments.insert("x-max-length".into(), amqp10::Value::Uint(1000));
+    let queue = |name: &str| {
+        Command::DeclareQueue(DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: arguments.clone(),
+            connection: None,
+            internal: false,
+            home: None,
+        })
+    };
+    let exchange = Command::DeclareExchange(DeclareExchange {
+        vhost: "/".into(),
+        name: "orders".into(),
+        kind: "topic".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: Arguments::new(),
+    });
+    let binding = |key: &str| Binding {
+        vhost: "/".into(),
+        source: "orders".into(),
+        destination: Destination::Queue("first".into()),
+        key: key.into(),
+        arguments: Arguments::new(),
+    };
+    let commands = [
+        queue("first"),
+        queue("second"),
+        exchange,
+        Command::Bind(binding("a.*")),
+        Command::Bind(binding("gone")),
+        Command::Unbind(binding("gone")),
+    ];
+    for command in commands {
+        for change in catalog.decide(command).expect("a sound command").changes {
+            catalog.apply(&change);
+            all.push(change);
+        }
+    }
+    all
+}
+
+/// The files of a log with one record of each kind.
+fn written() -> BTreeMap<String, Vec<u8>> {
+    let disk = FalseDisk::new(1);
+    let options = Options { seed: Some(1), ..Options::default() };
+    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| {}).expect("an empty disk");
+    let (mut records, mut scratch) = (Records::new(), BytesMut::new());
+    let mut catalog = Catalog::default();
+    for (version, change) in (1..).zip(changes(&mut catalog)) {
+        push_change(&mut records, &mut scratch, version, &change);
+    }
+    let queue = catalog.queue("/", "first").expect("it is declared").id;
+    let mut fact = |fact: Fact| push_fact(&mut records, &mut scratch, queue, &fact);
+    fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
+    fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
+    fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
+    fact(Fact::Gone { first: 1, last: 1 });
+    fact(Fact::Returned { seq: 2, delivery_count: 4, redelivered: true });
+    let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
+    let mut done = Vec::new();
+    log.append(&mut handovers, &mut done);
+    assert!(done[0].result.is_ok());
+    log.close().expect("a sound disk");
+    disk.files()
+}
+
+#[test]
+fn formats_are_versioned() {
+    let files = written();
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::create_dir_all(golden()).expect("a folder");
+        for (name, bytes) in &files {
+            std::fs::write(golden().join(name), bytes).expect("a file");
+        }
+    }
+    let disk = FalseDisk::new(2);
+    for entry in std::fs::read_dir(golden()).expect("the golden folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
+        let bytes = std::fs::read(&path).expect("a file");
+        assert_eq!(files.get(&name), Some(&bytes), "{name} is not what this version writes");
+        disk.put(&name, &bytes);
+    }
+    let mut restored = Restored::default();
+    let (_, recovery) =
+        Log::open(disk, Options::default(), &mut |record| restored.handle_record(record)).expect("a sound log");
+    restored.finish();
+    assert!(recovery.clean && recovery.damage.is_empty());
+    assert_eq!(restored.unreadable, Vec::<String>::new());
+    let catalog = &restored.catalog;
+    let first = catalog.queue("/", "first").expect("the queue").clone();
+    assert_eq!(first.config.max_length, Some(1000));
+    assert!(catalog.queue("/", "second").is_some() && catalog.exchange("/", "orders").is_some());
+    let keys: Vec<String> = catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
+    assert_eq!(keys, ["a.*"]);
+    let facts: Vec<Fact> = restored.queues.remove(&first.id).expect("its messages").into_facts().collect();
+    let [
+        Fact::Put { seq: 2, message: two, at_ms: 5_001 },
+        Fact::Returned { seq: 2, delivery_count: 4, redelivered: true },
+        Fact::Put { seq: 3, message: three, at_ms: 5_002 },
+    ] = &facts[..]
+    else {
+        panic!("{facts:?}");
+    };
+    assert_eq!(*two, message(b"\x00\x53\x75\xa0\x03two"));
+    assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
+}
