@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use broker::catalog::DEFAULT_VHOST;
+use broker::catalog::{DEFAULT_VHOST, ExchangeKind};
 use broker::desk::{Desk, Overview};
 use serde_json::{Value, json};
 
@@ -101,7 +101,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Value {
 }
 
 fn to_json(o: &Overview) -> Value {
-    let kinds = ["direct", "fanout", "topic"].map(|name| json!({ "name": name, "enabled": true }));
+    let kinds = ExchangeKind::ALL.map(|kind| json!({ "name": kind.as_str(), "enabled": true }));
     let listeners: Vec<Value> = o
         .listeners
         .iter()

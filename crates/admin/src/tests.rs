@@ -3,6 +3,7 @@
 mod desk;
 mod http;
 mod metrics;
+mod policies;
 
 use broker::desk::{ConnectionRow, LinkRow, SessionRow};
 
@@ -125,10 +126,10 @@ async fn queues() {
             PUT /api/queues/%2F/q null -> 204
             PUT /api/queues/%2F/q {"durable":"true","auto_delete":null,"arguments":[],"node":"x","unknown":1} -> 204
             PUT /api/queues/%2F/q {"auto_delete":true} -> 400 {"error":"bad_request","reason":"inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"}
-            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0}}
+            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0}}
             GET /api/queues/%2F/q/ -> 200 {"name":"q",..
             GET /api/queues/%2F/q?columns=name,message_stats.ack,nope -> 200 {"name":"q","message_stats":{"ack":0}}
-            GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running"}
+            GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
             GET /api/queues/%2F/q?disable_stats=true&enable_queue_totals=true&columns=messages -> 200 {"messages":0}
 
             # Bodies that are none.
@@ -200,8 +201,8 @@ async fn exchanges() {
         .check(
             "guest",
             r#"
-            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.topic","type":"topic"}]
-            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":4,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":4,"page_size":1,"total_count":4}
+            GET /api/exchanges?columns=name,type -> 200 [{"name":"","type":"direct"},{"name":"amq.direct","type":"direct"},{"name":"amq.fanout","type":"fanout"},{"name":"amq.headers","type":"headers"},{"name":"amq.match","type":"headers"},{"name":"amq.topic","type":"topic"}]
+            GET /api/exchanges/%2F?columns=vhost&page=1&page_size=1 -> 200 {"filtered_count":6,"item_count":1,"items":[{"vhost":"/"}],"page":1,"page_count":6,"page_size":1,"total_count":6}
             GET /api/exchanges/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
             GET /api/exchanges/%2F/amq.default?columns=name,durable -> 200 {"name":"","durable":true}
             GET /api/exchanges/%2F/x -> 404 {"error":"object_not_found","reason":"no exchange 'x' in vhost '/'"}
@@ -209,6 +210,7 @@ async fn exchanges() {
             PUT /api/exchanges/%2F/x {"type":"topic","arguments":{"alternate-exchange":"amq.fanout"}} -> 204
             PUT /api/exchanges/%2F/x {"type":"fanout"} -> 400 {"error":"bad_request","reason":"inequivalent arg 'type' for exchange 'x'..
             PUT /api/exchanges/%2F/y {"type":"nope"} -> 400 {"error":"bad_request","reason":"invalid exchange type 'nope'"}
+            PUT /api/exchanges/%2F/y {"type":"x-consistent-hash","arguments":{"hash-header":"h","hash-property":"timestamp"}} -> 400 {"error":"bad_request","reason":"invalid arguments for exchange 'y': 'hash-header' and 'hash-property' are mutually exclusive"}
             PUT /api/exchanges/%2F/y {"type":7} -> 400 {"error":"bad_request","reason":"'type' is not a string"}
             PUT /api/exchanges/%2F/amq.default {"type":"direct"} -> 401 {"error":"not_authorised","reason":"operation not permitted on the default exchange"}
             GET /api/exchanges/%2F/x -> 200 {"name":"x","vhost":"/","type":"topic","durable":true,"auto_delete":false,"internal":false,"arguments":{"alternate-exchange":"amq.fanout"}}

@@ -280,7 +280,7 @@ impl Connection {
         match (header.kind, self.state) {
             (FrameKind::Sasl, ConnectionState::Sasl) => self.handle_sasl(body),
             (FrameKind::Amqp, ConnectionState::Sasl) | (FrameKind::Sasl, _) => {
-                Err(Fault::connection(Violation::UnexpectedFrame("frame type")))
+                Err(Fault::connection(Violation::FrameType))
             }
             (FrameKind::Amqp, _) if body.is_empty() => Ok(None),
             (FrameKind::Amqp, _) => {

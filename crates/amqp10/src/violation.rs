@@ -13,6 +13,8 @@ pub enum Violation {
     ProtocolHeader([u8; 8]),
     /// [2.3.1] A frame header that cannot be.
     Framing(crate::frame::FrameError),
+    /// [2.3.1] A SASL frame outside SASL, or an AMQP frame within it.
+    FrameType,
     /// [2.3.1] A frame on a channel above the negotiated channel-max.
     ChannelMax { channel: u16, max: u16 },
     /// [2.3.2] The performative cannot be decoded.
@@ -60,7 +62,7 @@ impl Violation {
     pub fn sentence(&self) -> (Radius, Symbol) {
         use Radius::{Connection, Link, Session};
         match self {
-            Self::ProtocolHeader(_) | Self::Framing(_) | Self::ChannelMax { .. } => {
+            Self::ProtocolHeader(_) | Self::Framing(_) | Self::FrameType | Self::ChannelMax { .. } => {
                 (Connection, condition::FRAMING_ERROR)
             }
             Self::Decode(_) => (Connection, condition::DECODE_ERROR),
@@ -91,6 +93,7 @@ impl fmt::Display for Violation {
         match self {
             Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
             Self::Framing(error) => write!(f, "{error}"),
+            Self::FrameType => f.write_str("the type of the frame does not fit the phase of the connection"),
             Self::ChannelMax { channel, max } => {
                 write!(f, "channel number ({channel}) exceeds maximum channel number ({max})")
             }

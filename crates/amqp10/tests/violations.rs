@@ -72,8 +72,12 @@ fn unexpected_frame() {
     check(Script::opened().hear(0, &Open::new("again")), CONNECTION, "amqp:illegal-state");
     let answer = Begin { remote_channel: Some(2), ..Begin::default() };
     check(Script::opened().hear(0, &answer), CONNECTION, "amqp:illegal-state");
+}
+
+#[test]
+fn frame_type() {
     let sasl = b"\x00\x00\x00\x0c\x02\x01\x00\x00\x00\x53\x41\x45";
-    check(Script::opened().bytes(sasl), CONNECTION, "amqp:illegal-state");
+    check(Script::opened().bytes(sasl), CONNECTION, FRAMING);
 }
 
 #[test]

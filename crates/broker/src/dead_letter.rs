@@ -5,25 +5,27 @@ use std::sync::Arc;
 
 use message::{Message, Route};
 
-use crate::catalog::{Catalog, RouteTargets};
+use crate::catalog::{Catalog, Letter, Routed};
 
 /// A dead letter on its new route, and the queues that are to have it: none if the exchange is gone, nothing
-/// wants it, or it would go in a circle.
+/// wants it, or it would go in a circle. `random` differs from message to message.
 pub fn route(
     catalog: &Catalog,
     vhost: &str,
     message: Message,
     exchange: &Arc<str>,
     key: Option<&Arc<str>>,
-) -> (Message, RouteTargets) {
+    random: u64,
+) -> (Message, Routed) {
     let keys = match key {
         Some(key) => vec![key.clone()],
         None => message.route().keys().to_vec(),
     };
     let message = message.rerouted(Arc::new(Route::new(exchange.clone(), keys)));
-    let mut targets = catalog.route(vhost, exchange, message.route().keys(), &message).unwrap_or_default();
+    let letter = Letter::of_message(&message, random);
+    let mut routed = catalog.route(vhost, exchange, &letter).unwrap_or_default();
     if let Some(deaths) = message.deaths() {
-        targets.retain(|target| {
+        routed.targets.retain(|target| {
             let name = catalog.queue_by_id(target.queue).map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
@@ -32,5 +34,5 @@ pub fn route(
             !cycle
         });
     }
-    (message, targets)
+    (message, routed)
 }

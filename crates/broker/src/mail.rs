@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
+use message::Message;
 use queue::{ConsumerId, Effect, PublisherId, Request, Ticket, Verdict};
 
-use crate::catalog::{Answer, CatalogError, Change, Command};
+use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, history_length};
 use crate::ids::{QueueId, ShardId};
 
 /// One piece of mail.
@@ -25,6 +26,14 @@ pub enum Mail {
     Changes { version: u64, changes: Arc<[Change]> },
     /// All changes up to `version` are applied there.
     Applied { version: u64, by: ShardId },
+    /// From the shard that decides: write once more what is alive in the files of the log up to this one.
+    /// One at a time.
+    Evacuate { file: u64 },
+    /// It is written and synced there.
+    Evacuated { file: u64 },
+    /// For the shard that decides: keep these for whoever binds to the exchange later, oldest first. Bounded by
+    /// twice the length of the history per exchange and turn.
+    Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
     /// What came of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }
@@ -73,11 +82,32 @@ pub struct Post {
     /// For queues on any shard, in the order in which it was sent.
     pub requests: Vec<(QueueId, Request)>,
     pub proposals: Vec<(Option<Ticket>, Command)>,
+    /// Messages to be remembered, by exchange; of each at most twice what its history holds.
+    pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
 }
 
 impl Post {
     pub fn request(&mut self, queue: QueueId, request: Request) {
         self.requests.push((queue, request));
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.proposals.is_empty() && self.remembered.is_empty()
+    }
+
+    pub fn remember(&mut self, exchange: &Arc<Exchange>, message: Message) {
+        let known = self.remembered.iter_mut().find(|(e, _)| Arc::ptr_eq(e, exchange));
+        match known {
+            Some((_, messages)) => {
+                // Twice the length before a shift, so that each message is moved once at most.
+                let length = history_length(exchange);
+                if messages.len() >= 2 * length {
+                    messages.drain(..length);
+                }
+                messages.push(message);
+            }
+            None => self.remembered.push((exchange.clone(), vec![message])),
+        }
     }
 
     pub fn propose(&mut self, ticket: Option<Ticket>, command: Command) {

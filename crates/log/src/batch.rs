@@ -1,14 +1,14 @@
 //! A batch: the unit that is written, proved and recovered.
 //!
 //! ```text
-//!  0       4       8            16       24         32       40       48        52      56
-//!  | magic | check | generation | number | previous | synced | length | records | proof | payload ...
-//!  | u32   | u32   | u64        | u64    | u64      | u64    | u64    | u32     | u32   | length bytes
+//!  0       4       8            16       24         32       40      48       56        60      64
+//!  | magic | check | generation | number | previous | synced | floor | length | records | proof | payload ...
+//!  | u32   | u32   | u64        | u64    | u64      | u64    | u64   | u64    | u32     | u32   | length bytes
 //! ```
 //!
 //! Little-endian.
 //!
-//! * `check`: CRC-32C over bytes 8..56, so that a batch with a damaged payload can be stepped over and named.
+//! * `check`: CRC-32C over bytes 8..64, so that a batch with a damaged payload can be stepped over and named.
 //! * `generation`: that of the file. Random, so that neither an earlier life of the file nor a body that looks
 //!   like a batch can pass for one.
 //! * `number`: counts up over all files, never used for two different payloads. A batch that is rewritten to
@@ -16,8 +16,11 @@
 //! * `previous`: the number of the batch before it. The numbers between `previous` and `number` are void: their
 //!   batches failed or were cut, and are ignored wherever their bytes turn up.
 //! * `synced`: every batch up to this one was known to be synced when this one was encoded.
-//! * `length`, `records`: bytes and number of the records in the payload. A batch without records is the mark of
-//!   a clean stop.
+//! * `floor`: the number of the first batch that is still needed, 1 at first. Those below it may be in no file.
+//!   When a floor rises, everything in front of its first batch is synced, and files are removed only once that
+//!   batch is synced too.
+//! * `length`, `records`: bytes and number of the records in the payload. A batch without payload raises the floor;
+//!   if it says [`CLEAN`] records, it is the mark of a clean stop.
 //! * `proof`: CRC-32C over generation, number and payload.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -25,11 +28,14 @@ use crc_fast::{CrcAlgorithm, Digest};
 use crate::file::u64_at;
 
 /// Bytes of a batch header.
-pub(crate) const BATCH_HEADER: usize = 56;
-const _: () = assert!(BATCH_HEADER == 4 + 4 + 5 * 8 + 4 + 4);
+pub(crate) const BATCH_HEADER: usize = 64;
+const _: () = assert!(BATCH_HEADER == 4 + 4 + 6 * 8 + 4 + 4);
 
 /// Opens every batch header.
 pub(crate) const BATCH_MAGIC: [u8; 4] = *b"SLbt";
+
+/// What the mark of a clean stop says instead of a number of records.
+pub(crate) const CLEAN: u32 = u32::MAX;
 
 /// A batch header without its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +44,7 @@ pub(crate) struct BatchHeader {
     pub number: u64,
     pub previous: u64,
     pub synced: u64,
+    pub floor: u64,
     /// Bytes of payload.
     pub length: u64,
     pub records: u32,
@@ -52,9 +59,10 @@ impl BatchHeader {
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.previous.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.synced.to_le_bytes());
-        bytes[40..48].copy_from_slice(&self.length.to_le_bytes());
-        bytes[48..52].copy_from_slice(&self.records.to_le_bytes());
-        bytes[52..].copy_from_slice(&self.proof.to_le_bytes());
+        bytes[40..48].copy_from_slice(&self.floor.to_le_bytes());
+        bytes[48..56].copy_from_slice(&self.length.to_le_bytes());
+        bytes[56..60].copy_from_slice(&self.records.to_le_bytes());
+        bytes[60..].copy_from_slice(&self.proof.to_le_bytes());
         let check = crc32c(&bytes[8..]);
         bytes[4..8].copy_from_slice(&check.to_le_bytes());
         bytes
@@ -68,16 +76,23 @@ impl BatchHeader {
             number: u64_at(bytes, 16),
             previous: u64_at(bytes, 24),
             synced: u64_at(bytes, 32),
-            length: u64_at(bytes, 40),
-            records: u32::from_le_bytes(bytes[48..52].try_into().ok()?),
-            proof: u32::from_le_bytes(bytes[52..56].try_into().ok()?),
+            floor: u64_at(bytes, 40),
+            length: u64_at(bytes, 48),
+            records: u32::from_le_bytes(bytes[56..60].try_into().ok()?),
+            proof: u32::from_le_bytes(bytes[60..64].try_into().ok()?),
         };
         let holds = bytes[..4] == BATCH_MAGIC
             && generation.is_none_or(|generation| generation == header.generation)
             && header.previous < header.number
             && header.synced < header.number
+            && (1..=header.number).contains(&header.floor)
             && bytes[4..8] == crc32c(&bytes[8..]).to_le_bytes();
         holds.then_some(header)
+    }
+
+    /// Whether it is the mark of a clean stop.
+    pub fn is_mark(&self) -> bool {
+        self.length == 0 && self.records == CLEAN
     }
 
     /// Whether `payload` is the one this header was written for.
@@ -125,8 +140,9 @@ mod tests {
 
     #[test]
     fn a_header_holds_for_its_generation_only() {
-        let header =
-            BatchHeader { generation: 7, number: 5, previous: 3, synced: 2, length: 9, records: 1, proof: 4 };
+        let (generation, number, previous, synced, floor) = (7, 5, 3, 2, 1);
+        let (length, records, proof) = (9, 1, 4);
+        let header = BatchHeader { generation, number, previous, synced, floor, length, records, proof };
         let bytes = header.encode();
         assert_eq!(BatchHeader::decode(&bytes, Some(7)), Some(header));
         assert_eq!(BatchHeader::decode(&bytes, None), Some(header));

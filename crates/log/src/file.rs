@@ -3,9 +3,9 @@
 //! ```text
 //!  name: 20 decimal digits, the file's number, and ".log"
 //!
-//!  0       8         12       16       24           32         40     44      48
-//!  | magic | version | header | number | generation | previous | zero | check | batches ...
-//!  | 8     | u32     | u32    | u64    | u64        | u64      | u32  | u32   |
+//!  0       8         12       16       24           32     44      48
+//!  | magic | version | header | number | generation | zero | check | batches ...
+//!  | 8     | u32     | u32    | u64    | u64        | 12   | u32   |
 //! ```
 //!
 //! Little-endian. All 48 bytes keep their place in every later version, so that an older program can tell a newer
@@ -14,7 +14,6 @@
 //! * `version`: [`FORMAT_VERSION`]. `header`: bytes of the header, 48.
 //! * `number`: the same as in the name; files are read in this order. Never used twice.
 //! * `generation`: random; stands in every batch of the file.
-//! * `previous`: batches up to this number are in older files or nowhere.
 //! * `check`: CRC-32C over bytes 0..44.
 //!
 //! The header is written together with the first batch. A file ends where its batches end; bytes after the last
@@ -30,7 +29,7 @@ pub const FORMAT_VERSION: u32 = 1;
 
 /// Bytes of a file header.
 pub(crate) const FILE_HEADER: usize = 48;
-const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 8 + 4 + 4);
+const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 12 + 4);
 
 const FILE_MAGIC: [u8; 8] = *b"SluiceLg";
 
@@ -39,7 +38,6 @@ pub(crate) struct FileHeader {
     pub version: u32,
     pub number: u64,
     pub generation: u64,
-    pub previous: u64,
 }
 
 impl FileHeader {
@@ -50,7 +48,6 @@ impl FileHeader {
         bytes[12..16].copy_from_slice(&(FILE_HEADER as u32).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.generation.to_le_bytes());
-        bytes[32..40].copy_from_slice(&self.previous.to_le_bytes());
         let check = crc32c(&bytes[..44]);
         bytes[44..].copy_from_slice(&check.to_le_bytes());
         bytes
@@ -64,7 +61,6 @@ impl FileHeader {
             version: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
             number: u64_at(bytes, 16),
             generation: u64_at(bytes, 24),
-            previous: u64_at(bytes, 32),
         })
     }
 }
@@ -103,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_flipped_header_is_no_header() {
-        let header = FileHeader { version: FORMAT_VERSION, number: 3, generation: 9, previous: 4 };
+        let header = FileHeader { version: FORMAT_VERSION, number: 3, generation: 9 };
         let bytes = header.encode();
         assert_eq!(FileHeader::decode(&bytes), Some(header));
         for at in 0..FILE_HEADER {

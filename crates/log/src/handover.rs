@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::machine::Size;
 use crate::record::Records;
 
 /// One hand-over of a shard: answered exactly once.
@@ -22,6 +23,10 @@ pub struct Completion {
     pub shard: u32,
     pub ticket: u64,
     pub result: Result<(), WriteError>,
+    /// The number of the newest file that holds records of the hand-over; 0 if it had none, or on an error.
+    pub file: u64,
+    /// What the log takes on the disk now; nothing on an error.
+    pub size: Size,
 }
 
 /// The disk refused, twice: in the file that was open and in a fresh one.

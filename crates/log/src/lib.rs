@@ -7,7 +7,7 @@
 //!  shards          Handover{records, sync} ──┐
 //!  Writer          swaps the list of hand-overs, one round at a time
 //!  Log::append     one batch, one vectored write, at most one sync; then one Completion per hand-over
-//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose;  testing::FalseDisk: a disk that fails on purpose
+//!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
 //! ```
 //!
 //! What is promised:
@@ -16,6 +16,9 @@
 //! * `Ok` with `sync`: they, and everything acknowledged before them, were synced and survive power loss.
 //! * `Err`: they may or may not be found by the next [`Log::open`] of another process, but never once anything
 //!   acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over again.
+//!
+//! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
+//! file they hand over again, with `sync`; once that is acknowledged, [`Log::forget`] removes the file.
 //!
 //! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
 //! in `record.rs`.
@@ -36,7 +39,7 @@ mod writer;
 pub use disk::{Disk, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, WriteError};
-pub use machine::{Log, Options, Span};
+pub use machine::{Log, Options, Size, Span};
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
 pub use writer::{OnDone, Writer, WriterHandle};

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!             first write            full, or a write failed
-//!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ (only its name is kept)
+//!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ closed ── forgotten ──▶ (none)
 //!      ▲                     │                                  ▲ │
 //!      └── nothing good in it, removed ◀─┘   a sync failed: ────┘ └─ doomed: copied into the current file by
 //!                                            doomed                  every later sync, until one succeeds
@@ -11,17 +11,22 @@
 //! A file that failed a write or a sync is never written again. What a failed sync may have lost is read back and
 //! written anew; the batch that is waiting is written anew from memory.
 
+mod space;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
-use crate::batch::{BATCH_HEADER, BatchHeader, Proof};
+use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof};
 use crate::disk::Disk;
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader};
 use crate::handover::{Completion, Failure, Handover, WriteError};
-use crate::record::Record;
+use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 use crate::scan;
+
+pub(crate) use space::Closed;
+pub use space::Size;
 
 /// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
@@ -65,6 +70,10 @@ pub struct Log<D: Disk> {
     /// Oldest first. With the current file, all that is not known to be synced.
     dirty: VecDeque<Open<D::File>>,
     spans: BTreeMap<u64, Span>,
+    /// Every file with something good in it, but the current one.
+    closed: Closed,
+    /// Files were removed whose names may come back.
+    removed: bool,
     leftovers: Vec<u64>,
     next_file: u64,
     next_batch: u64,
@@ -72,8 +81,31 @@ pub struct Log<D: Disk> {
     last: u64,
     /// Every acknowledged batch up to this one is synced.
     synced: u64,
+    /// The first batch that is still needed.
+    floor: u64,
     /// The last batch is the mark of a clean stop, or there is none.
     clean: bool,
+}
+
+/// What stands in a batch.
+#[derive(Clone, Copy)]
+enum Batch<'a> {
+    Records(&'a [Handover]),
+    /// Nothing: the header raises the floor.
+    Floor,
+    /// Nothing: the mark of a clean stop.
+    Clean,
+}
+
+impl<'a> Batch<'a> {
+    fn records(self) -> impl Iterator<Item = &'a Records> {
+        let group = if let Batch::Records(group) = self { group } else { &[] };
+        group.iter().map(|handover| &handover.records)
+    }
+
+    fn len(self) -> u64 {
+        self.records().map(|records| records.len() as u64).sum()
+    }
 }
 
 struct Open<F> {
@@ -113,11 +145,14 @@ impl<D: Disk> Log<D> {
             current: None,
             dirty: VecDeque::new(),
             spans: found.spans,
+            closed: found.closed,
+            removed: false,
             leftovers: Vec::new(),
             next_file: found.next_file,
             next_batch: found.next_batch,
             last: found.last,
             synced: found.last,
+            floor: found.floor,
             clean: found.recovery.clean,
         };
         Ok((log, found.recovery))
@@ -139,10 +174,13 @@ impl<D: Disk> Log<D> {
                 })
                 .count();
             let result = self.append_group(&handovers[..group]);
+            let size = if result.is_ok() { self.size() } else { Size::default() };
+            let current = self.current.as_ref().map_or(0, |current| current.number);
             done.extend(handovers.drain(..group).map(|handover| {
                 let Handover { shard, ticket, records, .. } = handover;
+                let file = if result.is_ok() && !records.is_empty() { current } else { 0 };
                 let result = result.as_ref().map_err(|failure| failure.with(records)).copied();
-                Completion { shard, ticket, result }
+                Completion { shard, ticket, result, file, size }
             }));
         }
     }
@@ -156,7 +194,7 @@ impl<D: Disk> Log<D> {
             return Ok(());
         }
         self.commit(None, true)?;
-        self.commit(Some(&[]), true)?;
+        self.commit(Some(Batch::Clean), true)?;
         Ok(())
     }
 
@@ -173,17 +211,17 @@ impl<D: Disk> Log<D> {
     fn append_group(&mut self, group: &[Handover]) -> Result<(), Failure> {
         let sync = group.iter().any(|handover| handover.sync);
         let empty = group.iter().all(|handover| handover.records.is_empty());
-        self.commit((!empty).then_some(group), sync)
+        self.commit((!empty).then_some(Batch::Records(group)), sync)
     }
 
     /// Makes one batch (or none) written, and synced if asked. Tries twice.
-    fn commit(&mut self, group: Option<&[Handover]>, sync: bool) -> Result<(), Failure> {
+    fn commit(&mut self, batch: Option<Batch<'_>>, sync: bool) -> Result<(), Failure> {
         let number = self.next_batch;
-        self.next_batch += u64::from(group.is_some());
+        self.next_batch += u64::from(batch.is_some());
         let mut at = None;
-        let mut outcome = self.attempt(group, number, sync, &mut at);
+        let mut outcome = self.attempt(batch, number, sync, &mut at);
         if outcome.is_err() {
-            outcome = self.attempt(group, number, sync, &mut at);
+            outcome = self.attempt(batch, number, sync, &mut at);
         }
         if outcome.is_err() {
             // The batch may stand whole in the current file, but nobody was told so: no later batch may follow it
@@ -193,7 +231,7 @@ impl<D: Disk> Log<D> {
             {
                 self.abandon(Some(offset));
             }
-        } else if let (Some(group), Some(current)) = (group, &mut self.current) {
+        } else if let (Some(batch), Some(current)) = (batch, &mut self.current) {
             current.last = number;
             current.good += 1;
             let span = self.spans.entry(current.number).or_default();
@@ -201,9 +239,9 @@ impl<D: Disk> Log<D> {
                 span.first_batch = number;
             }
             span.last_batch = number;
-            span.records += group.iter().map(|handover| handover.records.len() as u64).sum::<u64>();
+            span.records += batch.len();
             self.last = number;
-            self.clean = group.is_empty();
+            self.clean = matches!(batch, Batch::Clean);
             if sync {
                 self.synced = number;
             }
@@ -214,12 +252,12 @@ impl<D: Disk> Log<D> {
     /// `at` is where the batch already stands.
     fn attempt(
         &mut self,
-        group: Option<&[Handover]>,
+        batch: Option<Batch<'_>>,
         number: u64,
         sync: bool,
         at: &mut Option<(u64, u64)>,
     ) -> Result<(), Failure> {
-        if let Some(group) = group {
+        if let Some(batch) = batch {
             let stands = at.is_some_and(|(file, _)| self.current.as_ref().is_some_and(|c| c.number == file));
             if !stands {
                 self.ready()?;
@@ -228,17 +266,18 @@ impl<D: Disk> Log<D> {
                     number,
                     previous: self.last,
                     synced: self.synced,
-                    length: group.iter().map(|handover| handover.records.bytes() as u64).sum(),
-                    records: group.iter().map(|handover| handover.records.len() as u32).sum(),
+                    floor: self.floor,
+                    length: batch.records().map(|records| records.bytes() as u64).sum(),
+                    records: if matches!(batch, Batch::Clean) { CLEAN } else { batch.len() as u32 },
                     proof: 0,
                 };
                 let mut pieces = Vec::new();
-                group.iter().for_each(|handover| handover.records.slices(&mut pieces));
+                batch.records().for_each(|records| records.slices(&mut pieces));
                 let offset = self.write_batch(header, &pieces)?;
                 *at = self.current.as_ref().map(|current| (current.number, offset));
             }
         }
-        if sync && (group.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
+        if sync && (batch.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
     }
 
     /// Sees to a current file that has room.
@@ -287,8 +326,6 @@ impl<D: Disk> Log<D> {
 
     /// Appends a batch to the current file and returns its offset. After an error there is no current file.
     fn write_batch(&mut self, mut header: BatchHeader, payload: &[IoSlice<'_>]) -> Result<u64, Failure> {
-        let doomed = self.dirty.iter().any(|file| file.doomed);
-        let previous = if doomed { self.synced } else { self.last };
         let Some(current) = &mut self.current else {
             return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
         };
@@ -298,7 +335,7 @@ impl<D: Disk> Log<D> {
         header.proof = proof.finish();
 
         let (number, generation) = (current.number, current.generation);
-        let opening = FileHeader { version: FORMAT_VERSION, number, generation, previous }.encode();
+        let opening = FileHeader { version: FORMAT_VERSION, number, generation }.encode();
         let header_bytes = header.encode();
         let mut pieces = Vec::with_capacity(payload.len() + 2);
         let mut length = BATCH_HEADER as u64 + header.length;
@@ -336,12 +373,7 @@ impl<D: Disk> Log<D> {
         }
         let unnamed = |file: &Open<D::File>| !file.named && !file.doomed;
         if self.dirty.iter().chain(&self.current).any(unnamed) {
-            if let Err(error) = self.disk.sync_dir() {
-                self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.doomed |= !file.named);
-                self.retire_doomed();
-                return Err(Failure { error, file: String::new() });
-            }
-            self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named = true);
+            self.sync_names()?;
         }
         self.dirty.clear();
         self.synced = self.last;
@@ -390,12 +422,7 @@ impl<D: Disk> Log<D> {
             return;
         }
         if !oldest.named {
-            let synced = self.disk.sync_dir().is_ok();
-            for file in self.dirty.iter_mut().chain(&mut self.current).filter(|file| !file.named) {
-                file.named = synced;
-                file.doomed |= !synced;
-            }
-            self.retire_doomed();
+            let _ = self.sync_names();
         }
         if let Some(oldest) = self.dirty.pop_front_if(|oldest| !oldest.doomed) {
             self.synced = self.synced.max(oldest.last);
@@ -406,7 +433,8 @@ impl<D: Disk> Log<D> {
     fn abandon(&mut self, offset: Option<u64>) {
         if let Some(current) = &mut self.current {
             // Bytes that stay are harmless: no later batch of this file will ever vouch for them.
-            let _ = self.disk.truncate(&mut current.handle, offset.unwrap_or(current.end));
+            current.end = offset.unwrap_or(current.end);
+            let _ = self.disk.truncate(&mut current.handle, current.end);
         }
         self.retire();
     }
@@ -421,6 +449,7 @@ impl<D: Disk> Log<D> {
     fn retire(&mut self) {
         let Some(current) = self.current.take() else { return };
         if current.good > 0 {
+            self.closed.add(current.number, current.end);
             self.dirty.push_back(current);
         } else if self.disk.remove(&file::name(current.number)).is_err() {
             self.leftovers.push(current.number);

@@ -29,6 +29,9 @@ pub struct Record {
     pub seq: u64,
     /// The owner's tag for it.
     pub kind: u8,
+    /// The number of the file it stands in: forgotten once that file is. No older than that of any record in front
+    /// of it.
+    pub file: u64,
     /// A slice of the buffer its file was read into: keeping it keeps the file's bytes in memory.
     pub body: Bytes,
 }
@@ -123,12 +126,12 @@ impl Records {
     }
 }
 
-/// Reads the record at the front of `payload`; `None` if its header does not hold together or its body does not
-/// fit.
-pub(crate) fn front(payload: &Bytes) -> Option<(Record, usize)> {
+/// Reads the record at the front of `payload`, of this file; `None` if its header does not hold together or its
+/// body does not fit.
+pub(crate) fn front(payload: &Bytes, file: u64) -> Option<(Record, usize)> {
     let (owner, seq, kind, length) = front_header(payload)?;
     let end = RECORD_HEADER + length;
-    Some((Record { owner, seq, kind, body: payload.slice(RECORD_HEADER..end) }, end))
+    Some((Record { owner, seq, kind, file, body: payload.slice(RECORD_HEADER..end) }, end))
 }
 
 /// The owners of the records that fill `payload` exactly, or `None` if the headers do not lead to its end.
@@ -197,10 +200,10 @@ mod tests {
             (3, 13, 5, b"small tail"),
             (u64::MAX, u64::MAX, u8::MAX, b""),
         ] {
-            let (record, end) = front(&bytes).unwrap();
+            let (record, end) = front(&bytes, 6).unwrap();
             assert_eq!(
-                (record.owner, record.seq, record.kind, record.body.as_ref()),
-                (owner, seq, kind, body)
+                (record.owner, record.seq, record.kind, record.file, record.body.as_ref()),
+                (owner, seq, kind, 6, body)
             );
             bytes = bytes.slice(end..);
         }

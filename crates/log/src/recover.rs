@@ -7,6 +7,10 @@
 //!   kept, the chain taken up again below;
 //! * above, it is what a power failure left of writes nobody had synced: everything from there on is **cut**.
 //!
+//! What lies below the highest floor of the batches that count was forgotten: it may be missing, is not passed on if
+//! it is still there, and the oldest files, as far as they hold nothing else, are removed. The floor's batch had
+//! everything in front of it synced, so that nothing above a floor is ever cut together with it.
+//!
 //! Numbers of cut batches are not used again, so that the next batch voids them should their bytes come back.
 
 use std::collections::BTreeMap;
@@ -17,7 +21,7 @@ use bytes::Bytes;
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::Disk;
 use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader};
-use crate::machine::Span;
+use crate::machine::{Closed, Size, Span};
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
 
@@ -57,6 +61,8 @@ pub struct Recovery {
     pub bytes: u64,
     /// Records passed on.
     pub records: u64,
+    /// What the log takes on the disk, once cut and rid of what was forgotten.
+    pub size: Size,
     pub cut: Option<Cut>,
     /// Every place where acknowledged records are known to be missing. Reported again by every open.
     pub damage: Vec<Damage>,
@@ -96,6 +102,9 @@ pub(crate) struct Opened {
     pub next_batch: u64,
     /// The last batch that counts.
     pub last: u64,
+    /// The first batch that is still needed.
+    pub floor: u64,
+    pub closed: Closed,
 }
 
 /// One file as it was read.
@@ -122,7 +131,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         _ => OpenError::Io { file: String::new(), error },
     })?;
     let mut directory = Directory::read(disk)?;
-    let (chain, gaps) = directory.chain();
+    let (_, gaps) = directory.chain(u64::MAX, 1);
     let mut recovery = Recovery {
         files: directory.files.len() as u32,
         bytes: directory.files.iter().map(|file| file.length).sum(),
@@ -130,40 +139,46 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     };
 
     // Where the chain stops counting: at the lowest gap nobody had seen synced.
-    let (damage, torn): (Vec<Gap>, Vec<Gap>) = gaps.into_iter().partition(|gap| directory.is_damage(gap));
-    let end = torn.iter().map(|gap| gap.below).min().unwrap_or(u64::MAX);
-    let chain: Vec<u64> = chain.into_iter().filter(|&number| number <= end).collect();
-    for gap in damage.iter().filter(|gap| gap.above <= end) {
+    let torn = gaps.iter().find(|gap| !directory.is_damage(gap));
+    let end = torn.map_or(u64::MAX, |gap| gap.below);
+    let floor = directory.floor(end);
+    let (chain, damage) = directory.chain(end, floor);
+    for gap in &damage {
         directory.damage(disk, gap, &mut recovery.damage)?;
     }
 
     let mut spans: BTreeMap<u64, Span> = BTreeMap::new();
     let mut tail = None;
     let mut marked = true;
-    for &number in &chain {
+    for (number, file) in directory.files_of(&chain) {
         let (index, found) = directory.place(number);
         tail = tail.max(Some((index, found.end)));
-        let records = directory.emit(disk, index, &found, on_record)?;
-        marked = records == 0;
+        let records = directory.emit(disk, index, &found, file, on_record)?;
+        marked = found.header.is_mark();
         recovery.records += records;
-        let span = spans.entry(directory.files[index].number).or_default();
+        let span = spans.entry(file).or_default();
         let first = if span.first_batch == 0 { number } else { span.first_batch };
         *span = Span { first_batch: first, last_batch: number, records: span.records + records };
     }
 
     let cuts = directory.tail(tail, &mut recovery);
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
+    let forgotten = directory.forgotten(floor);
     if !chain.is_empty() || !recovery.clean {
         // The mark of a clean stop vouches for all but itself.
-        let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { 0 };
+        let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { forgotten };
         directory.settle(disk, from, &cuts)?;
     }
+    let closed = directory.remove(disk, forgotten, &cuts);
+    recovery.size = closed.size();
     Ok(Opened {
         recovery,
         spans,
         next_file: directory.last_file + 1,
         next_batch: directory.last_batch + 1,
         last: chain.last().copied().unwrap_or(0),
+        floor,
+        closed,
     })
 }
 
@@ -241,27 +256,27 @@ impl Directory {
         Ok(())
     }
 
-    /// The numbers that count, ascending, and where some are missing between them.
-    fn chain(&self) -> (Vec<u64>, Vec<Gap>) {
+    /// The numbers that count from `end` down to the floor, ascending, and where some are missing between them.
+    fn chain(&self, end: u64, floor: u64) -> (Vec<u64>, Vec<Gap>) {
         let (mut chain, mut gaps) = (Vec::new(), Vec::new());
-        let mut at = self.proved.last_key_value().map(|(&number, _)| number);
-        let floor = self.floor();
+        let mut at = self.proved.range(..=end).next_back().map(|(&number, _)| number);
         while let Some(above) = at {
             chain.push(above);
             let mut next = self.place(above).1.header.previous;
             let mut lowest = None;
             at = loop {
+                if next < floor {
+                    break None;
+                }
                 if self.proved.contains_key(&next) {
                     break Some(next);
-                }
-                if next <= floor {
-                    break None;
                 }
                 if let Some(&previous) = self.broken.get(&next) {
                     lowest = Some(next);
                     next = previous;
                 } else {
-                    next = self.proved.range(..next).next_back().map_or(floor, |(&number, _)| number);
+                    next =
+                        self.proved.range(floor..next).next_back().map_or(floor - 1, |(&number, _)| number);
                     lowest = Some(next + 1);
                 }
             };
@@ -272,14 +287,50 @@ impl Directory {
         (chain, gaps)
     }
 
-    /// Batches up to this number are in no file.
-    fn floor(&self) -> u64 {
-        let Some(oldest) = self.files.iter().find(|file| file.length > 0) else { return 0 };
-        match (oldest.header, oldest.scan.batches.first()) {
-            (Some(header), _) => header.previous,
-            (None, Some(first)) if first.offset == FILE_HEADER as u64 => first.header.previous,
-            _ => 0,
+    /// The highest floor of the batches up to `end`.
+    fn floor(&self, end: u64) -> u64 {
+        let last = self.proved.range(..=end).next_back();
+        last.map_or(1, |(_, &(index, place))| self.files[index].scan.batches[place].header.floor)
+    }
+
+    /// The batches with the file that each is counted in. A batch that was copied to a newer file than that of a
+    /// batch above it is counted there, so that to forget files oldest first is to forget batches oldest first.
+    fn files_of(&self, chain: &[u64]) -> Vec<(u64, u64)> {
+        let mut oldest = u64::MAX;
+        let mut files: Vec<(u64, u64)> = chain
+            .iter()
+            .rev()
+            .map(|&number| {
+                oldest = oldest.min(self.files[self.proved[&number].0].number);
+                (number, oldest)
+            })
+            .collect();
+        files.reverse();
+        files
+    }
+
+    /// How many of the oldest files hold nothing that is still needed. The newest keeps its number taken.
+    fn forgotten(&self, floor: u64) -> usize {
+        let older = &self.files[..self.files.len().saturating_sub(1)];
+        let needed = |file: &Scanned| {
+            file.unreadable
+                || !file.scan.bad.is_empty()
+                || file.scan.batches.iter().any(|found| found.header.number >= floor)
+        };
+        older.iter().take_while(|file| !needed(file)).count()
+    }
+
+    /// Removes the oldest files; one that cannot be removed is left to [`crate::Log::forget`].
+    fn remove<D: Disk>(&self, disk: &mut D, forgotten: usize, cuts: &[(usize, u64)]) -> Closed {
+        let mut closed = Closed::default();
+        for (index, file) in self.files.iter().enumerate() {
+            let cut = cuts.iter().find(|cut| cut.0 == index).map(|cut| cut.1);
+            let gone = cut == Some(0) || index < forgotten && disk.remove(&file::name(file.number)).is_ok();
+            if !gone {
+                closed.add(file.number, cut.unwrap_or(file.length));
+            }
         }
+        closed
     }
 
     fn place(&self, number: u64) -> (usize, Found) {
@@ -335,6 +386,7 @@ impl Directory {
         disk: &mut D,
         index: usize,
         found: &Found,
+        number: u64,
         on_record: &mut dyn FnMut(Record),
     ) -> Result<u64, OpenError> {
         let bytes = self.bytes(disk, index)?;
@@ -357,7 +409,7 @@ impl Directory {
         }
         let mut records = 0;
         while !payload.is_empty() {
-            let (record, end) = record::front(&payload).ok_or_else(changed)?;
+            let (record, end) = record::front(&payload, number).ok_or_else(changed)?;
             payload = payload.slice(end..);
             records += 1;
             on_record(record);

@@ -56,6 +56,18 @@ impl WriterHandle {
         }
     }
 
+    /// Forgets everything up to and including this file, once what was handed over so far is written; see
+    /// [`Log::forget`]. Never waits for the disk. While the disk refuses, every round tries again.
+    pub fn forget(&self, file: u64) {
+        let mut inbox = self.inner.shared.lock();
+        inbox.forget = inbox.forget.max(file);
+        let wake = std::mem::take(&mut inbox.asleep);
+        drop(inbox);
+        if wake {
+            self.inner.shared.bell.notify_one();
+        }
+    }
+
     /// Waits until everything handed over is written and answered, and the log is closed.
     ///
     /// # Errors
@@ -93,6 +105,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Inbox {
     handovers: Vec<Handover>,
+    /// Forgotten after the hand-overs: to forget later is always right. 0: nothing.
+    forget: u64,
     asleep: bool,
     stop: bool,
 }
@@ -107,26 +121,34 @@ impl Shared {
         self.bell.notify_one();
     }
 
-    /// Swaps the full list for an empty one; false at the end.
-    fn take(&self, into: &mut Vec<Handover>) -> bool {
+    /// Swaps the full list for an empty one and raises what is to be forgotten; false at the end.
+    fn take(&self, into: &mut Vec<Handover>, forget: &mut u64) -> bool {
         let mut inbox = self.lock();
-        while inbox.handovers.is_empty() && !inbox.stop {
+        while inbox.handovers.is_empty() && inbox.forget == 0 && !inbox.stop {
             inbox.asleep = true;
             inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
         inbox.asleep = false;
         std::mem::swap(&mut inbox.handovers, into);
-        !into.is_empty()
+        let asked = std::mem::take(&mut inbox.forget);
+        *forget = asked.max(*forget);
+        !into.is_empty() || asked > 0
     }
 }
 
 fn run<D: Disk>(mut log: Log<D>, shared: &Shared, mut on_done: OnDone) -> Result<(), WriteError> {
     let mut handovers = Vec::new();
     let mut done = Vec::new();
-    while shared.take(&mut handovers) {
+    let mut forget = 0;
+    while shared.take(&mut handovers, &mut forget) {
         log.append(&mut handovers, &mut done);
-        on_done(&mut done);
-        done.clear();
+        if !done.is_empty() {
+            on_done(&mut done);
+            done.clear();
+        }
+        if forget > 0 && log.forget(forget).is_ok() {
+            forget = 0;
+        }
     }
     log.close()
 }

@@ -104,3 +104,34 @@ fn the_writer_answers_every_hand_over_once_and_in_order() {
     assert!(recovery.clean);
     assert_eq!(records.len(), 3 * 2 * 200);
 }
+
+#[test]
+fn the_writer_forgets_in_order_with_what_it_was_handed() {
+    let directory = Directory::new("forget");
+    let options = || Options { file_bytes: 20_000, ..Options::default() };
+    let (log, _) = Log::open(RealDisk::new(&directory.0).unwrap(), options(), &mut |_| ()).unwrap();
+    let (sender, answers) = mpsc::channel::<Completion>();
+    let on_done = move |done: &mut Vec<Completion>| done.drain(..).for_each(|c| sender.send(c).unwrap());
+    let writer = Writer::spawn(log, Box::new(on_done)).unwrap();
+    let mut files = Vec::new();
+    for ticket in 0..20 {
+        writer.send(handover(1, ticket, false));
+        files.push(answers.recv().unwrap().file);
+    }
+    assert_eq!((files[0], files[19]), (1, 4));
+    writer.forget(1);
+    writer.forget(2);
+    writer.send(handover(1, 20, false));
+    writer.stop().unwrap();
+    let mut seqs = Vec::new();
+    let (log, recovery) =
+        Log::open(RealDisk::new(&directory.0).unwrap(), options(), &mut |record| seqs.push(record.seq))
+            .unwrap();
+    assert!(recovery.clean);
+    let kept = files.iter().filter(|&&file| file > 2).count();
+    assert_eq!(seqs.len(), 2 * (kept + 1));
+    assert_eq!(log.size().oldest, Some(3));
+    let on_disk =
+        std::fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
+    assert_eq!(on_disk.sum::<u64>(), log.size().bytes);
+}

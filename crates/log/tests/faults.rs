@@ -1,12 +1,12 @@
 //! Nothing acknowledged is lost, nothing invented, order kept: random hand-overs on a disk that returns errors and
-//! crashes. A failing run prints its plan, which is all that is needed to run it again.
+//! crashes, while the oldest files are evacuated and forgotten. A failing run prints its plan, which is all that is needed to run it again.
 //!
 //! `SLUICE_SOAK=n` runs n times as many.
 
 use std::collections::BTreeMap;
 
 use log::testing::{CHANGES, Crash, FalseDisk, Random};
-use log::{Completion, Handover, LARGE, Log, OpenError, Options, Record, Records};
+use log::{Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ enum State {
     Open,
     Written,
     Synced,
-    /// Not found by a recovery: must not come back.
+    /// Forgotten, or not found by a recovery: must not come back.
     Gone,
 }
 
@@ -38,6 +38,18 @@ struct Item {
     /// When it was handed over, in the order of all hand-overs.
     attempts: Vec<u64>,
     state: State,
+    /// The number of the file of its last acknowledged copy.
+    file: u64,
+    /// How often it was handed over anew because its file was to go.
+    evacuations: usize,
+    /// Nobody needs it any more: it may be found, or not.
+    released: bool,
+}
+
+impl Item {
+    fn is_held_by(&self, file: u64) -> bool {
+        matches!(self.state, State::Written | State::Synced) && !self.released && self.file <= file
+    }
 }
 
 type Id = (u64, u64);
@@ -69,7 +81,15 @@ impl Model {
             } else {
                 records.push_shared(id.0, id.1, shard as u8, &body[..head], body[head..].to_vec().into());
             }
-            self.items.insert(id, Item { body, attempts: Vec::new(), state: State::Open });
+            let item = Item {
+                body,
+                attempts: Vec::new(),
+                state: State::Open,
+                file: 0,
+                evacuations: 0,
+                released: random.one_in(3),
+            };
+            self.items.insert(id, item);
             ids.push(id);
         }
         self.send(shard as u32, ids, records, random.one_in(3))
@@ -86,13 +106,43 @@ impl Model {
         Handover { shard, ticket, records, sync }
     }
 
+    /// Hands over again what is still needed of the files up to and including `file`, if anything is.
+    fn evacuate(&mut self, random: &mut Random, file: u64) -> Option<Handover> {
+        let mut records = Records::new();
+        let mut ids = Vec::new();
+        for (&id, item) in self.items.iter_mut().filter(|(_, item)| item.is_held_by(file)) {
+            item.released = random.one_in(2);
+            if !item.released {
+                item.evacuations += 1;
+                records.push(id.0, id.1, (id.0 / 10) as u8, &[&item.body]);
+                ids.push(id);
+            }
+        }
+        // To be forgotten, the copies need not be synced: that is the log's care.
+        (!ids.is_empty()).then(|| self.send(9, ids, records, random.one_in(2)))
+    }
+
+    fn forgotten(&mut self, file: u64) {
+        self.items
+            .values_mut()
+            .filter(|item| item.released && item.state != State::Open)
+            .filter(|item| item.file <= file && item.evacuations == 0)
+            .for_each(|item| item.state = State::Gone);
+    }
+
     /// Returns what is handed over again.
     fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
         let (ids, sync) = self.open.remove(&completion.ticket).expect("answered once");
         match completion.result {
             Ok(()) => {
+                assert_eq!(completion.file == 0, ids.is_empty());
+                assert!(completion.size.bytes > 0 || ids.is_empty());
                 for id in ids {
-                    self.items.get_mut(&id).unwrap().state = State::Written;
+                    let item = self.items.get_mut(&id).unwrap();
+                    item.file = completion.file;
+                    if item.state == State::Open {
+                        item.state = State::Written;
+                    }
                 }
                 if sync {
                     self.everything_is_synced();
@@ -101,6 +151,7 @@ impl Model {
             }
             Err(error) => {
                 assert_eq!(error.records.len(), ids.len());
+                assert_eq!((completion.file, completion.size), (0, Size::default()));
                 Some((completion.shard, ids, error.records))
             }
         }
@@ -116,14 +167,19 @@ impl Model {
     fn recovered(&mut self, found: &[Record], crash: Crash) {
         let promised = if crash == Crash::Process { State::Written } else { State::Synced };
         let mut last = None;
-        let mut seen = BTreeMap::new();
+        let mut file = 0;
+        let mut seen: BTreeMap<Id, usize> = BTreeMap::new();
         for record in found {
             let id = (record.owner, record.seq);
-            let item = self.items.get(&id).unwrap_or_else(|| panic!("{id:?} was invented"));
+            let item = self.items.get_mut(&id).unwrap_or_else(|| panic!("{id:?} was invented"));
             assert_eq!(u64::from(record.kind), record.owner / 10, "{id:?}: kind");
             assert!(record.body == item.body, "{id:?}: other bytes");
             assert_ne!(item.state, State::Gone, "{id:?} came back");
-            assert!(seen.insert(id, ()).is_none(), "{id:?} twice");
+            let times = seen.entry(id).or_default();
+            *times += 1;
+            assert!(*times <= 1 + item.evacuations, "{id:?} {times} times");
+            assert!(record.file >= file, "{id:?}: files are left oldest first");
+            (file, item.file) = (record.file, record.file);
             let attempt =
                 item.attempts.iter().copied().find(|&attempt| last.is_none_or(|last| last < attempt));
             last = Some(attempt.unwrap_or_else(|| panic!("{id:?} out of order")));
@@ -132,7 +188,11 @@ impl Model {
             if seen.contains_key(id) {
                 item.state = State::Synced;
             } else if item.state != State::Gone {
-                assert!(item.state < promised, "{id:?} was {:?} and is lost after {crash:?}", item.state);
+                assert!(
+                    item.released || item.state < promised,
+                    "{id:?} was {:?} and is lost after {crash:?}",
+                    item.state
+                );
                 item.state = State::Gone;
             }
         }
@@ -191,6 +251,12 @@ fn live(
     assert_eq!(recovery.damage, []);
     assert_eq!(recovery.records, found.len() as u64);
     model.recovered(&found, crash);
+    if !faults && !disk.is_dead() {
+        let files = disk.files();
+        let bytes = files.values().map(|bytes| bytes.len() as u64).sum();
+        assert_eq!((recovery.size.bytes, recovery.size.files), (bytes, files.len() as u32));
+    }
+    assert_eq!(recovery.size, log.size());
     let mut again = Vec::new();
     let mut done = Vec::new();
     for _ in 0..random.below(40) {
@@ -207,10 +273,18 @@ fn live(
                 handovers.push(model.send(shard, ids, records, random.one_in(3)));
             }
         }
+        let oldest = log.size().oldest.filter(|_| random.one_in(3)).map(|oldest| oldest + random.below(2));
+        handovers.extend(oldest.and_then(|oldest| model.evacuate(random, oldest)));
         let tickets: Vec<u64> = handovers.iter().map(|handover| handover.ticket).collect();
         log.append(&mut handovers, &mut done);
         assert_eq!(tickets, done.iter().map(|completion| completion.ticket).collect::<Vec<_>>());
         again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
+        if let Some(oldest) = oldest.filter(|&oldest| !model.items.values().any(|i| i.is_held_by(oldest))) {
+            // It may still be the file that is written to.
+            if log.forget(oldest).is_ok() && log.size().oldest.is_none_or(|left| left > oldest) {
+                model.forgotten(oldest);
+            }
+        }
         if disk.is_dead() {
             return true;
         }

@@ -10,17 +10,24 @@ use log::{
 };
 
 const FILE_HEADER: usize = 48;
-const BATCH_HEADER: usize = 56;
+const BATCH_HEADER: usize = 64;
+const FIRST: &str = "00000000000000000001.log";
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A small log of several files: batches 1, 3, 5, ... are asked to be synced.
+/// A small log of several files: batches 1, 3, 5, ... are asked to be synced; batch 6 raises the floor, and the
+/// first file is gone.
 fn sample(close: bool) -> (Files, Vec<Record>) {
     let disk = FalseDisk::new(0);
     let options = Options { file_bytes: 600, seed: Some(42), ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     let mut written = Vec::new();
-    for batch in 1..=8_u64 {
+    for batch in 1..=9_u64 {
+        if batch == 6 {
+            log.forget(1).unwrap();
+            continue;
+        }
+        let from = written.len();
         let mut handovers: Vec<Handover> = (0..2)
             .map(|shard| {
                 let mut records = Records::new();
@@ -29,16 +36,20 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
                         (u64::from(shard) * 100 + batch % 4, batch * 10 + nth, nth as u8);
                     let body = vec![b'a' + batch as u8; (7 * batch + 13 * nth) as usize];
                     records.push(owner, seq, kind, &[&body]);
-                    written.push(Record { owner, seq, kind, body: body.into() });
+                    written.push(Record { owner, seq, kind, file: 0, body: body.into() });
                 }
                 Handover { shard, ticket: batch, records, sync: batch % 2 == 1 }
             })
             .collect();
-        log.append(&mut handovers, &mut Vec::new());
+        let mut done = Vec::new();
+        log.append(&mut handovers, &mut done);
+        written[from..].iter_mut().for_each(|record| record.file = done[0].file);
     }
+    written.retain(|record| record.file > 1);
     if close {
         log.close().unwrap();
     }
+    assert!(!disk.files().contains_key(FIRST));
     (disk.files(), written)
 }
 
@@ -128,7 +139,7 @@ fn batches(files: &Files) -> Vec<Batch> {
         let mut offset = FILE_HEADER;
         while offset < bytes.len() {
             let (number, synced) = (word(bytes, offset + 16), word(bytes, offset + 32));
-            let end = offset + BATCH_HEADER + word(bytes, offset + 40) as usize;
+            let end = offset + BATCH_HEADER + word(bytes, offset + 48) as usize;
             let mut owners = BTreeSet::new();
             let mut at = offset + BATCH_HEADER;
             while at < end {

@@ -46,12 +46,18 @@ pub struct Deaths {
     deaths: Vec<Death>,
     /// Place in `deaths` of the first death of all (`x-first-death-*`), counted from the end.
     first_from_end: usize,
+    /// Failed deliveries before the last death: the count goes on where the message arrives (behaviour B.8).
+    delivery_count: u32,
 }
 
 impl Deaths {
     /// As read back from storage: `deaths` most recent first.
-    pub fn restore(deaths: Vec<Death>, first_from_end: usize) -> Self {
-        Self { first_from_end: first_from_end.min(deaths.len().saturating_sub(1)), deaths }
+    pub fn restore(deaths: Vec<Death>, first_from_end: usize, delivery_count: u32) -> Self {
+        Self { first_from_end: first_from_end.min(deaths.len().saturating_sub(1)), deaths, delivery_count }
+    }
+
+    pub fn delivery_count(&self) -> u32 {
+        self.delivery_count
     }
 
     /// Most recent first.
@@ -81,7 +87,8 @@ impl Deaths {
     }
 
     /// Adds a death: raises the count of the same queue and reason and moves it to the front.
-    pub(crate) fn record(&mut self, death: Death) {
+    pub(crate) fn record(&mut self, death: Death, delivery_count: u32) {
+        self.delivery_count = delivery_count;
         let first = self.first().map(|d| (d.queue.clone(), d.reason));
         let known = self.deaths.iter().position(|d| d.queue == death.queue && d.reason == death.reason);
         let entry = match known {
@@ -121,9 +128,9 @@ mod tests {
     #[test]
     fn the_same_death_is_counted_and_comes_first() {
         let mut deaths = Deaths::default();
-        deaths.record(death("a", DeathReason::Expired, 1));
-        deaths.record(death("b", DeathReason::Expired, 2));
-        deaths.record(death("a", DeathReason::Expired, 3));
+        deaths.record(death("a", DeathReason::Expired, 1), 0);
+        deaths.record(death("b", DeathReason::Expired, 2), 0);
+        deaths.record(death("a", DeathReason::Expired, 3), 0);
         let seen: Vec<_> = deaths.iter().map(|d| (&*d.queue, d.count, d.first_ms, d.last_ms)).collect();
         assert_eq!(seen, [("a", 2, 1, 3), ("b", 1, 2, 2)]);
         assert_eq!(&*deaths.first().unwrap().queue, "a");
@@ -134,10 +141,10 @@ mod tests {
     fn a_cycle_needs_that_nobody_rejected() {
         let mut deaths = Deaths::default();
         assert!(!deaths.is_cycle("a"));
-        deaths.record(death("a", DeathReason::Expired, 1));
-        deaths.record(death("b", DeathReason::Expired, 2));
+        deaths.record(death("a", DeathReason::Expired, 1), 0);
+        deaths.record(death("b", DeathReason::Expired, 2), 0);
         assert!(deaths.is_cycle("a"));
-        deaths.record(death("b", DeathReason::Rejected, 3));
+        deaths.record(death("b", DeathReason::Rejected, 3), 0);
         assert!(!deaths.is_cycle("a"));
     }
 }

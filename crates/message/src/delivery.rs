@@ -195,7 +195,7 @@ mod tests {
             keys: vec!["q".into()],
             ttl_ms: None,
         };
-        let message = receive(FULL).with_death(death);
+        let message = receive(FULL).with_death(death, 1);
         let out = deliver(&message, 1, false);
         let range = scan(&out).unwrap().message_annotations.unwrap();
         let section = &out[range.start as usize..range.end as usize];

@@ -188,6 +188,11 @@ impl Message {
         self.deaths.as_deref()
     }
 
+    /// Failed deliveries in the queues where it died.
+    pub fn delivery_count(&self) -> u32 {
+        self.deaths().map_or(0, Deaths::delivery_count)
+    }
+
     /// The same message on another route.
     pub fn rerouted(mut self, route: Arc<Route>) -> Self {
         self.route = route;
@@ -195,9 +200,10 @@ impl Message {
     }
 
     /// Marks a death and takes the time to live away, which must not kill it again (behaviour B.8).
-    pub fn with_death(mut self, death: crate::Death) -> Self {
+    /// `delivery_count`: failed deliveries so far.
+    pub fn with_death(mut self, death: crate::Death, delivery_count: u32) -> Self {
         let death = crate::Death { ttl_ms: self.ttl_ms(), ..death };
-        self.deaths.get_or_insert_default().record(death);
+        self.deaths.get_or_insert_default().record(death, delivery_count);
         self.flags &= !HAS_TTL;
         self.ttl_ms = 0;
         self

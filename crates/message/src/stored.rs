@@ -4,7 +4,7 @@
 //! | format u8 = 1 | flags u8 | priority u8 | 0 u8 | ttl u32 |                     format 1, since 0.1
 //! | bare_at u32 | application_properties_at u32 | body_at u32 | deaths u32 |       numbers are big-endian
 //! | keys u16 | exchange length u16 | exchange | key length u16 | key | ... |
-//! | deaths: an AMQP list of maps, `deaths` bytes |
+//! | deaths: an AMQP list, `deaths` bytes: place of the first, array of maps, delivery-count unless 0 |
 //! | wire ...                                                                      to the end
 //! ```
 
@@ -70,10 +70,11 @@ impl Message {
         self.route().keys().iter().for_each(|key| put_text(key, out));
         if let Some(deaths) = self.deaths() {
             let start = out.len();
-            encode::put_value(
-                out,
-                &Value::List(vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)]),
-            );
+            let mut list = vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)];
+            if deaths.delivery_count() > 0 {
+                list.push(Value::Uint(deaths.delivery_count()));
+            }
+            encode::put_value(out, &Value::List(list));
             let len = (out.len() - start) as u32;
             out[deaths_at..deaths_at + 4].copy_from_slice(&len.to_be_bytes());
         }
@@ -156,9 +157,14 @@ fn take_text(stored: &mut Bytes) -> Result<Arc<str>, StoredError> {
 
 fn read_deaths(stored: &[u8]) -> Option<Deaths> {
     let value = Reader::new(stored).read_value().ok()?;
-    let [first_from_end, Value::Array(deaths)] = value.as_list()? else { return None };
+    let [first_from_end, Value::Array(deaths), more @ ..] = value.as_list()? else { return None };
+    let delivery_count = match more {
+        [] => 0,
+        [Value::Uint(count)] => *count,
+        _ => return None,
+    };
     let deaths = deaths.items().iter().map(|d| read_death(d.as_map()?)).collect::<Option<Vec<_>>>()?;
-    Some(Deaths::restore(deaths, first_from_end.as_u64()? as usize))
+    Some(Deaths::restore(deaths, first_from_end.as_u64()? as usize, delivery_count))
 }
 
 fn read_death(map: &Map) -> Option<Death> {
@@ -230,9 +236,11 @@ mod tests {
             ttl_ms: None,
         };
         let dead = message
-            .with_death(death("q", DeathReason::Expired))
-            .with_death(death("r", DeathReason::MaxLength))
-            .with_death(death("q", DeathReason::Expired));
+            .with_death(death("q", DeathReason::Expired), 0)
+            .with_death(death("r", DeathReason::MaxLength), 0);
+        assert_eq!(Message::from_stored(stored(&dead)), Ok(dead.clone()));
+        let dead = dead.with_death(death("q", DeathReason::Expired), 3);
+        assert_eq!(dead.delivery_count(), 3);
         assert_eq!(Message::from_stored(stored(&dead)), Ok(dead));
     }
 

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use amqp10::sasl::Secret;
 use broker::access::{Access, Identity, Permission, Resource};
 use broker::catalog::{
-    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, QueueRecord,
+    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::desk::{Alarms, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec};
 use broker::ids::QueueId;
@@ -15,6 +16,7 @@ use broker::settings::{SLUICE_VERSION, Settings};
 use queue::{Effect, Refusal, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
+use crate::alarms::Measured;
 use crate::runtime::{Incoming, Shards};
 use crate::shard::Shard;
 
@@ -41,13 +43,19 @@ struct Inner {
     node: Arc<str>,
     started: Instant,
     listeners: Mutex<Vec<(String, String, u16)>>,
+    measured: Arc<Mutex<Measured>>,
 }
 
 impl NodeDesk {
-    pub(crate) fn new(shards: Shards, settings: Arc<Settings>, access: Arc<Access>) -> Self {
+    pub(crate) fn new(
+        shards: Shards,
+        settings: Arc<Settings>,
+        access: Arc<Access>,
+        measured: Arc<Mutex<Measured>>,
+    ) -> Self {
         let node = settings.node_name.as_str().into();
         let started = Instant::now();
-        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default() };
+        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default(), measured };
         Self { inner: Arc::new(inner) }
     }
 
@@ -143,17 +151,7 @@ impl NodeDesk {
     }
 
     fn row(&self, record: &QueueRecord, report: Report) -> QueueRow {
-        QueueRow {
-            vhost: record.vhost.clone(),
-            name: record.name.clone(),
-            durable: record.durable,
-            exclusive: record.exclusive.is_some(),
-            auto_delete: record.auto_delete,
-            arguments: record.arguments.clone(),
-            kind: "classic",
-            report,
-            node: self.inner.node.clone(),
-        }
+        QueueRow::new(record, report, self.inner.node.clone())
     }
 
     /// Asks a queue for something that is answered with a number of messages.
@@ -191,10 +189,15 @@ impl NodeDesk {
     }
 }
 
+fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
+    if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
+}
+
 fn changed(answer: Answer) -> bool {
     match answer {
         Answer::Queue { created, .. } => created,
         Answer::Done { changed } => changed,
+        Answer::Policy { created } => created,
     }
 }
 
@@ -363,6 +366,45 @@ impl Desk for NodeDesk {
         Ok(changed(self.change(Command::Unbind(binding)).await?))
     }
 
+    async fn policies(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        operator: bool,
+    ) -> Result<Vec<Arc<Policy>>, DeskError> {
+        if let Some(vhost) = vhost {
+            self.authorize(who, vhost, policy_resource("", operator), Permission::Read)?;
+        }
+        let mut all = self
+            .call(0, move |shard| shard.catalog().policies(operator).cloned().collect::<Vec<_>>())
+            .await?;
+        all.retain(|p| {
+            let resource = policy_resource(&p.name, operator);
+            vhost.is_none_or(|v| *p.vhost == *v)
+                && self.authorize(who, &p.vhost, resource, Permission::Read).is_ok()
+        });
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(all)
+    }
+
+    async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
+        let resource = policy_resource(&policy.name, policy.operator);
+        self.authorize(who, &policy.vhost, resource, Permission::Configure)?;
+        Ok(changed(self.change(Command::SetPolicy(policy)).await?))
+    }
+
+    async fn clear_policy(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        operator: bool,
+    ) -> Result<bool, DeskError> {
+        self.authorize(who, vhost, policy_resource(name, operator), Permission::Configure)?;
+        let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
+        Ok(changed(self.change(command).await?))
+    }
+
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
         let mut rows = Vec::new();
         for shard in 0..self.inner.shards.len() {
@@ -395,6 +437,8 @@ impl Desk for NodeDesk {
     }
 
     fn alarms(&self) -> Alarms {
-        Alarms::new()
+        let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
+        all.into_iter().filter(|(_, on)| *on).map(|(what, _)| (what, self.inner.node.to_string())).collect()
     }
 }

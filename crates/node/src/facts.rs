@@ -19,6 +19,8 @@ use log::{Record, Records};
 use message::Message;
 use queue::Fact;
 
+use crate::shard::Place;
+
 const PUT: u8 = 1;
 const GONE: u8 = 2;
 const RETURNED: u8 = 3;
@@ -76,6 +78,8 @@ struct Stored {
     at_ms: u64,
     message: Message,
     mark: Option<(u32, bool)>,
+    /// The file of the log where it stands.
+    file: u64,
 }
 
 /// How many unreadable records are kept for the log line.
@@ -84,13 +88,13 @@ const UNREADABLE_MAX: usize = 16;
 impl Restored {
     /// Takes the next record of the log.
     pub fn handle_record(&mut self, record: Record) {
-        let Record { owner, seq, kind, body } = record;
-        if self.try_record(owner, seq, kind, body).is_none() && self.unreadable.len() < UNREADABLE_MAX {
+        let Record { owner, seq, kind, body, file } = record;
+        if self.try_record(owner, seq, kind, body, file).is_none() && self.unreadable.len() < UNREADABLE_MAX {
             self.unreadable.push(format!("record of kind {kind}, owner {owner:#x}, seq {seq}"));
         }
     }
 
-    fn try_record(&mut self, owner: u64, seq: u64, kind: u8, mut body: Bytes) -> Option<()> {
+    fn try_record(&mut self, owner: u64, seq: u64, kind: u8, mut body: Bytes, file: u64) -> Option<()> {
         if owner == CATALOG {
             let change = (kind == CHANGE).then(|| decode_change(&body)).flatten()?;
             self.catalog.apply(&change);
@@ -105,7 +109,7 @@ impl Restored {
                 // A copy of its own, so that one message does not keep a whole file in memory.
                 let message = Message::from_stored(Bytes::copy_from_slice(&body)).ok()?;
                 queue.last_seq = queue.last_seq.max(seq);
-                queue.messages.insert(seq, Stored { at_ms, message, mark: None });
+                queue.messages.insert(seq, Stored { at_ms, message, mark: None, file });
             }
             GONE if body.len() == 8 => {
                 let last = body.get_u64();
@@ -150,6 +154,18 @@ impl RestoredQueue {
 
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()
+    }
+
+    /// Where its messages stand in the log.
+    pub fn places(&self) -> Vec<Place> {
+        let mut places: Vec<Place> = Vec::new();
+        for (seq, stored) in &self.messages {
+            match places.last_mut() {
+                Some(place) if place.file == stored.file => place.last = *seq,
+                _ => places.push(Place { file: stored.file, first: *seq, last: *seq }),
+            }
+        }
+        places
     }
 
     /// The facts that make up the queue now.

@@ -4,11 +4,13 @@
 //! in one thread from a seed. [`Node`] gives it all of these.
 #![forbid(unsafe_code)]
 
+mod alarms;
 mod desk;
 pub mod facts;
 mod node;
 mod runtime;
 pub mod shard;
 
+pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;
 pub use node::{Node, NodeOptions, StartError, StopError, make_shards};

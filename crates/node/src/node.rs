@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
 
 use broker::access::Access;
@@ -14,10 +15,11 @@ use broker::settings::Settings;
 use log::{Log, OpenError, Options, RealDisk, Recovery, Writer, WriterHandle};
 use tokio::sync::mpsc;
 
+use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::runtime::{self, Clock, Incoming, Shards};
-use crate::shard::{Setup, Shard};
+use crate::shard::{GARBAGE_ALLOWED, Setup, Shard};
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
@@ -28,6 +30,7 @@ pub struct NodeOptions {
     pub shards: usize,
     /// Where the log is kept; made if it is not there.
     pub data_dir: PathBuf,
+    pub alarms: AlarmLimits,
 }
 
 /// Why a node does not start.
@@ -62,6 +65,7 @@ pub struct Node {
     threads: Vec<JoinHandle<io::Result<()>>>,
     log: WriterHandle,
     desk: NodeDesk,
+    watch: Watch,
 }
 
 impl Node {
@@ -70,7 +74,7 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(options: NodeOptions) -> Result<Self, StartError> {
-        let NodeOptions { settings, access, shards: count, data_dir } = options;
+        let NodeOptions { settings, access, shards: count, data_dir, alarms } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let disk = RealDisk::new(&data_dir).map_err(|error| StartError::Io {
             what: format!("cannot make the data directory {}", data_dir.display()),
@@ -85,7 +89,7 @@ impl Node {
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
-        let mut machines = make_shards(restored, count, &settings, &access, clock.now_ms());
+        let mut machines = make_shards(restored, count, &settings, &access, GARBAGE_ALLOWED, clock.now_ms());
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let completions = shards.clone();
         let on_done: log::OnDone = Box::new(move |done| {
@@ -107,8 +111,18 @@ impl Node {
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
-        let desk = NodeDesk::new(shards.clone(), settings, access);
-        Ok(Self { shards, threads, log, desk })
+        let to_stop = shards.clone();
+        let watch = Watch::start(alarms, &data_dir, move |stop| {
+            for shard in &to_stop {
+                drop(shard.send(Incoming::Call(Box::new(move |shard| shard.set_blocked(stop)))));
+            }
+        })
+        .map_err(|error| StartError::Io {
+            what: "cannot start the watch over memory and disk".into(),
+            error,
+        })?;
+        let desk = NodeDesk::new(shards.clone(), settings, access, watch.measured());
+        Ok(Self { shards, threads, log, desk, watch })
     }
 
     /// Where management asks.
@@ -135,6 +149,7 @@ impl Node {
     /// # Errors
     /// The log could not be closed cleanly; what is confirmed is there all the same.
     pub fn stop(self, why: &str) -> Result<(), StopError> {
+        self.watch.stop();
         for shard in &self.shards {
             drop(shard.send(Incoming::Stop(why.to_owned())));
         }
@@ -167,6 +182,7 @@ pub fn make_shards(
     count: ShardId,
     settings: &Arc<Settings>,
     access: &Arc<Access>,
+    garbage_allowed: u64,
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, queues, .. } = restored;
@@ -176,15 +192,25 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
     }
+    let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
             let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
-            Shard::new(Setup { id, shards: count, settings, access, catalog })
+            Shard::new(Setup {
+                id,
+                shards: count,
+                settings,
+                access,
+                catalog,
+                live: live.clone(),
+                garbage_allowed,
+            })
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
-        shards[i % usize::from(count)].place_queue(queue, facts.into_facts());
+        let places = facts.places();
+        shards[i % usize::from(count)].place_queue(queue, facts.into_facts(), places);
     }
     shards
 }

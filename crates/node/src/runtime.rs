@@ -44,6 +44,9 @@ const LOG_RETRY: Duration = Duration::from_millis(200);
 const STOP_RECEIPTS: Duration = Duration::from_secs(2);
 const STOP_OUTPUT: Duration = Duration::from_secs(1);
 
+/// A stopping shard that has heard nothing for this long has heard everything.
+const STOP_QUIET: Duration = Duration::from_millis(20);
+
 /// What comes to a shard from other threads.
 pub(crate) enum Incoming {
     Mail(Vec<Mail>),
@@ -167,19 +170,36 @@ async fn turns(
         {
             host.shard.borrow_mut().shut_down(why);
             turn(&host, &mut dirty, shards, log);
-            finish_output(&host, &mut dirty, shards, log).await;
+            finish(&host, &mut incoming, &mut dirty, shards, log).await;
             return;
         }
     }
 }
 
-/// At a stop: waits a little for the last frames to leave.
-async fn finish_output(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHandle) {
+/// At a stop: waits a little for the last frames to leave, the last mail to come and the last records to be
+/// written.
+async fn finish(
+    host: &Rc<Host>,
+    incoming: &mut mpsc::UnboundedReceiver<Incoming>,
+    dirty: &mut Vec<usize>,
+    shards: &Shards,
+    log: &WriterHandle,
+) {
     let deadline = Instant::now() + STOP_OUTPUT;
-    while host.sockets.borrow().values().any(|s| s.blocked.get()) && Instant::now() < deadline {
+    while Instant::now() < deadline {
         tokio::select! {
+            biased;
+            message = incoming.recv() => match message {
+                Some(message) => receive(host, message),
+                None => return,
+            },
             () = host.wake.notified() => {}
-            () = tokio::time::sleep_until(deadline.into()) => {}
+            () = tokio::time::sleep(STOP_QUIET) => {
+                let blocked = host.sockets.borrow().values().any(|s| s.blocked.get());
+                if !blocked && !host.shard.borrow().has_unlogged() {
+                    return;
+                }
+            }
         }
         turn(host, dirty, shards, log);
     }
@@ -267,6 +287,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHa
     }
     if let Some(handover) = shard.poll_handover() {
         log.send(handover);
+    }
+    if let Some(file) = shard.poll_forget() {
+        log.forget(file);
     }
     for (to, sender) in shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);

@@ -22,6 +22,7 @@ use std::path::Path;
 
 use amqp10::sasl::Secret;
 use broker::settings::Settings;
+use node::AlarmLimits;
 
 /// Bytes of a configuration file; a larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -45,6 +46,8 @@ pub struct Config {
     pub default_pass: Secret,
     /// Users who may come from this machine only.
     pub loopback_users: Vec<String>,
+    /// When publishers are stopped.
+    pub alarms: AlarmLimits,
     /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
 }
@@ -132,6 +135,7 @@ struct Draft {
     default_user: String,
     default_pass: Secret,
     loopback_users: Vec<String>,
+    alarms: AlarmLimits,
     log_level: &'static str,
 }
 
@@ -147,6 +151,7 @@ impl Default for Draft {
             default_user: "guest".into(),
             default_pass: Secret::new("guest"),
             loopback_users: vec!["guest".into()],
+            alarms: AlarmLimits::default(),
             log_level: "info",
         }
     }
@@ -175,6 +180,7 @@ impl Draft {
             default_user: self.default_user,
             default_pass: self.default_pass,
             loopback_users: self.loopback_users,
+            alarms: self.alarms,
             log_level: self.log_level,
         }
     }

@@ -72,6 +72,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         access: Access::new([user]),
         shards: config.shards,
         data_dir: data_dir.to_owned(),
+        alarms: config.alarms,
     })
 }
 

@@ -27,6 +27,8 @@ const OTHER_TYPES: &[&str] = &[
     "x-stream-filter-size-bytes",
     "x-initial-cluster-size",
     "x-consumer-timeout",
+    "x-consumer-disconnected-timeout",
+    "x-member-placement-tag",
     "x-delayed-retry-type",
     "x-delayed-retry-min",
     "x-delayed-retry-max",

@@ -1,14 +1,14 @@
 //! What may be done to the catalog, and what comes of it.
 
+mod exchanges;
+mod policies;
+
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::policies::SetPolicy;
 use super::arguments::ARGUMENTS_MAX;
-use super::topic;
-use super::{
-    Arguments, Binding, Catalog, Change, Destination, Exchange, ExchangeKind, QueueRecord, RESERVED_PREFIX,
-    queue_config,
-};
+use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// Names of queues and exchanges are at most this long, as everywhere in this field.
@@ -35,6 +35,12 @@ pub enum Command {
     },
     Bind(Binding),
     Unbind(Binding),
+    SetPolicy(SetPolicy),
+    ClearPolicy {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        operator: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +88,10 @@ pub enum Answer {
     },
     Done {
         changed: bool,
+    },
+    /// Set; `created`: there was none of this name.
+    Policy {
+        created: bool,
     },
 }
 
@@ -153,6 +163,8 @@ impl Catalog {
             }
             Command::Bind(binding) => self.bind(binding),
             Command::Unbind(binding) => self.unbind(binding),
+            Command::SetPolicy(set) => self.set_policy(set),
+            Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
         }
     }
 
@@ -177,28 +189,23 @@ impl Catalog {
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
                 reason: format!(
-                    "inequivalent arg '{what}' for queue '{name}' in vhost '{vhost}': received '{got}' but \
-                     current is '{current}'"
+                    "inequivalent arg '{what}' for queue '{name}' in vhost '{vhost}': received {got} but \
+                     current is {current}"
                 ),
             };
             if known.durable != durable {
-                return Err(differs("durable", durable.to_string(), known.durable.to_string()));
+                return Err(differs("durable", quoted(durable), quoted(known.durable)));
             }
             if known.exclusive.is_some() != exclusive {
-                return Err(differs(
-                    "exclusive",
-                    exclusive.to_string(),
-                    known.exclusive.is_some().to_string(),
-                ));
+                return Err(differs("exclusive", quoted(exclusive), quoted(known.exclusive.is_some())));
             }
             if known.auto_delete != auto_delete {
-                return Err(differs("auto_delete", auto_delete.to_string(), known.auto_delete.to_string()));
+                return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
             }
             for key in known.arguments.keys().chain(arguments.keys()) {
                 let (old, new) = (known.arguments.get(key), arguments.get(key));
                 if old != new && !same_argument(key, old, new) {
-                    let show = |v: Option<&amqp10::Value>| v.map_or("none".into(), |v| format!("{v:?}"));
-                    return Err(differs(key, show(new), show(old)));
+                    return Err(differs(key, shown(new), shown(old)));
                 }
             }
             return Ok(Decision {
@@ -230,6 +237,8 @@ impl Catalog {
             arguments,
             config: Arc::new(config),
             fsync,
+            policy: None,
+            operator_policy: None,
             home,
         });
         Ok(Decision {
@@ -254,176 +263,19 @@ impl Catalog {
         Decision { changes, answer: Answer::Done { changed: true } }
     }
 
-    /// Everything that binds to `destination`, and the exchanges that this leaves unused.
-    fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let Some(v) = self.vhosts.get(vhost) else { return changes };
-        for table in v.exchanges.values() {
-            let (gone, kept): (Vec<_>, Vec<_>) =
-                table.bindings().partition(|b| b.destination == *destination);
-            if gone.is_empty() {
-                continue;
-            }
-            changes.extend(gone.into_iter().cloned().map(Change::Unbound));
-            if kept.is_empty() && table.exchange.auto_delete {
-                changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
-                let name = table.exchange.name.clone();
-                changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
-            }
-        }
-        changes
-    }
-
-    fn declare_exchange(&self, declare: DeclareExchange) -> Result<Decision, CatalogError> {
-        let DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = declare;
-        check_not_default(&name)?;
-        check_name("exchange", &name)?;
-        check_arguments(&arguments)?;
-        self.check_vhost(&vhost)?;
-        let Some(kind) = ExchangeKind::parse(&kind) else {
-            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
-        };
-        let alternate = match arguments.get("alternate-exchange") {
-            None => None,
-            Some(value) => match value.as_str() {
-                Some(name) => Some(Arc::from(name)),
-                None => {
-                    return Err(CatalogError::PreconditionFailed {
-                        reason: format!(
-                            "invalid arg 'alternate-exchange' for exchange '{name}': a string is needed"
-                        ),
-                    });
-                }
-            },
-        };
-        let exchange = Exchange { vhost, name, kind, durable, auto_delete, internal, arguments, alternate };
-        if let Some(known) = self.exchange(&exchange.vhost, &exchange.name) {
-            if **known == exchange {
-                return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-            }
-            let differs = |what: &str, got: &dyn fmt::Debug, current: &dyn fmt::Debug| {
-                CatalogError::Inequivalent {
-                    reason: format!(
-                        "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got:?} but current \
-                     is {current:?}",
-                        exchange.name, exchange.vhost
-                    ),
-                }
-            };
-            return Err(if known.kind != exchange.kind {
-                differs("type", &exchange.kind.as_str(), &known.kind.as_str())
-            } else if known.durable != exchange.durable {
-                differs("durable", &exchange.durable, &known.durable)
-            } else if known.auto_delete != exchange.auto_delete {
-                differs("auto_delete", &exchange.auto_delete, &known.auto_delete)
-            } else if known.internal != exchange.internal {
-                differs("internal", &exchange.internal, &known.internal)
-            } else {
-                differs("arguments", &exchange.arguments, &known.arguments)
-            });
-        }
-        if exchange.name.starts_with(RESERVED_PREFIX) {
-            return Err(CatalogError::Forbidden {
-                reason: format!(
-                    "exchange name '{}' starts with the reserved prefix '{RESERVED_PREFIX}'",
-                    exchange.name
-                ),
-            });
-        }
-        let change = Change::ExchangeDeclared(Arc::new(exchange));
-        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
-    }
-
-    fn delete_exchange(
-        &self,
-        vhost: &Arc<str>,
-        name: &Arc<str>,
-        if_unused: bool,
-    ) -> Result<Decision, CatalogError> {
-        check_not_default(name)?;
-        check_name("exchange", name)?;
-        if name.starts_with(RESERVED_PREFIX) {
-            return Err(CatalogError::Forbidden {
-                reason: format!("exchange name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
-            });
-        }
-        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        };
-        if if_unused && table.bindings().len() > 0 {
-            return Err(CatalogError::PreconditionFailed {
-                reason: format!("exchange '{name}' in vhost '{vhost}' in use"),
-            });
-        }
-        let mut changes: Vec<Change> = table.bindings().cloned().map(Change::Unbound).collect();
-        changes.extend(self.unbind_all(vhost, &Destination::Exchange(name.clone())));
-        changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
-        Ok(Decision { changes, answer: Answer::Done { changed: true } })
-    }
-
-    fn check_binding(&self, binding: &Binding) -> Result<(), CatalogError> {
-        check_not_default(&binding.source)?;
-        check_arguments(&binding.arguments)?;
-        check_text("routing key", &binding.key)?;
-        match &binding.destination {
-            Destination::Exchange(name) => check_not_default(name),
-            Destination::Queue(_) => Ok(()),
-        }
-    }
-
-    fn bind(&self, binding: Binding) -> Result<Decision, CatalogError> {
-        self.check_binding(&binding)?;
-        let vhost = &binding.vhost;
-        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
-            return Err(CatalogError::no_exchange(vhost, &binding.source));
-        };
-        match &binding.destination {
-            Destination::Queue(name) if self.queue(vhost, name).is_none() => {
-                return Err(CatalogError::no_queue(vhost, name));
-            }
-            Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
-                return Err(CatalogError::no_exchange(vhost, name));
-            }
-            _ => {}
-        }
-        if table.exchange.kind == ExchangeKind::Topic && !topic::is_acceptable(&binding.key) {
-            return Err(CatalogError::Invalid {
-                reason: format!(
-                    "binding key '{}' has more than {} '#' wildcards",
-                    binding.key,
-                    topic::HASHES_MAX
-                ),
-            });
-        }
-        if table.has(&binding) {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        }
-        let change = Change::Bound(Arc::new(binding));
-        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
-    }
-
-    fn unbind(&self, binding: Binding) -> Result<Decision, CatalogError> {
-        self.check_binding(&binding)?;
-        let vhost = &binding.vhost;
-        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
-        let Some(table) = table.filter(|t| t.has(&binding)) else {
-            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
-        };
-        let last = table.bindings().len() == 1 && table.exchange.auto_delete;
-        let mut changes = vec![Change::Unbound(Arc::new(binding.clone()))];
-        if last {
-            changes.extend(self.unbind_all(vhost, &Destination::Exchange(binding.source.clone())));
-            changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: binding.source });
-        }
-        Ok(Decision { changes, answer: Answer::Done { changed: true } })
-    }
-
     fn check_vhost(&self, vhost: &str) -> Result<(), CatalogError> {
         if self.has_vhost(vhost) {
             return Ok(());
         }
         Err(CatalogError::NotFound { reason: format!("no vhost '{vhost}'") })
     }
+}
+
+fn same_arguments(old: &Arguments, new: &Arguments) -> bool {
+    old.keys().chain(new.keys()).all(|key| {
+        let (old, new) = (old.get(key), new.get(key));
+        old == new || same_argument(key, old, new)
+    })
 }
 
 /// `x-queue-type: classic` and its absence are the same declaration.
@@ -434,6 +286,25 @@ fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Va
     (key == "x-queue-type" && classic(old) && classic(new))
         || (number(old).is_some() && number(old) == number(new))
         || (text(old).is_some() && text(old) == text(new))
+}
+
+fn quoted(value: impl fmt::Display) -> String {
+    format!("'{value}'")
+}
+
+/// An argument as people write it.
+fn shown(value: Option<&amqp10::Value>) -> String {
+    use amqp10::Value;
+    match value {
+        None => "none".into(),
+        Some(Value::Boolean(v)) => quoted(v),
+        Some(value) => match (value.as_str(), value.as_u64(), value.as_i64()) {
+            (Some(text), ..) => quoted(text),
+            (_, Some(number), _) => quoted(number),
+            (.., Some(number)) => quoted(number),
+            _ => quoted(format_args!("{value:?}")),
+        },
+    }
 }
 
 fn check_text(what: &str, text: &str) -> Result<(), CatalogError> {

@@ -6,20 +6,24 @@
 mod arguments;
 mod decide;
 mod exchange;
+mod policy;
+mod route;
 mod stored;
-mod topic;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use message::Message;
-use smallvec::SmallVec;
 
 pub use arguments::{Arguments, queue_config};
-pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue};
-pub use exchange::{Exchange, ExchangeKind};
+pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
+pub use route::{RouteTarget, RouteTargets, Routed};
 pub use stored::{decode_change, encode_change};
 
+use self::policy::Subject;
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// The virtual host that exists from the start.
@@ -42,12 +46,22 @@ pub struct QueueRecord {
     pub exclusive: Option<ConnectionId>,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// The arguments as the machine takes them.
+    /// Arguments and policies as the machine takes them.
     pub config: Arc<queue::Config>,
     /// Every record of it is synced before it is confirmed (`x-fsync`).
     pub fsync: bool,
+    /// The policy that counts for it. Follows from its name: never stored with it.
+    pub policy: Option<Arc<Policy>>,
+    pub operator_policy: Option<Arc<Policy>>,
     /// Where its machine runs; nowhere until the first link comes (house.md section 5).
     pub home: Option<ShardId>,
+}
+
+impl QueueRecord {
+    /// What its policy and its operator policy come to together.
+    pub fn effective_policy(&self) -> Arguments {
+        merged_definition(self.policy.as_deref(), self.operator_policy.as_deref())
+    }
 }
 
 /// Where a binding or a route leads.
@@ -71,29 +85,38 @@ pub struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     QueueDeclared(Arc<QueueRecord>),
-    QueuePlaced { queue: QueueId, home: ShardId },
-    QueueForgotten { queue: QueueId },
+    QueuePlaced {
+        queue: QueueId,
+        home: ShardId,
+    },
+    QueueForgotten {
+        queue: QueueId,
+    },
     ExchangeDeclared(Arc<Exchange>),
-    ExchangeDeleted { vhost: Arc<str>, name: Arc<str> },
+    ExchangeDeleted {
+        vhost: Arc<str>,
+        name: Arc<str>,
+    },
     Bound(Arc<Binding>),
     Unbound(Arc<Binding>),
+    PolicySet(Arc<Policy>),
+    PolicyCleared {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        operator: bool,
+    },
+    /// Incarnations below this one have been used, also by queues that nothing else tells of any more.
+    Incarnations {
+        next: u32,
+    },
 }
-
-/// A queue that a message is routed to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteTarget {
-    pub queue: QueueId,
-    pub home: Option<ShardId>,
-}
-
-/// Most routes lead to a few queues.
-pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 
 /// One virtual host.
 #[derive(Clone, Debug, Default)]
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
     queues: HashMap<Arc<str>, QueueId>,
+    policies: policy::Policies,
 }
 
 /// See the module. A clone is another replica.
@@ -120,7 +143,7 @@ impl Default for Catalog {
         for exchange in Exchange::predeclared(&vhost) {
             exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
         }
-        catalog.vhosts.insert(vhost, Vhost { exchanges, queues: HashMap::new() });
+        catalog.vhosts.insert(vhost, Vhost { exchanges, ..Vhost::default() });
         catalog
     }
 }
@@ -160,6 +183,15 @@ impl Catalog {
         self.vhosts.values().flat_map(|v| v.exchanges.values().map(|t| &t.exchange))
     }
 
+    /// All policies, or all operator policies, of every virtual host in the order of their names.
+    pub fn policies(&self, operator: bool) -> impl Iterator<Item = &Arc<Policy>> {
+        self.vhosts.values().flat_map(move |v| v.policies.of(operator).values())
+    }
+
+    pub fn policy(&self, vhost: &str, name: &str, operator: bool) -> Option<&Arc<Policy>> {
+        self.vhosts.get(vhost)?.policies.of(operator).get(name)
+    }
+
     /// Every binding that somebody made, then those that every queue has with the default exchange.
     pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
         let made =
@@ -182,69 +214,6 @@ impl Catalog {
         table.map(|t| t.bindings().cloned().collect()).unwrap_or_default()
     }
 
-    /// Every queue that a message to `exchange` with `keys` reaches, each once; `None` if the exchange does
-    /// not exist.
-    pub fn route(
-        &self,
-        vhost: &str,
-        exchange: &str,
-        keys: &[Arc<str>],
-        message: &Message,
-    ) -> Option<RouteTargets> {
-        let vhost = self.vhosts.get(vhost)?;
-        let mut targets = RouteTargets::new();
-        if exchange.is_empty() {
-            for key in keys {
-                vhost.queues.get(key).into_iter().for_each(|id| self.push_target(*id, &mut targets));
-            }
-            return Some(targets);
-        }
-        let mut seen: SmallVec<[&str; 4]> = SmallVec::new();
-        let mut todo: SmallVec<[&str; 4]> = SmallVec::new();
-        todo.push(vhost.exchanges.get_key_value(exchange)?.0);
-        while let Some(name) = todo.pop() {
-            // Cycles of exchanges and alternate exchanges end here: each handles a message once.
-            if seen.contains(&name) {
-                continue;
-            }
-            seen.push(name);
-            let Some(table) = vhost.exchanges.get(name) else { continue };
-            let mut any = false;
-            for key in keys {
-                table.route(key, message, &mut |destination| {
-                    any = true;
-                    match destination {
-                        Destination::Queue(queue) => {
-                            if let Some(id) = vhost.queues.get(queue) {
-                                self.push_target(*id, &mut targets);
-                            }
-                        }
-                        Destination::Exchange(exchange) => {
-                            if let Some((name, _)) = vhost.exchanges.get_key_value(exchange) {
-                                todo.push(name);
-                            }
-                        }
-                    }
-                });
-            }
-            if !any
-                && let Some(alternate) = &table.exchange.alternate
-                && let Some((name, _)) = vhost.exchanges.get_key_value(alternate)
-            {
-                todo.push(name);
-            }
-        }
-        Some(targets)
-    }
-
-    fn push_target(&self, id: QueueId, targets: &mut RouteTargets) {
-        if targets.iter().all(|t| t.queue != id)
-            && let Some(record) = self.queue_by_id(id)
-        {
-            targets.push(RouteTarget { queue: id, home: record.home });
-        }
-    }
-
     /// Applies one change that was decided for this version.
     pub fn apply(&mut self, change: &Change) {
         self.version += 1;
@@ -265,6 +234,7 @@ impl Catalog {
                     vhost.queues.insert(record.name.clone(), record.id);
                 }
                 self.queues[slot] = Some(record.clone());
+                self.refresh_queue(record.id);
             }
             Change::QueuePlaced { queue, home } => {
                 if let Some(Some(record)) = self.queues.get_mut(queue.slot())
@@ -282,8 +252,14 @@ impl Catalog {
                 }
             }
             Change::ExchangeDeclared(exchange) => {
+                // Told once more, it keeps its bindings.
                 if let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) {
-                    vhost.exchanges.insert(exchange.name.clone(), exchange::Table::new(exchange.clone()));
+                    let policies = &vhost.policies;
+                    vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
+                        let mut table = exchange::Table::new(exchange.clone());
+                        table.refresh(policies);
+                        table
+                    });
                 }
             }
             Change::ExchangeDeleted { vhost, name } => {
@@ -291,6 +267,7 @@ impl Catalog {
                     vhost.exchanges.remove(name);
                 }
             }
+            Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {
                     table.bind(binding.clone());
@@ -301,7 +278,63 @@ impl Catalog {
                     table.unbind(binding);
                 }
             }
+            Change::PolicySet(policy) => {
+                if let Some(vhost) = self.vhosts.get_mut(&policy.vhost) {
+                    vhost.policies.of_mut(policy.operator).insert(policy.name.clone(), policy.clone());
+                    self.refresh(&policy.vhost, policy);
+                }
+            }
+            Change::PolicyCleared { vhost, name, operator } => {
+                let known = self.vhosts.get_mut(vhost);
+                if let Some(policy) = known.and_then(|v| v.policies.of_mut(*operator).remove(name)) {
+                    self.refresh(vhost, &policy);
+                }
+            }
         }
+    }
+
+    /// A policy has come, gone or changed: everything that it is for now, or was for, is looked at again.
+    fn refresh(&mut self, vhost: &str, changed: &Policy) {
+        let Some(v) = self.vhosts.get_mut(vhost) else { return };
+        for table in v.exchanges.values_mut() {
+            let now = table.exchange.policy.as_ref();
+            if now.is_some_and(|p| p.name == changed.name)
+                || changed.matches(Subject::Exchange, &table.exchange.name)
+            {
+                table.refresh(&v.policies);
+            }
+        }
+        let affected: Vec<QueueId> = v
+            .queues
+            .iter()
+            .filter(|(name, id)| {
+                let record = self.queues.get(id.slot()).and_then(Option::as_ref);
+                let now = record
+                    .and_then(|q| if changed.operator { &q.operator_policy } else { &q.policy }.as_ref());
+                now.is_some_and(|p| p.name == changed.name) || changed.matches(Subject::ClassicQueue, name)
+            })
+            .map(|(_, id)| *id)
+            .collect();
+        affected.into_iter().for_each(|id| self.refresh_queue(id));
+    }
+
+    /// Finds the policies of a queue and the settings that they make with its arguments.
+    fn refresh_queue(&mut self, id: QueueId) {
+        let Some(Some(record)) = self.queues.get_mut(id.slot()) else { return };
+        let Some(vhost) = self.vhosts.get(&record.vhost) else { return };
+        let best = |operator| vhost.policies.best(operator, Subject::ClassicQueue, &record.name).cloned();
+        let (policy, operator_policy) = (best(false), best(true));
+        if policy == record.policy && operator_policy == record.operator_policy {
+            return;
+        }
+        let record = Arc::make_mut(record);
+        (record.policy, record.operator_policy) = (policy, operator_policy);
+        let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
+        // They were accepted when the queue was declared.
+        let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
+        let definition = record.effective_policy();
+        policy::apply_definition(&definition, &mut config, &mut fsync);
+        (record.config, record.fsync) = (Arc::new(config), fsync);
     }
 
     fn table_mut(&mut self, binding: &Binding) -> Option<&mut exchange::Table> {
@@ -311,6 +344,23 @@ impl Catalog {
     fn next_queue_id(&self) -> QueueId {
         let slot = self.free_slots.last().copied().unwrap_or(self.queues.len() as u32);
         QueueId::new(self.next_incarnation, slot)
+    }
+
+    /// Changes that make the durable definitions anew, on top of what a new catalog has.
+    pub fn definitions(&self) -> Vec<Change> {
+        let exchanges = self.exchanges().cloned().map(Change::ExchangeDeclared);
+        let queues = self.queues().cloned().map(Change::QueueDeclared);
+        let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
+        let bindings = tables.flat_map(|t| t.bindings().cloned()).map(Change::Bound);
+        let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
+        let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
+        let policies = policies.cloned().map(Change::PolicySet);
+        used.chain(policies)
+            .chain(exchanges)
+            .chain(queues)
+            .chain(bindings)
+            .filter(|change| self.is_durable(change))
+            .collect()
     }
 
     /// Whether this replica has not come to the declaration of the queue yet.
@@ -325,6 +375,7 @@ impl Catalog {
             Change::QueueDeclared(record) => durable_queue(record),
             Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
             Change::QueuePlaced { .. } => false,
+            Change::PolicySet(_) | Change::PolicyCleared { .. } | Change::Incarnations { .. } => true,
             Change::ExchangeDeclared(exchange) => exchange.durable,
             Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
             Change::Bound(binding) | Change::Unbound(binding) => {

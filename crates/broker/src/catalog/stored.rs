@@ -8,16 +8,23 @@
 //!   4 exchange deleted  vhost, name
 //!   5 bound             vhost, source, destination, to-exchange, key, arguments
 //!   6 unbound           the same
+//!   7 incarnations      next
+//!   8 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
+//!   9 policy cleared    vhost, name, operator
 //! ```
 //!
-//! Placements and exclusive queues are not stored.
+//! Placements and exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
+//! the names.
 
 use std::sync::Arc;
 
 use amqp10::{Map, Reader, Value, encode};
 use bytes::BytesMut;
 
-use super::{Arguments, Binding, Change, Destination, Exchange, ExchangeKind, QueueRecord, queue_config};
+use super::{
+    ApplyTo, Arguments, Binding, Change, Destination, Exchange, ExchangeKind, Pattern, Policy, QueueRecord,
+    queue_config,
+};
 use crate::ids::QueueId;
 
 /// Appends the stored form.
@@ -63,6 +70,20 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
                 arguments(&b.arguments),
             ]
         }
+        Change::Incarnations { next } => vec![Value::Ubyte(7), Value::Uint(*next)],
+        Change::PolicySet(p) => vec![
+            Value::Ubyte(8),
+            text(&p.vhost),
+            text(&p.name),
+            Value::Boolean(p.operator),
+            Value::String(p.pattern.as_str().into()),
+            Value::Long(p.priority),
+            Value::String(p.apply_to.as_str().into()),
+            arguments(&p.definition),
+        ],
+        Change::PolicyCleared { vhost, name, operator } => {
+            vec![Value::Ubyte(9), text(vhost), text(name), Value::Boolean(*operator)]
+        }
         Change::QueuePlaced { .. } => return,
     };
     encode::put_value(out, &Value::List(fields));
@@ -91,22 +112,16 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
                 arguments,
                 config: Arc::new(config),
                 fsync,
+                policy: None,
+                operator_policy: None,
                 home: None,
             }))
         }
         2 => Change::QueueForgotten { queue: QueueId(fields.get(1)?.as_u64()?) },
         3 => {
-            let arguments = arguments(7)?;
-            Change::ExchangeDeclared(Arc::new(Exchange {
-                vhost: text(1)?,
-                name: text(2)?,
-                kind: ExchangeKind::parse(&text(3)?)?,
-                durable: boolean(4)?,
-                auto_delete: boolean(5)?,
-                internal: boolean(6)?,
-                alternate: arguments.get("alternate-exchange").and_then(Value::as_str).map(Arc::from),
-                arguments,
-            }))
+            let exchange = Exchange::new(text(1)?, text(2)?, ExchangeKind::parse(&text(3)?)?, arguments(7)?);
+            let (durable, auto_delete, internal) = (boolean(4)?, boolean(5)?, boolean(6)?);
+            Change::ExchangeDeclared(Arc::new(Exchange { durable, auto_delete, internal, ..exchange }))
         }
         4 => Change::ExchangeDeleted { vhost: text(1)?, name: text(2)? },
         kind @ (5 | 6) => {
@@ -121,6 +136,17 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             });
             if kind == 5 { Change::Bound(binding) } else { Change::Unbound(binding) }
         }
+        7 => Change::Incarnations { next: u32::try_from(fields.get(1)?.as_u64()?).ok()? },
+        8 => Change::PolicySet(Arc::new(Policy {
+            vhost: text(1)?,
+            name: text(2)?,
+            operator: boolean(3)?,
+            pattern: Pattern::new(&text(4)?).ok()?,
+            priority: fields.get(5)?.as_i64()?,
+            apply_to: ApplyTo::parse(&text(6)?)?,
+            definition: arguments(7)?,
+        })),
+        9 => Change::PolicyCleared { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
         _ => return None,
     })
 }

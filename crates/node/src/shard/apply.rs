@@ -4,13 +4,13 @@ use broker::catalog::Command;
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
-use log::Completion;
+use log::{Completion, Size};
 use queue::{
     Asked, Effect, Fact, Fifo, GoneReason, Publish, PublisherId, Refusal, RejectReason, Request, Verdict,
 };
 
-use super::{Cx, Shard, with_gate};
-use crate::facts;
+use super::journal::Load;
+use super::{Cx, Place, Shard, with_gate};
 
 /// A queue that lives here.
 pub(super) struct QueueSlot {
@@ -18,7 +18,9 @@ pub(super) struct QueueSlot {
     fifo: Fifo,
     /// Its durable messages have records.
     logged: bool,
-    fsync: bool,
+    pub fsync: bool,
+    /// Where in the log its messages are, the oldest first.
+    pub places: Vec<Place>,
     /// The last Gone of this turn, kept back so that the next may continue it.
     gone: Option<(u64, u64)>,
     /// Its end is being made known.
@@ -26,6 +28,21 @@ pub(super) struct QueueSlot {
 }
 
 impl QueueSlot {
+    pub fn fifo(&self) -> &Fifo {
+        &self.fifo
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        if self.logged { self.fifo.live_bytes() } else { 0 }
+    }
+
+    fn note_place(&mut self, place: Place) {
+        match self.places.last_mut() {
+            Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,
+            _ => self.places.push(place),
+        }
+    }
+
     /// Ready and unsettled messages.
     pub fn depth(&self) -> (u64, u64) {
         let report = self.fifo.report();
@@ -50,7 +67,7 @@ pub(super) struct Receipt {
 }
 
 /// Adds a receipt, joined to the last one if it continues it.
-fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
+pub(super) fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
     if let Some(last) = receipts.last_mut()
         && last.publisher == receipt.publisher
         && last.queue == receipt.queue
@@ -65,7 +82,7 @@ fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
 
 impl Shard {
     /// Makes the machine of a queue that has its home here.
-    pub fn place_queue(&mut self, id: QueueId, facts: impl IntoIterator<Item = Fact>) {
+    pub fn place_queue(&mut self, id: QueueId, facts: impl IntoIterator<Item = Fact>, places: Vec<Place>) {
         let Some(record) = self.catalog.queue_by_id(id) else { return };
         let config = (*record.config).clone();
         let slot = QueueSlot {
@@ -73,6 +90,7 @@ impl Shard {
             fifo: Fifo::restore(config, facts, self.now_ms),
             logged: record.durable && record.exclusive.is_none(),
             fsync: record.fsync,
+            places,
             gone: None,
             deleted: false,
         };
@@ -105,10 +123,26 @@ impl Shard {
     /// The queue has got its home.
     pub(super) fn queue_placed(&mut self, queue: QueueId, home: u8) {
         if home == self.id {
-            self.place_queue(queue, []);
+            self.place_queue(queue, [], Vec::new());
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
             self.send(home, Mail::Request { queue, request });
+        }
+    }
+
+    /// Policies have changed: every queue of this shard whose settings are others now is told so. At once, for a
+    /// second change may come before the first would have been through the mail.
+    pub(super) fn reconfigure(&mut self) {
+        let mut changed = Vec::new();
+        for slot in self.queues.iter_mut().flatten() {
+            let Some(record) = self.catalog.queue_by_id(slot.id) else { continue };
+            slot.fsync = record.fsync;
+            if *record.config != *slot.fifo.config() {
+                changed.push((slot.id, Box::new((*record.config).clone())));
+            }
+        }
+        for (queue, config) in changed {
+            self.apply(queue, Request::Configure(config));
         }
     }
 
@@ -172,7 +206,10 @@ impl Shard {
             Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
             Mail::Applied { version, by } => self.handle_applied(version, by),
+            Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
+            Mail::Evacuate { file } => self.handle_evacuate(file),
+            Mail::Evacuated { file } => self.handle_evacuated(file),
         }
     }
 
@@ -246,16 +283,15 @@ impl Shard {
                         kept => {
                             if let Some((first, last)) = kept.replace((*first, *last)) {
                                 let fact = Fact::Gone { first, last };
-                                facts::push_fact(&mut self.records, &mut self.record_scratch, queue, &fact);
+                                self.journal.push_fact(queue, &fact, slot.fsync);
                             } else {
                                 self.gone.push(queue);
                             }
                         }
                     }
                 } else {
-                    facts::push_fact(&mut self.records, &mut self.record_scratch, queue, fact);
+                    self.journal.push_fact(queue, fact, slot.fsync);
                 }
-                self.records_sync |= slot.fsync;
             }
         }
         let logged = slot.logged;
@@ -271,8 +307,10 @@ impl Shard {
             match effect {
                 Effect::Receipt { publisher, seq, verdict, journaled } => {
                     let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
-                    let receipts = if journaled && logged { &mut self.held } else { &mut self.receipts };
-                    push_receipt(receipts, receipt);
+                    match journaled && logged {
+                        true => self.journal.hold(receipt),
+                        false => push_receipt(&mut self.receipts, receipt),
+                    }
                 }
                 effect => self.carry_out(queue, effect),
             }
@@ -326,9 +364,11 @@ impl Shard {
             Recipient::Ticket(ticket) => match self.tickets.get(ticket.0).copied() {
                 Some(TicketOwner::Connection(key)) => {
                     with_gate!(self, key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
+                    self.tickets.remove(ticket.0);
                 }
                 Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
-                Some(TicketOwner::Shard) | None => {}
+                Some(TicketOwner::Shard) => drop(self.tickets.remove(ticket.0)),
+                None => {}
             },
             Recipient::Publisher(_) => {}
             Recipient::Home => {
@@ -339,9 +379,13 @@ impl Shard {
                         message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
                         message::DeathReason::DeliveryLimit => {}
                     }
-                    let Some(record) = self.catalog.queue_by_id(queue) else { return };
-                    let (message, targets) =
-                        dead_letter::route(&self.catalog, &record.vhost, message, &exchange, key.as_ref());
+                    let Some(record) = self.catalog.queue_by_id(queue).cloned() else { return };
+                    let random = self.draw();
+                    let vhost = &record.vhost;
+                    let (message, routed) =
+                        dead_letter::route(&self.catalog, vhost, message, &exchange, key.as_ref(), random);
+                    routed.histories.iter().for_each(|x| self.post.remember(x, message.clone()));
+                    let targets = routed.targets;
                     let wait = DeadLetterWait { queue, token, left: targets.len() as u32, accepted: false };
                     let publisher = match targets.len() {
                         0 => None,
@@ -408,9 +452,10 @@ impl Shard {
         let mut gone = std::mem::take(&mut self.gone);
         for queue in gone.drain(..) {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
-            if let Some((first, last)) = slot.and_then(|s| s.gone.take()) {
-                let fact = Fact::Gone { first, last };
-                facts::push_fact(&mut self.records, &mut self.record_scratch, queue, &fact);
+            if let Some(slot) = slot
+                && let Some((first, last)) = slot.gone.take()
+            {
+                self.journal.push_fact(queue, &Fact::Gone { first, last }, slot.fsync);
             }
         }
         self.gone = gone;
@@ -418,30 +463,55 @@ impl Shard {
 
     /// The log's word on a handover: receipts may leave, or the records come back to be handed over again.
     pub fn handle_logged(&mut self, completion: Completion) {
-        if self.in_log != Some(completion.ticket) {
-            return;
-        }
-        self.in_log = None;
-        match completion.result {
-            Ok(()) => {
-                self.receipts.append(&mut self.held_in_log);
-                if let Some(decider) = &mut self.decider {
-                    decider.logged();
-                }
-                self.send_receipts();
-                self.send_answers();
-            }
-            Err(error) => {
+        let (file, size) = (completion.file, completion.size);
+        match self.journal.handle_completion(completion) {
+            None => {}
+            Some(Ok(load)) => self.written(load, file, size),
+            Some(Err(error)) => {
                 tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
                 self.log_failed = true;
-                self.returned = Some(error.records);
             }
         }
     }
 
+    fn written(&mut self, load: Load, file: u64, size: Size) {
+        // It stands in files from the newest known before to the newest that it went to.
+        let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
+        self.log_file = self.log_file.max(file);
+        for (queue, first, last) in load.puts {
+            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+            if let Some(slot) = slot {
+                slot.note_place(Place { file: from, first, last });
+            }
+        }
+        if load.changes {
+            if load.evacuated.is_some() {
+                self.definitions_file = from;
+            }
+            if let Some(decider) = &mut self.decider {
+                decider.written();
+            }
+        }
+        if let Some(file) = load.evacuated {
+            self.send(0, Mail::Evacuated { file });
+        }
+        for receipt in load.receipts {
+            push_receipt(&mut self.receipts, receipt);
+        }
+        self.send_receipts();
+        self.send_answers();
+        if let Some(file) = self.evacuate_next.take() {
+            self.handle_evacuate(file);
+        }
+        self.reclaim(size);
+    }
+
     /// Tries the log again after a failure.
     pub fn retry_log(&mut self) {
-        self.log_failed = false;
+        if self.log_failed {
+            self.log_failed = false;
+            self.journal.retry();
+        }
     }
 
     pub fn log_failed(&self) -> bool {

@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::catalog::{Answer, CatalogError, Change, Command};
-use broker::ids::{ShardId, shard_of};
+use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
-use queue::Ticket;
+use queue::{Request, Ticket};
 
 use super::{Cx, Shard, with_gate};
-use crate::facts;
 
 /// What the deciding shard keeps.
 #[derive(Debug)]
@@ -18,16 +17,17 @@ pub(super) struct Decider {
     /// The version that each shard has applied.
     applied: Vec<u64>,
     unanswered: VecDeque<Unanswered>,
-    /// Handovers to the log so far, and how many of them are written.
-    handed_over: u64,
+    /// Changes given to the journal so far, how many of them are away with the log, and how many are written.
+    pushed: u64,
+    away: u64,
     written: u64,
 }
 
 #[derive(Debug)]
 struct Unanswered {
     version: u64,
-    /// The handover that has its records.
-    handover: u64,
+    /// The last of its records, 0 if it has none.
+    record: u64,
     ticket: Ticket,
     result: Result<Answer, CatalogError>,
 }
@@ -37,19 +37,20 @@ impl Decider {
         Self {
             applied: vec![version; usize::from(shards)],
             unanswered: VecDeque::new(),
-            handed_over: 0,
+            pushed: 0,
+            away: 0,
             written: 0,
         }
     }
 
-    /// The records so far are with the log.
+    /// The changes so far are with the log.
     pub fn handed_over(&mut self) {
-        self.handed_over += 1;
+        self.away = self.pushed;
     }
 
-    /// The log has written what it had.
-    pub fn logged(&mut self) {
-        self.written = self.handed_over;
+    /// Those that were with the log are written.
+    pub fn written(&mut self) {
+        self.written = self.away;
     }
 }
 
@@ -59,7 +60,7 @@ impl Shard {
             tracing::error!(from, "a proposal came to a shard that does not decide");
             return;
         };
-        let mut handover = 0;
+        let mut record = 0;
         let result = match self.catalog.decide(command) {
             Err(error) => Err(error),
             Ok(decision) => {
@@ -77,20 +78,19 @@ impl Shard {
                 // Each is asked for before it is applied: a change may end the thing that it speaks of.
                 for change in changes.iter() {
                     if self.catalog.is_durable(change) {
-                        // Definitions are few and everything hangs on them: always synced.
-                        self.records_sync = true;
-                        handover = decider.handed_over + 1;
-                        let version = self.catalog.version() + 1;
-                        facts::push_change(&mut self.records, &mut self.record_scratch, version, change);
+                        decider.pushed += 1;
+                        record = decider.pushed;
+                        self.journal.push_change(self.catalog.version() + 1, change);
                     }
                     self.apply_change(change);
+                    self.follow_history(change);
                 }
                 Ok(decision.answer)
             }
         };
         if let Some(ticket) = ticket {
             let version = self.catalog.version();
-            decider.unanswered.push_back(Unanswered { version, handover, ticket, result });
+            decider.unanswered.push_back(Unanswered { version, record, ticket, result });
         }
         self.decider = Some(decider);
         self.send_answers();
@@ -121,6 +121,7 @@ impl Shard {
             Change::QueueForgotten { queue } => {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
+            Change::PolicySet(_) | Change::PolicyCleared { .. } => self.reconfigure(),
             _ => {}
         }
     }
@@ -141,7 +142,7 @@ impl Shard {
         let mut ready = Vec::new();
         while let Some(first) = decider.unanswered.front()
             && first.version <= everywhere
-            && first.handover <= decider.written
+            && first.record <= decider.written
         {
             ready.extend(decider.unanswered.pop_front());
         }
@@ -153,7 +154,15 @@ impl Shard {
     pub(super) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
         match self.tickets.get(ticket.0).copied() {
             Some(TicketOwner::Connection(key)) => {
+                if let Ok(Answer::Queue { record, created: true }) = &result
+                    && let Some(owner) = record.exclusive
+                    && self.conns.get(key).is_none_or(|c| c.gate.id() != owner)
+                {
+                    // Its connection has gone meanwhile.
+                    self.delete_orphan(record.id);
+                }
                 with_gate!(self, key, |gate, cx| gate.handle_answer(ticket, result, cx));
+                self.tickets.remove(ticket.0);
             }
             Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
             Some(TicketOwner::Shard) => {
@@ -163,6 +172,13 @@ impl Shard {
                 }
             }
             None => {}
+        }
+    }
+
+    fn delete_orphan(&mut self, queue: QueueId) {
+        if let Some(ticket) = self.tickets.insert(TicketOwner::Shard) {
+            let ticket = Ticket(ticket);
+            self.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }
     }
 

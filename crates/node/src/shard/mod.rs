@@ -11,14 +11,18 @@
 mod apply;
 mod catalog;
 mod desk;
+mod history;
+mod journal;
+mod reclaim;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault};
 use broker::access::Access;
-use broker::catalog::Catalog;
+use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
 use broker::gate::amqp10::{Cx, Gate, Phase};
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
@@ -26,13 +30,16 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Handover, Records};
+use log::Handover;
 use queue::{Output, Request};
 use slab::Slab;
 
 use self::apply::{QueueSlot, Receipt};
 use self::catalog::Decider;
 pub use self::desk::DeskCall;
+use self::journal::Journal;
+use self::reclaim::Evacuation;
+pub use self::reclaim::{GARBAGE_ALLOWED, Place};
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -63,6 +70,10 @@ pub struct Setup {
     pub settings: Arc<Settings>,
     pub access: Arc<Access>,
     pub catalog: Catalog,
+    /// One number per shard: about the bytes that are alive in the log.
+    pub live: Arc<[AtomicU64]>,
+    /// Bytes of garbage that the log may hold whatever is alive.
+    pub garbage_allowed: u64,
 }
 
 /// See the module.
@@ -86,38 +97,40 @@ pub struct Shard {
     /// Deletions that the catalog has not confirmed, by our ticket: what to tell whom then.
     forgetting: HashMap<u64, Vec<Mail>>,
     desk: desk::Waiting,
+    /// On the shard that decides: what exchanges keep for later bindings.
+    histories: Histories,
     post: Post,
     inbox: Vec<Mail>,
     outboxes: Vec<Vec<Mail>>,
     output: Output,
-    /// Records that have not been handed over.
-    records: Records,
-    records_sync: bool,
-    /// Records that the log could not write: they go first.
-    returned: Option<Records>,
+    journal: Journal,
     /// Queues that keep a Gone back until the end of the turn.
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
-    /// A handover is with the log: the next waits, which is what makes batches.
-    in_log: Option<u64>,
-    sync_in_log: bool,
-    next_ticket: u64,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
     log_failed: bool,
-    /// Receipts that wait for records not handed over yet, and for those that are with the log.
-    held: Vec<Receipt>,
-    held_in_log: Vec<Receipt>,
+    /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
+    log_file: u64,
+    /// The file where the catalog's records begin.
+    definitions_file: u64,
+    /// About the bytes that are alive in the log, by shard.
+    live: Arc<[AtomicU64]>,
+    garbage_allowed: u64,
+    evacuation: Option<Evacuation>,
+    /// To be evacuated as soon as nothing is away.
+    evacuate_next: Option<u64>,
+    forget: Option<u64>,
     /// Receipts to be sent in this round.
     receipts: Vec<Receipt>,
     dirty: Vec<usize>,
     home: BytesMut,
     scratch: BytesMut,
-    record_scratch: BytesMut,
     pub counters: Counters,
     unique: u64,
     now_ms: u64,
     connections_checked_ms: u64,
     blocked: bool,
+    stopping: bool,
 }
 
 /// Splits a shard into a gate and the context that the gate is given.
@@ -153,7 +166,7 @@ use with_gate;
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog } = setup;
+        let Setup { id, shards, settings, access, catalog, live, garbage_allowed } = setup;
         Self {
             id,
             settings,
@@ -169,31 +182,32 @@ impl Shard {
             homeless: HashMap::new(),
             forgetting: HashMap::new(),
             desk: desk::Waiting::default(),
+            histories: Histories::default(),
             post: Post::default(),
             inbox: Vec::new(),
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
             output: Output::default(),
-            records: Records::new(),
-            records_sync: false,
-            returned: None,
+            journal: Journal::default(),
             gone: Vec::new(),
             next_queue_due: None,
-            in_log: None,
-            sync_in_log: false,
-            next_ticket: 0,
             log_failed: false,
-            held: Vec::new(),
-            held_in_log: Vec::new(),
+            log_file: 0,
+            definitions_file: 0,
+            live,
+            garbage_allowed,
+            evacuation: None,
+            evacuate_next: None,
+            forget: None,
             receipts: Vec::new(),
             dirty: Vec::new(),
             home: BytesMut::new(),
             scratch: BytesMut::new(),
-            record_scratch: BytesMut::new(),
             counters: Counters::default(),
             unique: 0,
             now_ms: 0,
             connections_checked_ms: 0,
             blocked: false,
+            stopping: false,
         }
     }
 
@@ -351,6 +365,7 @@ impl Shard {
 
     /// The node stops: every connection is told why.
     pub fn shut_down(&mut self, why: &str) {
+        self.stopping = true;
         for key in self.connection_keys() {
             self.close(key, why);
         }
@@ -396,6 +411,7 @@ impl Shard {
             return;
         }
         self.connections_checked_ms = self.now_ms;
+        self.publish_live_bytes();
         for key in self.connection_keys() {
             let due =
                 self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
@@ -408,12 +424,17 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        self.next_queue_due.map_or(check, |due| due.min(check))
+        self.next_queue_due.into_iter().chain(self.journal.next_deadline()).fold(check, u64::min)
+    }
+
+    /// Whether records wait for the log, or for its answer.
+    pub fn has_unlogged(&self) -> bool {
+        !self.journal.is_idle()
     }
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        !self.held.is_empty() || !self.held_in_log.is_empty()
+        self.journal.holds_receipts()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------
@@ -429,7 +450,7 @@ impl Shard {
             self.sort_post();
             if self.inbox.is_empty() {
                 self.flush_gates();
-                if self.post.requests.is_empty() && self.post.proposals.is_empty() {
+                if self.post.is_empty() {
                     break;
                 }
                 continue;
@@ -443,7 +464,7 @@ impl Shard {
             }
             self.send_receipts();
         }
-        !self.inbox.is_empty() || !self.post.requests.is_empty()
+        !self.inbox.is_empty() || !self.post.is_empty()
     }
 
     fn flush_gates(&mut self) {
@@ -465,6 +486,9 @@ impl Shard {
             self.send(0, Mail::Propose { ticket, from: self.id, command });
         }
         self.post.proposals = proposals;
+        for (exchange, messages) in std::mem::take(&mut self.post.remembered) {
+            self.send(0, Mail::Remember { exchange, messages });
+        }
     }
 
     fn send(&mut self, to: ShardId, mail: Mail) {
@@ -483,23 +507,14 @@ impl Shard {
     /// Records for the log, if it has taken the last ones.
     pub fn poll_handover(&mut self) -> Option<Handover> {
         self.close_records();
-        let again = self.returned.is_some();
-        if self.in_log.is_some() || self.log_failed || (self.records.is_empty() && !again) {
+        if self.log_failed {
             return None;
         }
-        self.next_ticket += 1;
-        self.in_log = Some(self.next_ticket);
-        let (records, sync) = match self.returned.take() {
-            Some(returned) => (returned, self.sync_in_log),
-            None => {
-                self.held_in_log.append(&mut self.held);
-                if let Some(decider) = &mut self.decider {
-                    decider.handed_over();
-                }
-                (std::mem::take(&mut self.records), std::mem::take(&mut self.records_sync))
-            }
-        };
-        self.sync_in_log = sync;
-        Some(Handover { shard: u32::from(self.id), ticket: self.next_ticket, records, sync })
+        let again = self.journal.is_back();
+        let handover = self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)?;
+        if let Some(decider) = self.decider.as_mut().filter(|_| !again) {
+            decider.handed_over();
+        }
+        Some(handover)
     }
 }

@@ -35,6 +35,9 @@ pub struct World {
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
     from_log: VecDeque<Completion>,
+    forget: Option<u64>,
+    /// Files of the log that were given back.
+    pub forgotten: u64,
     clients: Vec<Placed>,
     settings: Arc<Settings>,
     access: Arc<Access>,
@@ -94,6 +97,8 @@ impl World {
             mail: BTreeMap::new(),
             to_log: Vec::new(),
             from_log: VecDeque::new(),
+            forget: None,
+            forgotten: 0,
             clients: Vec::new(),
             settings: Arc::new(Settings::default()),
             access: Arc::new(Access::new([user])),
@@ -139,10 +144,12 @@ impl World {
         assert_eq!(restored.unreadable, Vec::<String>::new());
         restored.finish();
         self.log = Some(log);
-        self.shards = make_shards(restored, self.shard_count, &self.settings, &self.access, self.now_ms);
+        self.shards =
+            make_shards(restored, self.shard_count, &self.settings, &self.access, 20 * 1024, self.now_ms);
         self.mail = BTreeMap::new();
         self.to_log = Vec::new();
         self.from_log = VecDeque::new();
+        self.forget = None;
         self.clients = Vec::new();
     }
 
@@ -223,6 +230,14 @@ impl World {
                     log.append(&mut self.to_log, &mut done);
                 }
                 self.from_log.extend(done);
+                if let Some(file) = self.forget.take()
+                    && let Some(log) = &mut self.log
+                {
+                    match log.forget(file) {
+                        Ok(()) => self.forgotten += 1,
+                        Err(_) => self.forget = Some(file),
+                    }
+                }
             }
             _ => {
                 if let Some(completion) = self.from_log.pop_front() {
@@ -240,6 +255,7 @@ impl World {
         shard.handle_timeout();
         shard.turn();
         self.to_log.extend(shard.poll_handover());
+        self.forget = shard.poll_forget().or(self.forget);
         for to in 0..self.shard_count {
             let mail = shard.poll_mail(to);
             if !mail.is_empty() {

@@ -142,7 +142,7 @@ impl Fifo {
         };
         out.effects.push(Effect::DeadLetter {
             token,
-            message: dead.entry.message.clone().with_death(death),
+            message: dead.entry.message.clone().with_death(death, dead.entry.delivery_count),
             reason: dead.reason,
             exchange: to.exchange.clone(),
             key: to.key.clone(),

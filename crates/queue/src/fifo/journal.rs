@@ -67,8 +67,9 @@ pub(super) fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now
         match fact {
             Fact::Put { seq, message, at_ms } => {
                 next_seq = next_seq.max(seq + 1);
+                let delivery_count = message.delivery_count();
                 let entry =
-                    Entry { message, seq, at_ms, delivery_count: 0, redelivered: false, journaled: true };
+                    Entry { message, seq, at_ms, delivery_count, redelivered: false, journaled: true };
                 entries.insert(seq, entry);
             }
             Fact::Gone { first, last } => {

@@ -171,10 +171,10 @@ impl Fifo {
         let receipt = |verdict, journaled| Effect::Receipt { publisher, seq: number, verdict, journaled };
         let durable = message.is_durable();
         let mut entry = Entry {
+            delivery_count: message.delivery_count(),
             message,
             seq: self.next_seq,
             at_ms: now_ms,
-            delivery_count: 0,
             redelivered: false,
             journaled: false,
         };

@@ -2,9 +2,11 @@
 
 use amqp10::sasl::Secret;
 
+use node::Limit;
+
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, ip, listener, log_level, number, or_none, port, text,
+    SHARDS_MAX, available_cores, boolean, bytes, ip, listener, log_level, number, or_none, part, port, text,
 };
 
 /// Sets a key; the middle argument is what stands for the star of the key's name.
@@ -134,6 +136,36 @@ pub const KEYS: &[Key] = &[
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
         put(&mut c.settings.durable_by_default, boolean(v))
     }),
+    key(
+        "vm_memory_high_watermark.relative",
+        "0.6",
+        "Publishers are stopped when the broker uses more than this part of the memory it may use.",
+        |c, _, v| put(&mut c.alarms.memory, part(v).map(Limit::Relative)),
+    ),
+    key(
+        "vm_memory_high_watermark.absolute",
+        "none",
+        "The same in bytes (1GB, 512MiB); replaces the relative limit.",
+        |c, _, v| match or_none(v, bytes)? {
+            Some(limit) => put(&mut c.alarms.memory, Ok(Limit::Absolute(limit))),
+            None => Ok(()),
+        },
+    ),
+    key(
+        "disk_free_limit.absolute",
+        "50MB",
+        "Publishers are stopped when less than this is free where the data is kept.",
+        |c, _, v| put(&mut c.alarms.disk_free, bytes(v).map(Limit::Absolute)),
+    ),
+    key(
+        "disk_free_limit.relative",
+        "none",
+        "The same as a part of the memory; replaces the absolute limit.",
+        |c, _, v| match or_none(v, part)? {
+            Some(limit) => put(&mut c.alarms.disk_free, Ok(Limit::Relative(limit))),
+            None => Ok(()),
+        },
+    ),
     key("compat.product", "RabbitMQ", "The product that clients are told they talk to.", |c, _, v| {
         put(&mut c.settings.compat_product, text(v))
     }),

@@ -29,6 +29,40 @@ pub fn number<T: FromStr + PartialOrd + Copy + std::fmt::Display>(
     value.parse().ok().filter(|n| bounds.contains(n)).ok_or_else(need)
 }
 
+/// Bytes, with a unit if wanted: kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB of 1024.
+///
+/// # Errors
+/// What is needed.
+pub fn bytes(value: &str) -> Result<u64, String> {
+    const UNITS: [(&str, u64); 8] = [
+        ("KiB", 1 << 10),
+        ("MiB", 1 << 20),
+        ("GiB", 1 << 30),
+        ("TiB", 1 << 40),
+        ("kB", 1_000),
+        ("MB", 1_000_000),
+        ("GB", 1_000_000_000),
+        ("TB", 1_000_000_000_000),
+    ];
+    let unit = UNITS.iter().find_map(|(name, size)| Some((value.strip_suffix(name)?, *size)));
+    let (digits, size) = unit.unwrap_or((value, 1));
+    let count: Result<u64, String> = number(digits, 0..=u64::MAX);
+    count
+        .ok()
+        .and_then(|n| n.checked_mul(size))
+        .ok_or_else(|| "bytes are needed, as 1048576, 50MB or 1GiB".into())
+}
+
+/// A part of something: above 0.
+///
+/// # Errors
+/// What is needed.
+pub fn part(value: &str) -> Result<f64, String> {
+    let plain = value.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let part = value.parse::<f64>().ok().filter(|p| plain && *p > 0.0 && *p <= 1000.0);
+    part.ok_or_else(|| "a number above 0 is needed, as 0.6".into())
+}
+
 /// # Errors
 /// What is needed.
 pub fn boolean(value: &str) -> Result<bool, String> {

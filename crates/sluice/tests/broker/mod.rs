@@ -67,11 +67,14 @@ pub struct Broker {
 }
 
 impl Starting {
-    /// Starts one with its data and its log in this directory.
-    pub fn spawn(directory: &Directory) -> Self {
+    /// Starts one with its data and its log in this directory, with further settings.
+    pub fn spawn(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
-        let mut child =
-            serve(&directory.path.join("data")).stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
+        let mut command = serve(&directory.path.join("data"));
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }
     }
@@ -107,7 +110,7 @@ impl Starting {
 
 impl Broker {
     pub fn start(directory: &Directory) -> Self {
-        Starting::spawn(directory).finish()
+        Starting::spawn(directory, &[]).finish()
     }
 
     pub fn amqp_url(&self) -> String {

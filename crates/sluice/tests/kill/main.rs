@@ -2,9 +2,10 @@
 //!
 //! One round: publishers on connections of their own send numbered durable messages without waiting; at a seeded
 //! moment the broker is killed. In some rounds it is killed again while it recovers, in some a consumer accepts
-//! messages meanwhile, in some each message goes to two queues. Then it is started, the publishers send the rest,
-//! two consumers per queue drain it, and [`verdict`] compares what came with what was sent and confirmed. At last the
-//! broker is stopped with SIGTERM and started once more: nothing that was accepted comes back.
+//! messages meanwhile, in some each message goes to two queues. Then it is started with another number of shards, the
+//! publishers send the rest, two consumers per queue drain it, and [`verdict`] compares what came with what was sent
+//! and confirmed. At last the broker is stopped with SIGTERM and started once more: nothing that was accepted comes
+//! back.
 //!
 //! ```text
 //! KILL_ROUNDS=5 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture

@@ -42,6 +42,8 @@ pub struct Round {
     /// In milliseconds, from the start of the program to the kill during recovery.
     recovery_ms_max: u64,
     messages: u64,
+    /// Event loops of the broker before the kill, and after it.
+    shards: [u64; 2],
 }
 
 /// What a round has seen.
@@ -77,6 +79,7 @@ impl Round {
             delay: Duration::from_micros(random.between(0, 3_000)),
             recovery_ms_max: random.between(1, 40),
             messages,
+            shards: [random.between(1, 5), random.between(1, 5)],
         }
     }
 
@@ -91,12 +94,12 @@ impl Round {
     }
 
     async fn run_in(&self, directory: &Directory) -> Result<Report, String> {
-        let broker = Broker::start(directory);
+        let broker = self.start(directory, self.shards[0]).finish();
         self.declare(&broker.amqp_url()).await?;
         let (firsts, before) = self.publish_and_kill(broker).await?;
         self.kill_in_recovery(directory)?;
 
-        let broker = Broker::start(directory);
+        let broker = self.start(directory, self.shards[1]).finish();
         let (rests, after) = self.finish_and_drain(&broker, &firsts).await?;
         let unconfirmed = firsts.iter().map(|p| p.next - p.confirmed.len() as u64).sum();
         if unconfirmed == 0 {
@@ -126,6 +129,10 @@ impl Round {
         }
         self.stop_and_look(broker, directory).await?;
         Ok(report)
+    }
+
+    fn start(&self, directory: &Directory, shards: u64) -> Starting {
+        Starting::spawn(directory, &[&format!("shards={shards}")])
     }
 
     fn address(&self) -> &'static str {
@@ -212,7 +219,7 @@ impl Round {
             if killed == self.recovery_kills {
                 return Ok(());
             }
-            let starting = Starting::spawn(directory);
+            let starting = self.start(directory, self.shards[1]);
             std::thread::sleep(Duration::from_micros(random.between(0, limit_us)));
             if starting.kill() {
                 limit_us = (limit_us / 2).max(1);
@@ -278,7 +285,7 @@ impl Round {
         if !status.success() {
             return Err(format!("the broker did not stop cleanly: {status}"));
         }
-        let broker = Broker::start(directory);
+        let broker = self.start(directory, self.shards[0]).finish();
         for queue in self.queue_names() {
             let none_comes = AtomicBool::new(true);
             let came = drain(broker.amqp_url(), format!("/queues/{queue}"), self.seed, &none_comes).await?;
@@ -306,6 +313,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { round, sent, confirmed, unconfirmed, taken, drained, figures } = self;
         write!(f, "{} publishers, {} queues, ", round.publishers, round.queues)?;
+        write!(f, "{} shards, then {}, ", round.shards[0], round.shards[1])?;
         write!(f, "killed {:?} behind confirm {}", round.delay, round.kill_at)?;
         match round.recovery_kills {
             0 => {}

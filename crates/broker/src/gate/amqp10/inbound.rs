@@ -12,7 +12,7 @@ use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
 use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Settled, error};
 use crate::access::{Permission, Resource};
-use crate::catalog::{RouteTarget, RouteTargets};
+use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
 use crate::ids::QueueId;
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
@@ -159,8 +159,8 @@ impl Intake {
 enum Refusal {
     /// Tell the publisher, if it wants to know; the link goes on.
     Outcome(DeliveryState),
-    /// The link ends; an unsettled delivery gets this outcome first.
-    Detach(Box<AmqpError>, DeliveryState),
+    /// The link ends; an unsettled delivery gets this outcome first, unless nobody could look at it.
+    Detach(Box<AmqpError>, Option<DeliveryState>),
     /// The session ends.
     End(Box<AmqpError>),
 }
@@ -205,25 +205,38 @@ impl Gate {
         let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
         let Intake { target, .. } = &mut **intake;
 
-        let extra_keys = extra_keys(&found, bytes, matches!(target, Target::Anonymous))?;
-        let (route, targets) = match target {
+        let extra_keys = extra_keys(&found, bytes).map_err(|error| match target {
+            Target::Anonymous => Refusal::from_anonymous(error, delivery),
+            Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
+        })?;
+        let random = cx.draw();
+        let (route, routed) = match target {
             Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
                 let version = cx.catalog.version();
-                if cached.as_ref().is_none_or(|(v, _)| *v != version) {
-                    let message = Message::new(message::Parts::default(), route.clone());
-                    let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
-                    *cached = Some((version, targets.ok_or_else(|| no_exchange(vhost, exchange))?));
-                }
-                let targets = cached.as_ref().map(|(_, t)| t.clone()).unwrap_or_default();
-                (route.clone(), targets)
+                let routed = match cached {
+                    Some((v, targets)) if *v == version => {
+                        Routed { targets: targets.clone(), ..Routed::default() }
+                    }
+                    _ => {
+                        let routed = cx.catalog.route(
+                            vhost,
+                            exchange,
+                            &Letter::arrived(route.keys(), &found, bytes, random),
+                        );
+                        let routed = routed.ok_or_else(|| no_exchange(vhost, exchange))?;
+                        *cached = routed.by_key_alone.then(|| (version, routed.targets.clone()));
+                        routed
+                    }
+                };
+                (route.clone(), routed)
             }
             Target::Exchange { exchange, route, .. } => {
                 let mut keys = route.keys().to_vec();
                 keys.extend(extra_keys);
                 let route = Arc::new(Route::new(exchange.clone(), keys));
-                let message = Message::new(message::Parts::default(), route.clone());
-                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message);
-                (route, targets.ok_or_else(|| no_exchange(vhost, exchange))?)
+                let routed =
+                    cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random));
+                (route, routed.ok_or_else(|| no_exchange(vhost, exchange))?)
             }
             Target::Anonymous => {
                 let route = anonymous_route(&found, bytes, extra_keys, delivery)?;
@@ -247,11 +260,20 @@ impl Gate {
                         .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
                         .map_err(|refused| Refusal::End(Box::new(refused.into())))?;
                 }
-                let message = Message::new(message::Parts::default(), route.clone());
-                let targets = cx.catalog.route(vhost, exchange, route.keys(), &message).unwrap_or_default();
-                (route, targets)
+                let routed = cx
+                    .catalog
+                    .route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random))
+                    .unwrap_or_default();
+                (route, routed)
             }
         };
+        let Routed { targets, histories, .. } = routed;
+        if !histories.is_empty() {
+            let kept = kept(&found, cx.settings.durable_by_default);
+            let wire = Bytes::copy_from_slice(&bytes[kept.range.clone()]);
+            let message = Message::new(kept.into_parts(wire), route.clone());
+            histories.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
+        }
         if targets.is_empty() {
             cx.counters.unroutable_returned += u64::from(!delivery.settled);
             cx.counters.unroutable_dropped += u64::from(delivery.settled);
@@ -301,8 +323,7 @@ impl Gate {
                 }
             }
             Refusal::Detach(error, state) => {
-                // A message that could not be read has no outcome; one that could not be routed has.
-                if !settled && error.condition != condition::DECODE_ERROR {
+                if let Some(state) = state.filter(|_| !settled) {
                     self.note_disposition(session, id, state);
                 }
                 self.detach(session, link, *error, cx);
@@ -401,7 +422,7 @@ fn home(message: &Chunk<'_>, range: std::ops::Range<usize>, cx: &mut Cx<'_>) -> 
 }
 
 fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
-    Refusal::Detach(Box::new(error(condition, reason)), DeliveryState::Released)
+    Refusal::Detach(Box::new(error(condition, reason)), None)
 }
 
 fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
@@ -410,7 +431,7 @@ fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
 
 fn no_exchange(vhost: &str, exchange: &str) -> Refusal {
     let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
-    detaching(condition::NOT_FOUND, reason)
+    Refusal::Detach(Box::new(error(condition::NOT_FOUND, reason)), Some(DeliveryState::Released))
 }
 
 impl Refusal {
@@ -426,7 +447,7 @@ impl Refusal {
             Value::Binary(Bytes::copy_from_slice(&delivery.tag)),
         );
         error.info = Some(info);
-        Self::Detach(Box::new(error), DeliveryState::Released)
+        Self::Detach(Box::new(error), None)
     }
 }
 
@@ -460,7 +481,7 @@ fn anonymous_route(
 }
 
 /// The routing keys of annotation `x-cc`: a list of strings (behaviour B.4).
-fn extra_keys(found: &Sections, bytes: &[u8], anonymous: bool) -> Result<Vec<Arc<str>>, Refusal> {
+fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
     let Some(range) = &found.message_annotations else { return Ok(Vec::new()) };
     let section = &bytes[range.start as usize..range.end as usize];
     let Ok(pairs) = sections::map_pairs(section) else { return Ok(Vec::new()) };
@@ -475,14 +496,7 @@ fn extra_keys(found: &Sections, bytes: &[u8], anonymous: bool) -> Result<Vec<Arc
             })
             .collect::<Option<Vec<_>>>()
     });
-    keys.ok_or_else(|| {
-        let error = error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings");
-        if anonymous {
-            Refusal::Outcome(DeliveryState::Rejected(Some(error)))
-        } else {
-            Refusal::Detach(Box::new(error), DeliveryState::Released)
-        }
-    })
+    keys.ok_or_else(|| error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings"))
 }
 
 fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState {

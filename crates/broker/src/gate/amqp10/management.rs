@@ -2,13 +2,15 @@
 
 mod request;
 
+use std::collections::VecDeque;
+
 use amqp10::{
     Attach, Delivery, Outgoing, Role, SenderSettleMode, Source, Tag, Target, TargetArchetype, Value,
     condition,
 };
 use queue::{Effect, Refusal, Request, Ticket};
 
-use self::request::{Reply, Verb};
+use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
 use super::attach::Refused;
 use super::{Cx, Gate, LinkRole, Waiting, error};
@@ -24,6 +26,9 @@ const CREDIT: u32 = 8;
 /// The property that makes two links a pair.
 const PAIRED: &str = "paired";
 
+/// In place of a pair that is gone.
+const NO_PAIR: u32 = u32::MAX;
+
 /// Two links of one name: requests come in on one, responses leave on the other.
 #[derive(Debug)]
 pub(super) struct Pair {
@@ -32,6 +37,11 @@ pub(super) struct Pair {
     requests: Option<u32>,
     responses: Option<u32>,
     next_tag: u64,
+    /// Requests that wait for the one before them: answers keep the order, and each request sees what the one
+    /// before it has done. At most [`CREDIT`].
+    backlog: VecDeque<Parsed>,
+    /// A request is under way.
+    busy: bool,
 }
 
 impl Gate {
@@ -98,7 +108,15 @@ impl Gate {
             self.pairs.iter().find(|(_, p)| p.name == attach.name && p.session == session).map(|(i, _)| i);
         let at = known.unwrap_or_else(|| {
             let name = attach.name.clone();
-            self.pairs.insert(Pair { name, session, requests: None, responses: None, next_tag: 0 })
+            self.pairs.insert(Pair {
+                name,
+                session,
+                requests: None,
+                responses: None,
+                next_tag: 0,
+                backlog: VecDeque::new(),
+                busy: false,
+            })
         });
         let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
         let half = if requests { &mut pair.requests } else { &mut pair.responses };
@@ -110,10 +128,28 @@ impl Gate {
         Ok(at as u32)
     }
 
-    /// Grants credit for more requests.
-    pub(super) fn regulate_management(&mut self, session: u16, link: u32) {
+    /// Forgets a pair. What is under way is carried out, and its answer goes nowhere.
+    pub(super) fn drop_pair(&mut self, pair: u32) {
+        self.pairs.try_remove(pair as usize);
+        for waiting in self.waiting.values_mut() {
+            // The next pair may get this number.
+            if let Waiting::Management { pair: of, .. } = waiting
+                && *of == pair
+            {
+                *of = NO_PAIR;
+            }
+        }
+    }
+
+    /// Credit has come for responses, or requests have been read: goes on with those that wait, and grants
+    /// credit for more unless too many wait.
+    pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
+        self.next_request(pair, cx);
+        let Some(p) = self.pairs.get(pair as usize) else { return };
+        let Some(link) = p.requests else { return };
+        let room = p.backlog.len() < CREDIT as usize;
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
-        if !l.is_sending() && l.receiver_credit().credit() <= CREDIT / 2 {
+        if room && l.receiver_credit().credit() <= CREDIT / 2 {
             self.conn.grant(session, link, CREDIT, false, false);
         }
     }
@@ -126,15 +162,8 @@ impl Gate {
         delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        let responses = self.pairs.get(pair as usize).and_then(|p| p.responses);
-        let credit = responses
-            .and_then(|l| self.conn.session(session).and_then(|s| s.link(l)))
-            .map_or(0, |l| l.sender_credit().credit());
-        if credit == 0 {
-            let reason = match responses {
-                None => "a management request came before its response link",
-                Some(_) => "a management request came without credit for its response",
-            };
+        if self.pairs.get(pair as usize).is_none_or(|p| p.responses.is_none()) {
+            let reason = "a management request came before its response link";
             self.end(session, error(condition::PRECONDITION_FAILED, reason), cx);
             return;
         }
@@ -146,10 +175,24 @@ impl Gate {
                 return;
             }
         };
-        let pending = Pending { session, message_id: parsed.message_id, verb: Verb::Other };
-        match parsed.verb {
-            Ok(verb) => self.carry_out(pair, Pending { verb, ..pending }, cx),
-            Err(reply) => self.respond(pair, pending, reply),
+        if let Some(p) = self.pairs.get_mut(pair as usize) {
+            p.backlog.push_back(parsed);
+        }
+        self.next_request(pair, cx);
+    }
+
+    /// Carries out what waits, one after the other.
+    fn next_request(&mut self, pair: u32, cx: &mut Cx<'_>) {
+        while self.may_respond(pair)
+            && let Some(p) = self.pairs.get_mut(pair as usize).filter(|p| !p.busy)
+            && let Some(parsed) = p.backlog.pop_front()
+        {
+            p.busy = true;
+            let pending = Pending { session: p.session, message_id: parsed.message_id, verb: Verb::Other };
+            match parsed.verb {
+                Ok(verb) => self.carry_out(pair, Pending { verb, ..pending }, cx),
+                Err(reply) => self.respond(pair, pending, reply),
+            }
         }
     }
 
@@ -334,6 +377,7 @@ impl Gate {
             _ => return,
         };
         self.respond(pair, pending, reply);
+        self.next_request(pair, cx);
     }
 
     /// The catalog has answered.
@@ -361,16 +405,26 @@ impl Gate {
                     return;
                 }
             }
-            Ok(Answer::Done { .. }) => Reply::no_content(),
+            Ok(Answer::Done { .. } | Answer::Policy { .. }) => Reply::no_content(),
             Err(refused) => Reply::from_error(&refused),
         };
         self.respond(pair, pending, reply);
+        self.next_request(pair, cx);
+    }
+
+    /// Whether a response could be sent. A request without credit for its response waits: client libraries
+    /// grant it from another task, a moment behind the ATTACH (docs/decisions/0006).
+    fn may_respond(&self, pair: u32) -> bool {
+        let Some(p) = self.pairs.get(pair as usize) else { return false };
+        let link = p.responses.and_then(|l| self.conn.session(p.session).and_then(|s| s.link(l)));
+        link.is_some_and(|l| l.sender_credit().credit() > 0)
     }
 
     fn respond(&mut self, pair: u32, pending: Pending, reply: Reply) {
         let Some(p) = self.pairs.get_mut(pair as usize) else { return };
         let Some(link) = p.responses else { return };
         p.next_tag += 1;
+        p.busy = false;
         let tag = Tag::from_number(p.next_tag);
         let message = reply.encode(pending.message_id);
         self.conn.send(pending.session, link, Outgoing::whole(tag, true, message, 0));

@@ -60,6 +60,14 @@ pub struct Cx<'a> {
     pub unique: &'a mut u64,
 }
 
+impl Cx<'_> {
+    /// A number for an exchange that leaves something to chance: no two messages of the node have the same.
+    fn draw(&mut self) -> u64 {
+        *self.unique += 1;
+        u64::from(self.shard) << 56 | *self.unique
+    }
+}
+
 /// What a gate keeps of a session.
 #[derive(Debug, Default)]
 struct Session {
@@ -122,8 +130,16 @@ enum Waiting {
         link: u32,
         attach: Box<amqp10::Attach>,
     },
-    /// Nobody waits: the answer is dropped.
-    Nobody,
+    /// A queue of this connection is being deleted.
+    Deletion,
+}
+
+/// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
+#[derive(Clone, Copy, Debug)]
+enum Farewell {
+    Detach { session: u16, link: u32 },
+    End { session: u16 },
+    Close,
 }
 
 /// One connection.
@@ -147,8 +163,8 @@ pub struct Gate {
     waiting: HashMap<Ticket, Waiting>,
     /// Exclusive queues of this connection: deleted before CLOSE is answered.
     exclusive: Vec<QueueId>,
-    /// CLOSE is answered when these deletions are done.
-    closing: Option<usize>,
+    /// What is answered when no deletion is under way.
+    farewells: Vec<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
     /// Memory of a resolved DISPOSITION.
@@ -191,7 +207,7 @@ impl Gate {
             pairs: slab::Slab::new(),
             waiting: HashMap::new(),
             exclusive: Vec::new(),
-            closing: None,
+            farewells: Vec::new(),
             touched: Vec::new(),
             runs: Vec::new(),
             blocked: false,
@@ -253,8 +269,9 @@ impl Gate {
             Event::Attach { session, link, attach } => self.handle_attach(session, link, attach, cx),
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
+                    let before = self.deletions();
                     self.drop_link(session, link, true, cx);
-                    self.conn.detach(session, link, None);
+                    self.bid_farewell(Farewell::Detach { session, link }, before, cx);
                 }
             }
             Event::SaslMechanisms(_) | Event::SaslOutcome(_) => {}
@@ -264,7 +281,16 @@ impl Gate {
     /// Punishes a violation as far as it reaches.
     pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let error = fault.violation.to_error();
-        match (fault.radius(), fault.session, fault.link) {
+        // A management pair is nothing without either of its links (behaviour B.10).
+        let radius = match (fault.radius(), fault.session, fault.link) {
+            (Radius::Link, Some(session), Some(link))
+                if matches!(self.role(session, link), Some(LinkRole::Requests { .. })) =>
+            {
+                Radius::Session
+            }
+            (radius, ..) => radius,
+        };
+        match (radius, fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link)) => self.detach(session, link, error, cx),
             (Radius::Session, Some(session), _) => self.end(session, error, cx),
             _ => self.fail(error, cx),
@@ -293,9 +319,7 @@ impl Gate {
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
         self.delete_exclusive_queues(cx);
-        for (ticket, _) in self.waiting.drain() {
-            cx.tickets.remove(ticket.0);
-        }
+        self.waiting.clear();
         self.phase = Phase::Done;
     }
 
@@ -327,8 +351,40 @@ impl Gate {
             return;
         }
         self.flush_session(session);
+        let before = self.deletions();
         self.drop_session(session, true, cx);
-        self.conn.end(session, None);
+        self.bid_farewell(Farewell::End { session }, before, cx);
+    }
+
+    /// Queues of this connection that are being deleted.
+    fn deletions(&self) -> usize {
+        self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
+    }
+
+    /// Answers at once, or when the deletions are done that have begun since there were `before`.
+    fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
+        if self.deletions() > before {
+            self.farewells.push(farewell);
+        } else {
+            self.say_farewell(farewell, cx);
+        }
+    }
+
+    fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
+        match farewell {
+            Farewell::Detach { session, link } => self.conn.detach(session, link, None),
+            Farewell::End { session } => self.conn.end(session, None),
+            Farewell::Close => self.answer_close(cx),
+        }
+    }
+
+    /// A deletion is done, perhaps the last one that somebody waited for.
+    fn deletion_done(&mut self, cx: &mut Cx<'_>) {
+        if !self.farewells.is_empty() && self.deletions() == 0 {
+            for farewell in std::mem::take(&mut self.farewells) {
+                self.say_farewell(farewell, cx);
+            }
+        }
     }
 
     /// Ends a session with an error.
@@ -405,7 +461,7 @@ impl Gate {
             }
             LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
                 // A pair needs both of its links; the other one is told at its next use.
-                self.pairs.try_remove(pair as usize);
+                self.drop_pair(pair);
             }
         }
     }
@@ -464,8 +520,12 @@ impl Gate {
     /// A queue answers a ticket of this connection.
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
-        if let Some(Waiting::Management { pair, request }) = self.waiting.remove(&ticket) {
-            self.finish_queue_request(pair, request, effect, cx);
+        match self.waiting.remove(&ticket) {
+            Some(Waiting::Management { pair, request }) => {
+                self.finish_queue_request(pair, request, effect, cx);
+            }
+            Some(Waiting::Deletion) => self.deletion_done(cx),
+            Some(Waiting::Dynamic { .. }) | None => {}
         }
     }
 
@@ -477,9 +537,8 @@ impl Gate {
             Some(Waiting::Dynamic { session, link, attach }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
             }
-            Some(Waiting::Nobody) | None => {}
+            Some(Waiting::Deletion) | None => {}
         }
-        self.exclusive_gone(cx);
     }
 
     /// The queue that a link of this connection publishes to is gone.
@@ -499,7 +558,7 @@ impl Gate {
 
     fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
         self.exclusive.retain(|q| *q != queue);
-        if let Some(ticket) = self.ticket(Waiting::Nobody, cx) {
+        if let Some(ticket) = self.ticket(Waiting::Deletion, cx) {
             cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }
     }
@@ -538,8 +597,9 @@ impl Gate {
             match self.role(*session, *link) {
                 Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
                 Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
-                Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => {
-                    self.regulate_management(*session, *link);
+                Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
+                    let pair = *pair;
+                    self.regulate_management(*session, pair, cx);
                 }
                 None => {}
             }

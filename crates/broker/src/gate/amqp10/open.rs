@@ -3,7 +3,7 @@
 use amqp10::sasl::{self, parse_plain};
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
-use super::{Client, Cx, Gate, Phase, error};
+use super::{Client, Cx, Farewell, Gate, Phase, error};
 use crate::access::LoginRefused;
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
@@ -104,22 +104,13 @@ impl Gate {
         self.drop_all_sessions(true, cx);
         self.delete_exclusive_queues(cx);
         // Exclusive and dynamic queues are gone before CLOSE is answered (house.md section 5).
-        self.closing = Some(0);
-        self.exclusive_gone(cx);
+        self.bid_farewell(Farewell::Close, 0, cx);
     }
 
-    /// Answers CLOSE once no deletion is under way.
-    pub(super) fn exclusive_gone(&mut self, cx: &mut Cx<'_>) {
-        if self.closing.is_none() {
-            return;
-        }
-        let deleting = self.waiting.values().any(|w| matches!(w, super::Waiting::Nobody));
-        if !deleting {
-            self.closing = None;
-            self.send_open_if_needed(cx);
-            self.conn.close(None, true);
-            self.phase = Phase::Done;
-        }
+    pub(super) fn answer_close(&mut self, cx: &mut Cx<'_>) {
+        self.send_open_if_needed(cx);
+        self.conn.close(None, true);
+        self.phase = Phase::Done;
     }
 }
 

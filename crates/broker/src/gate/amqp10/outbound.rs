@@ -1,6 +1,9 @@
 //! Outlet: consuming links (behaviour B.5, A.6). Deliveries out, settlements in, credit bridged to the queue.
 
-use amqp10::{Attach, DeliveryState, Flow, Outgoing, Role, SenderSettleMode, Tag, condition};
+use amqp10::sections::ANNOTATION_PREFIX;
+use amqp10::{
+    Attach, DeliveryState, Flow, Modified, Outgoing, Role, SenderSettleMode, Tag, Value, condition,
+};
 use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
 
 use super::address::queue_address;
@@ -64,8 +67,13 @@ impl Outlet {
 impl Gate {
     /// The client's FLOW on a link.
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
-        if let Some(LinkRole::Outlet(outlet)) = self.role(session, link) {
-            outlet.bridge.handle_flow(flow.drain, flow.echo);
+        match self.role(session, link) {
+            Some(LinkRole::Outlet(outlet)) => outlet.bridge.handle_flow(flow.drain, flow.echo),
+            // Nothing is ever available on a link of responses.
+            Some(LinkRole::Responses { .. }) if flow.drain || flow.echo => {
+                self.conn.report_credit(session, link, 0, flow.drain);
+            }
+            _ => {}
         }
         self.touch(session, link);
         // The window may have opened for others, too.
@@ -204,14 +212,19 @@ impl Gate {
             // [3.4] Settled without a state: the default outcome of our source.
             Some(DeliveryState::Released) => Outcome::Released,
             None if settled => Outcome::Released,
-            Some(DeliveryState::Modified(modified)) => Outcome::Modified {
+            Some(DeliveryState::Modified(modified)) if !has_reserved_key(modified) => Outcome::Modified {
                 failed: modified.delivery_failed.unwrap_or(false),
                 undeliverable_here: modified.undeliverable_here.unwrap_or(false),
             },
             // Not final, and nothing that we keep.
             None | Some(DeliveryState::Received(_)) if !settled => return,
-            _ => {
-                let reason = "unrecognised delivery state in DISPOSITION";
+            other => {
+                let reason = match other {
+                    Some(DeliveryState::Modified(_)) => {
+                        "keys of modified.message-annotations must be symbols that start with x-"
+                    }
+                    _ => "unrecognised delivery state in DISPOSITION",
+                };
                 self.end(session, error(condition::INVALID_FIELD, reason), cx);
                 return;
             }
@@ -242,6 +255,12 @@ impl Gate {
         runs.clear();
         self.runs = runs;
     }
+}
+
+/// [3.4.5] Whether it wants to set annotations that are not a receiver's to set.
+fn has_reserved_key(modified: &Modified) -> bool {
+    let ours = |key: &Value| matches!(key, Value::Symbol(key) if key.starts_with(ANNOTATION_PREFIX));
+    modified.message_annotations.iter().flat_map(|map| map.iter()).any(|(key, _)| !ours(key))
 }
 
 /// The one table from a queue's refusal to this protocol's error.

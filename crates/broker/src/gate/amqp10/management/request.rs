@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use amqp10::{Map, Properties, Reader, Value, descriptor, encode, sections};
+use amqp10::sections::{self, SectionError};
+use amqp10::{Map, Properties, Reader, Value, descriptor, encode};
 use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
 
@@ -54,6 +55,7 @@ pub(in crate::gate::amqp10) enum Verb {
 }
 
 /// A request as far as it can be read.
+#[derive(Debug)]
 pub(super) struct Parsed {
     pub message_id: Option<Value>,
     pub verb: Result<Verb, Reply>,
@@ -66,12 +68,24 @@ pub(super) struct Reply {
     body: Value,
 }
 
+/// An amqp-value [3.2.8] of null.
+const NULL_BODY: &[u8] = &[0x00, 0x53, 0x77, 0x40];
+
 /// Reads a request.
 ///
 /// # Errors
 /// It is no request at all: the session ends with this reason.
 pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> {
-    let found = sections::scan(message).map_err(|e| e.to_string())?;
+    let with_null;
+    let (message, found) = match sections::scan(message) {
+        // Clients built on Proton send no body section where they have nothing to say.
+        Err(SectionError::MissingBody) => {
+            with_null = [message, NULL_BODY].concat();
+            (with_null.as_slice(), sections::scan(&with_null))
+        }
+        found => (message, found),
+    };
+    let found = found.map_err(|e| e.to_string())?;
     let section = |range: &std::ops::Range<u32>| &message[range.start as usize..range.end as usize];
     let properties: Properties = match &found.properties {
         Some(range) => sections::properties(section(range)).map_err(|e| e.to_string())?,
@@ -355,4 +369,30 @@ impl Reply {
 
 fn arguments_value(arguments: &Arguments) -> Value {
     Value::Map(arguments.iter().map(|(k, v)| (Value::from(k.clone()), v.clone())).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// properties {message-id: 3, to: "/queues/q", subject: `method`, reply-to: "$me"} [3.2.4], and then `rest`.
+    fn request(method: &str, rest: &[u8]) -> Vec<u8> {
+        let mut fields = vec![0x53, 3, 0x40];
+        for text in ["/queues/q", method, "$me"] {
+            fields.extend([0xa1, text.len() as u8]);
+            fields.extend(text.as_bytes());
+        }
+        [&[0x00, 0x53, 0x73, 0xc0, fields.len() as u8 + 1, 5], fields.as_slice(), rest].concat()
+    }
+
+    #[test]
+    fn a_request_without_a_body_has_a_null_body() {
+        for body in [&[][..], NULL_BODY] {
+            let parsed = parse(&request("GET", body), &"/".into()).unwrap();
+            assert!(matches!(parsed.verb, Ok(Verb::GetQueue { name }) if &*name == "q"));
+            assert_eq!(parsed.message_id, Some(Value::Ulong(3)));
+        }
+        let footer = [0x00, 0x53, 0x78, 0xc1, 0x01, 0x00];
+        assert!(parse(&request("GET", &footer), &"/".into()).is_err());
+    }
 }

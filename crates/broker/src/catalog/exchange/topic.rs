@@ -1,8 +1,10 @@
-//! Topic matching: words separated by dots, `*` is one word, `#` is none or more (behaviour D.3).
+//! `topic`: words separated by dots, `*` is one word, `#` is none or more (behaviour D.3).
+
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-use super::Destination;
+use super::super::{Binding, CatalogError, Destination};
 
 /// Binding keys by word. Each node is one word deeper; a destination sits where its key ends.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +44,15 @@ impl Trie {
         }
     }
 
-    pub fn remove(&mut self, key: &str, destination: &Destination) {
+    /// `rest`: the bindings that stay.
+    pub fn unbind(&mut self, binding: &Binding, rest: &[Arc<Binding>]) {
+        // Bindings that differ only in their arguments share one place.
+        if !rest.iter().any(|b| b.destination == binding.destination && b.key == binding.key) {
+            self.remove(&binding.key, &binding.destination);
+        }
+    }
+
+    fn remove(&mut self, key: &str, destination: &Destination) {
         fn prune(node: &mut Node, key: &[&str], destination: &Destination) {
             let Some((word, rest)) = key.split_first() else {
                 node.destinations.retain(|d| d != destination);
@@ -86,11 +96,18 @@ fn walk<'a>(node: &'a Node, key: &[&str], found: &mut dyn FnMut(&'a Destination)
 }
 
 /// A binding key may hold this many `#`, for matching costs the key length to the power of their number.
-pub(super) const HASHES_MAX: usize = 2;
+const HASHES_MAX: usize = 2;
 
-/// Whether a binding key keeps [`HASHES_MAX`].
-pub(super) fn is_acceptable(key: &str) -> bool {
-    words(key).filter(|w| *w == "#").count() <= HASHES_MAX
+/// # Errors
+/// The key has more than [`HASHES_MAX`] `#`.
+pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
+    let key = &binding.key;
+    if words(key).filter(|w| *w == "#").count() <= HASHES_MAX {
+        return Ok(());
+    }
+    Err(CatalogError::Invalid {
+        reason: format!("binding key '{key}' has more than {HASHES_MAX} '#' wildcards"),
+    })
 }
 
 #[cfg(test)]

@@ -1,0 +1,442 @@
+//! A page: prose with fenced transcripts. Every `##` heading is a scene in a world of its own; transcripts
+//! before the first heading are played at the start of every scene.
+
+use std::net::SocketAddr;
+
+use amqp10::Value;
+use broker::catalog::{Arguments, DEFAULT_VHOST, DeclareExchange, Destination};
+
+use crate::receive::Seen;
+use crate::send;
+use crate::text::{self, Names, Parsed, Token};
+use crate::world::{self, Setup, World};
+
+/// A scene that did not go as it is written.
+#[derive(Debug)]
+pub struct Failure {
+    pub scene: String,
+    /// The transcript with `-` what was expected and `+` what came.
+    pub transcript: String,
+}
+
+/// Plays a page, each scene on one shard and again on two. Returns how many scenes it has.
+///
+/// # Errors
+/// The scenes that differ from what is written.
+pub fn check(page: &str) -> Result<usize, Vec<Failure>> {
+    let (prelude, scenes) = scenes(page);
+    let mut failures = Vec::new();
+    for (name, lines) in &scenes {
+        // What a scene says of settings, users and clients comes before everything.
+        let (setup, lines): (Vec<_>, Vec<_>) = lines.iter().cloned().partition(|l| is_setup(l));
+        for shards in [1, 2] {
+            let mut stage = Stage { setup: Some(Setup { shards, ..Setup::default() }), ..Stage::default() };
+            stage.play(&setup);
+            stage.play(&prelude);
+            if !stage.failed {
+                stage.transcript.clear();
+                stage.play(&lines);
+            }
+            if stage.failed {
+                let scene = format!("{name} (shards: {shards})");
+                failures.push(Failure { scene, transcript: stage.transcript });
+                break;
+            }
+        }
+    }
+    if failures.is_empty() { Ok(scenes.len()) } else { Err(failures) }
+}
+
+type Scenes = Vec<(String, Vec<String>)>;
+
+fn scenes(page: &str) -> (Vec<String>, Scenes) {
+    let (mut prelude, mut scenes, mut fenced): (Vec<String>, Scenes, bool) = Default::default();
+    for line in page.lines() {
+        if line.starts_with("```") {
+            fenced = !fenced;
+        } else if fenced && !line.trim().is_empty() {
+            scenes.last_mut().map_or(&mut prelude, |(_, lines)| lines).push(line.trim().to_owned());
+        } else if let Some(name) = line.strip_prefix("## ") {
+            scenes.push((name.to_owned(), Vec::new()));
+        }
+    }
+    (prelude, scenes)
+}
+
+fn is_setup(line: &str) -> bool {
+    let step = line.split(' ').next().unwrap_or_default();
+    matches!(step, "shards" | "set" | "user" | "client")
+}
+
+/// One line of a transcript.
+enum Line<'a> {
+    /// `A> frame`: a client sends it.
+    Send(&'a str, &'a str),
+    /// `A~ frame`: sends it, and what is answered is not of interest unless it is an error.
+    Quiet(&'a str, &'a str),
+    /// `A< frame`: what comes.
+    Expect(&'a str, &'a str),
+    Step(&'a str),
+}
+
+impl<'a> Line<'a> {
+    fn parse(line: &'a str) -> Self {
+        let (who, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let split = |mark: char| who.strip_suffix(mark).filter(|who| !who.contains(char::is_lowercase));
+        let name = |who: &'a str| if who.is_empty() { "A" } else { who };
+        if let Some(who) = split('>') {
+            Self::Send(name(who), rest)
+        } else if let Some(who) = split('~') {
+            Self::Quiet(name(who), rest)
+        } else if let Some(who) = split('<') {
+            Self::Expect(name(who), rest)
+        } else {
+            Self::Step(line)
+        }
+    }
+}
+
+/// How a client connects when it is not told each step.
+struct Options {
+    user: String,
+    shard: usize,
+    peer: SocketAddr,
+    open: String,
+}
+
+#[derive(Default)]
+struct Stage {
+    setup: Option<Setup>,
+    world: Option<World>,
+    clients: std::collections::BTreeMap<String, Options>,
+    names: Names,
+    transcript: String,
+    failed: bool,
+}
+
+impl Stage {
+    fn note(&mut self, mark: char, line: &str) {
+        self.failed |= mark != ' ';
+        self.transcript += &format!("{mark} {line}\n");
+    }
+
+    fn play(&mut self, lines: &[String]) {
+        let mut expecting = false;
+        for line in lines {
+            let parsed = Line::parse(line);
+            if expecting && !matches!(parsed, Line::Expect(..)) {
+                self.nothing_left();
+            }
+            expecting = matches!(parsed, Line::Expect(..));
+            let result = match parsed {
+                Line::Expect(who, rest) => {
+                    self.expect(who, rest, line);
+                    continue;
+                }
+                Line::Send(who, rest) => {
+                    self.note(' ', line);
+                    self.send(who, rest)
+                }
+                Line::Quiet(who, rest) => {
+                    self.note(' ', line);
+                    self.quiet(who, rest)
+                }
+                Line::Step(step) => {
+                    self.note(' ', line);
+                    self.step(step)
+                }
+            };
+            if let Err(why) = result {
+                self.note('!', &why);
+            }
+        }
+        self.nothing_left();
+    }
+
+    fn world(&mut self) -> &mut World {
+        let setup = &mut self.setup;
+        self.world.get_or_insert_with(|| World::new(setup.take().unwrap_or_default()))
+    }
+
+    /// What has come and is not in the page.
+    fn nothing_left(&mut self) {
+        let Some(world) = &mut self.world else { return };
+        world.settle();
+        let mut left = Vec::new();
+        for (who, client) in &mut world.clients {
+            left.extend(client.seen.drain(..).map(|seen| line_of(who, &seen)));
+        }
+        left.iter().for_each(|line| self.note('+', line));
+    }
+
+    fn expect(&mut self, who: &str, rest: &str, line: &str) {
+        self.world().settle();
+        let expected = match words(rest, &self.names) {
+            Ok(expected) => expected,
+            Err(why) => return self.note('!', &format!("{line}: {why}")),
+        };
+        let seen = self.world().clients.get_mut(who).and_then(|c| c.seen.pop_front());
+        let fits = seen.as_ref().is_some_and(|seen| {
+            seen.name == expected.0 && text::tokens_match(&expected.1, &seen.tokens, &mut self.names)
+        });
+        if fits {
+            return self.note(' ', line);
+        }
+        self.note('-', line);
+        if let Some(seen) = seen {
+            self.note('+', &line_of(who, &seen));
+        }
+    }
+
+    fn send(&mut self, who: &str, rest: &str) -> Parsed<()> {
+        let (name, tokens) = words(rest, &self.names)?;
+        if !self.world().clients.contains_key(who) {
+            self.connect(who);
+            if !matches!(&*name, "header" | "bytes") {
+                self.log_in(who)?;
+            }
+        }
+        // `times=n` repeats the frame.
+        let (times, tokens): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|t| t.key == "times");
+        let times = times.first().and_then(|t| t.value.as_u64()).unwrap_or(1);
+        for _ in 0..times {
+            let world = self.world();
+            let client = world.clients.get_mut(who).ok_or("no such client")?;
+            let bytes = send::frame(&name, &mut client.track, tokens.clone())?;
+            world.input(who, &bytes);
+        }
+        Ok(())
+    }
+
+    fn quiet(&mut self, who: &str, rest: &str) -> Parsed<()> {
+        self.world().settle();
+        let before = self.world().clients.get(who).map_or(0, |c| c.seen.len());
+        self.send(who, rest)?;
+        self.world().settle();
+        let Some(client) = self.world().clients.get_mut(who) else { return Ok(()) };
+        let answers: Vec<Seen> = client.seen.drain(before..).collect();
+        let bad = answers.iter().find(|seen| seen.tokens.iter().any(|t| t.key == "error"));
+        bad.map_or(Ok(()), |seen| Err(line_of(who, seen)))
+    }
+
+    fn connect(&mut self, who: &str) {
+        let place = who.bytes().next().map_or(0, |b| usize::from(b.wrapping_sub(b'A')));
+        let local = SocketAddr::from(([127, 0, 0, 1], 1));
+        let options = self.clients.get(who);
+        let (shard, peer) = options.map_or((place, local), |o| (o.shard, o.peer));
+        self.world().connect(who, shard, peer);
+    }
+
+    /// SASL, OPEN and BEGIN on channel 0.
+    fn log_in(&mut self, who: &str) -> Parsed<()> {
+        let (user, open) = match self.clients.get(who) {
+            Some(options) => (options.user.clone(), options.open.clone()),
+            None => ("guest".to_owned(), String::new()),
+        };
+        let init = format!("init mechanism=PLAIN response=\"\\0{user}\\0{user}\"");
+        let open = format!("open id={who} {open}");
+        ["header sasl", &init, "header amqp", &open, "begin"]
+            .iter()
+            .try_for_each(|line| self.quiet(who, line))
+    }
+
+    fn step(&mut self, line: &str) -> Parsed<()> {
+        let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
+        if let Some(setup) = self.setup_of_world()
+            && configure(setup, step, rest)?
+        {
+            return Ok(());
+        }
+        let mut tokens = text::tokens(rest)?;
+        let word = |tokens: &[Token], at: usize| tokens.get(at).map(|t| t.key.clone()).unwrap_or_default();
+        let (first, second) = (word(&tokens, 0), word(&tokens, 1));
+        match (step, &*first) {
+            ("client", who) => {
+                let get = |key: &str| tokens.iter().find(|t| t.key == key).map(|t| t.value.clone());
+                let text = |key| get(key).and_then(|v| v.as_str().map(str::to_owned));
+                let peer = text("peer").unwrap_or("127.0.0.1:1".into());
+                let options = Options {
+                    user: text("user").unwrap_or("guest".into()),
+                    shard: get("shard").and_then(|v| v.as_u64()).unwrap_or(0) as usize,
+                    peer: peer.parse().map_err(|_| "peer=\"ip:port\"")?,
+                    open: text("open").unwrap_or_default(),
+                };
+                self.clients.insert(who.to_owned(), options);
+                Ok(())
+            }
+            ("declare", "queue") => {
+                let auto_delete = tokens.iter().any(|t| t.key == "auto-delete");
+                let arguments = tokens.drain(..).skip(2).filter(|t| t.key != "auto-delete");
+                let arguments: Arguments = arguments.map(|t| (t.key, strings(t.value))).collect();
+                self.world().declare_queue(&second, arguments, auto_delete)
+            }
+            ("declare", "exchange") => self.declare_exchange(&second, tokens),
+            ("delete", "queue") => self.world().delete_queue(&second),
+            ("delete", "exchange") => self.world().delete_exchange(&second),
+            ("bind", source) => {
+                let to = tokens.get(1).ok_or("bind source queue=name key=key")?;
+                let name = to.value.as_str().unwrap_or_default();
+                let to = match &*to.key {
+                    "exchange" => Destination::Exchange(name.into()),
+                    _ => Destination::Queue(name.into()),
+                };
+                let (keys, arguments): (Vec<_>, Vec<_>) =
+                    tokens.iter().skip(2).cloned().partition(|t| t.key == "key");
+                let key = keys.first().and_then(|t| t.value.as_str()).unwrap_or_default();
+                let arguments = arguments.into_iter().map(|t| (t.key, strings(t.value))).collect();
+                self.world().bind(source, to, key, arguments)
+            }
+            ("policy", name) => {
+                let mut definition: Arguments =
+                    tokens.drain(..).skip(1).map(|t| (t.key, strings(t.value))).collect();
+                let mut word = |key: &str| definition.remove(key).and_then(|v| v.as_str().map(str::to_owned));
+                let (pattern, apply_to) = (word("pattern").unwrap_or_default(), word("apply-to"));
+                let apply_to = apply_to.unwrap_or("all".into());
+                self.world().set_policy(name, pattern, apply_to, definition)
+            }
+            ("clear-policy", name) => self.world().clear_policy(name),
+            ("queue", name) => self.look(name, &tokens),
+            ("time", _) => {
+                let ms = first.trim_start_matches('+').trim_end_matches("ms");
+                let ms = ms.parse().map_err(|_| "time +1000ms")?;
+                self.world().pass(ms);
+                Ok(())
+            }
+            ("restart", _) => {
+                self.world().restart();
+                Ok(())
+            }
+            ("drop", who) => {
+                self.world().drop_client(who);
+                Ok(())
+            }
+            ("cut", who) => {
+                self.world().cut(who);
+                Ok(())
+            }
+            ("alarm", on) => {
+                self.world().alarm(on == "on");
+                Ok(())
+            }
+            ("force-close", who) => {
+                self.world().force_close(who, "told to");
+                Ok(())
+            }
+            // What came so far is not of interest.
+            ("forget", _) => {
+                self.world().settle();
+                self.world().clients.values_mut().for_each(|c| c.seen.clear());
+                Ok(())
+            }
+            _ => Err(format!("no such step: {step}")),
+        }
+    }
+
+    fn setup_of_world(&mut self) -> Option<&mut Setup> {
+        match self.world {
+            None => Some(self.setup.get_or_insert_default()),
+            Some(_) => None,
+        }
+    }
+
+    fn declare_exchange(&mut self, name: &str, tokens: Vec<Token>) -> Parsed<()> {
+        let (mut kind, mut internal, mut auto_delete) = ("direct".to_owned(), false, false);
+        let mut arguments = Arguments::new();
+        for token in tokens.into_iter().skip(2) {
+            match &*token.key {
+                "type" => kind = token.value.as_str().unwrap_or_default().into(),
+                "internal" => internal = true,
+                "auto-delete" => auto_delete = true,
+                _ => drop(arguments.insert(token.key, strings(token.value))),
+            }
+        }
+        self.world().declare_exchange(DeclareExchange {
+            vhost: DEFAULT_VHOST.into(),
+            name: name.into(),
+            kind,
+            durable: true,
+            auto_delete,
+            internal,
+            arguments,
+        })
+    }
+
+    /// `queue name ready=1 unsettled=0 consumers=0`, or `queue name gone`.
+    fn look(&mut self, name: &str, tokens: &[Token]) -> Parsed<()> {
+        let found = self.world().queue(name)?;
+        for token in &tokens[1..] {
+            let seen = match (&*token.key, found) {
+                ("gone", found) => found.is_none().then_some(0),
+                ("ready", Some((ready, ..))) => Some(ready),
+                ("unsettled", Some((_, unsettled, _))) => Some(unsettled),
+                ("consumers", Some((.., consumers))) => Some(consumers),
+                _ => None,
+            };
+            if seen.is_none() || (token.key != "gone" && seen != token.value.as_u64()) {
+                return Err(format!("queue {name} (ready, unsettled, consumers): {found:?}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Settings of the world: only before anything has happened.
+fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
+    match step {
+        "shards" => setup.shards = rest.trim().parse().map_err(|_| "shards 2")?,
+        "user" => {
+            let tokens = text::tokens(rest)?;
+            let name = tokens.first().ok_or("user name")?.key.clone();
+            let refused = |verb: &str| tokens.iter().any(|t| t.key == verb && t.value.as_str() == Some("no"));
+            let mut user = world::user(&name, world::permissions(|verb| !refused(verb)));
+            if let Some(tag) = tokens.iter().find(|t| t.key == "tag") {
+                user.tags.extend(tag.value.as_str().map(str::to_owned));
+            }
+            if tokens.iter().any(|t| t.key == "nowhere") {
+                user.permissions.clear();
+            }
+            setup.users.push(user);
+        }
+        "set" => {
+            let (key, value) = rest.split_once('=').ok_or("set key=value")?;
+            let number: u32 = value.parse().unwrap_or(0);
+            let s = &mut setup.settings;
+            match key {
+                "max_message_size" => s.max_message_size = number.into(),
+                "max_link_credit" => s.max_link_credit = number,
+                "max_queue_credit" => s.max_queue_credit = number,
+                "max_incoming_window" => s.max_incoming_window = number,
+                "max_unsettled_per_link" => s.max_unsettled_per_link = number,
+                "session_max_per_connection" => s.session_max_per_connection = number as u16,
+                "link_max_per_session" => s.link_max_per_session = number,
+                "durable_by_default" => s.durable_by_default = value == "true",
+                "anonymous_login_user" => {
+                    s.anonymous_login_user = (value != "none").then(|| value.to_owned());
+                }
+                _ => return Err(format!("no such setting: {key}")),
+            }
+        }
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// Arguments of declarations are strings where a page has words.
+fn strings(value: Value) -> Value {
+    match value {
+        Value::Symbol(word) => Value::String(word.to_string()),
+        other => other,
+    }
+}
+
+fn words(line: &str, names: &Names) -> Parsed<(String, Vec<Token>)> {
+    let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let mut tokens = text::tokens(rest)?;
+    tokens.iter_mut().for_each(|t| text::substitute(&mut t.value, names));
+    Ok((name.to_owned(), tokens))
+}
+
+fn line_of(who: &str, seen: &Seen) -> String {
+    let who = if who == "A" { "" } else { who };
+    format!("{who}< {} {}", seen.name, text::show_tokens(&seen.tokens)).trim_end().to_owned()
+}

@@ -1,0 +1,322 @@
+//! The words of a page: `key=value` tokens and literals of AMQP values, read, written and compared.
+//!
+//! ```text
+//!   token    key | key=literal | key(token ...)            a bare key is true; key(...) is a map of symbols
+//!   literal  word "string" b"octets" 12 12u 12ul 12i 12ub 12t null true [a, b] array[a, b] {key: value}
+//!            "x"*1000 repeats; $name remembers a word and stands for it afterwards
+//! ```
+//!
+//! In what is expected, a word also stands for a string, `*` at its end for any rest, a number without suffix for
+//! any type of number, and a map may leave keys out; `absent` is a key that must not be there.
+
+use std::collections::BTreeMap;
+
+use amqp10::{Array, Map, Symbol, Value};
+use bytes::Bytes;
+
+/// What `$name` stands for.
+pub type Names = BTreeMap<String, Value>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Token {
+    pub key: String,
+    pub value: Value,
+    /// Seen on the wire: whoever expects the frame must mention it.
+    pub essential: bool,
+}
+
+pub type Parsed<T> = Result<T, String>;
+
+/// Reads a line of tokens.
+pub fn tokens(line: &str) -> Parsed<Vec<Token>> {
+    let mut text = Text(line);
+    let all = text.tokens()?;
+    if text.0.is_empty() { Ok(all) } else { Err(format!("cannot read '{}'", text.0)) }
+}
+
+struct Text<'a>(&'a str);
+
+impl<'a> Text<'a> {
+    fn skip(&mut self) {
+        self.0 = self.0.trim_start();
+    }
+
+    fn take(&mut self, prefix: &str) -> bool {
+        self.0.strip_prefix(prefix).map(|rest| self.0 = rest).is_some()
+    }
+
+    fn word(&mut self) -> &'a str {
+        let end = self.0.find(|c: char| c.is_whitespace() || "=()[]{},".contains(c)).unwrap_or(self.0.len());
+        let (word, rest) = self.0.split_at(end);
+        self.0 = rest;
+        word
+    }
+
+    fn tokens(&mut self) -> Parsed<Vec<Token>> {
+        let mut all = Vec::new();
+        loop {
+            self.skip();
+            if self.0.is_empty() || self.0.starts_with(')') {
+                return Ok(all);
+            }
+            let key = self.word().to_owned();
+            if key.is_empty() {
+                return Err(format!("a key is missing at '{}'", self.0));
+            }
+            let value = if self.take("=") {
+                self.literal()?
+            } else if self.take("(") {
+                let inner = self.tokens()?;
+                if !self.take(")") {
+                    return Err(format!("')' is missing after {key}(...)"));
+                }
+                Value::Map(inner.into_iter().map(|t| (Symbol::from(t.key), t.value)).collect())
+            } else {
+                Value::Boolean(true)
+            };
+            all.push(Token { key, value, essential: false });
+        }
+    }
+
+    fn literal(&mut self) -> Parsed<Value> {
+        self.skip();
+        if self.take("[") {
+            return self.items("]").map(Value::List);
+        }
+        if self.take("array[") {
+            let items = self.items("]")?;
+            return Array::try_from_items(items).map(Value::Array).ok_or("an array of one type".into());
+        }
+        if self.take("{") {
+            return self.map().map(Value::Map);
+        }
+        if self.take("b\"") {
+            return self.quoted().map(|s| Value::Binary(Bytes::from(s)));
+        }
+        if self.take("\"") {
+            return self.quoted().map(Value::String);
+        }
+        word(self.word())
+    }
+
+    fn items(&mut self, end: &str) -> Parsed<Vec<Value>> {
+        let mut items = Vec::new();
+        loop {
+            self.skip();
+            if self.take(end) {
+                return Ok(items);
+            }
+            items.push(self.literal()?);
+            self.skip();
+            self.take(",");
+        }
+    }
+
+    fn map(&mut self) -> Parsed<Map> {
+        let mut map = Map::new();
+        loop {
+            self.skip();
+            if self.take("}") {
+                return Ok(map);
+            }
+            let (key, rest) = self.0.split_once(": ").ok_or("a map needs key: value")?;
+            let key = key.trim().trim_matches('"').to_owned();
+            self.0 = rest;
+            let value = self.literal()?;
+            map.insert(key, value);
+            self.skip();
+            self.take(",");
+        }
+    }
+
+    fn quoted(&mut self) -> Parsed<String> {
+        let mut text = String::new();
+        let mut chars = self.0.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.0 = &self.0[at + 1..];
+                    if self.take("*") {
+                        let times: usize = self.word().parse().map_err(|_| "\"text\"*number")?;
+                        text = text.repeat(times);
+                    }
+                    return Ok(text);
+                }
+                '\\' => text.push(match chars.next() {
+                    Some((_, 'n')) => '\n',
+                    Some((_, 'r')) => '\r',
+                    Some((_, '0')) => '\0',
+                    Some((_, c)) => c,
+                    None => break,
+                }),
+                c => text.push(c),
+            }
+        }
+        Err("a string has no end".into())
+    }
+}
+
+fn word(word: &str) -> Parsed<Value> {
+    let bad = || format!("'{word}' is no literal");
+    Ok(match word {
+        "null" => Value::Null,
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        "" => return Err("a value is missing".into()),
+        _ if word.starts_with(|c: char| c.is_ascii_digit()) || word.starts_with('-') => {
+            let end = word.rfind(|c: char| c.is_ascii_digit()).map_or(0, |i| i + 1);
+            let number: i128 = word[..end].parse().map_err(|_| bad())?;
+            let (unsigned, signed) = (number as u64, number as i64);
+            match &word[end..] {
+                "" => i64::try_from(number).map_or(Value::Ulong(unsigned), Value::Long),
+                "ub" => Value::Ubyte(number as u8),
+                "u" => Value::Uint(number as u32),
+                "ul" => Value::Ulong(unsigned),
+                "i" => Value::Int(number as i32),
+                "t" => Value::Timestamp(signed),
+                _ => return Err(bad()),
+            }
+        }
+        _ => Value::Symbol(Symbol::from(word.to_owned())),
+    })
+}
+
+/// Writes a value as a page would.
+pub fn show(value: &Value) -> String {
+    let list = |items: &[Value]| items.iter().map(show).collect::<Vec<_>>().join(", ");
+    let number = |n: &dyn std::fmt::Display, suffix: &str| format!("{n}{suffix}");
+    match value {
+        Value::Null => "null".into(),
+        Value::Boolean(v) => v.to_string(),
+        Value::Ubyte(v) => number(v, "ub"),
+        Value::Uint(v) => number(v, "u"),
+        Value::Ulong(v) => number(v, "ul"),
+        Value::Int(v) => number(v, "i"),
+        Value::Long(v) => number(v, ""),
+        Value::Timestamp(v) => number(v, "t"),
+        Value::Symbol(v) => v.to_string(),
+        Value::String(v) => match v.chars().next() {
+            Some(first) if v.len() > 80 && v.chars().all(|c| c == first) => {
+                format!("{:?}*{}", first.to_string(), v.chars().count())
+            }
+            _ => format!("{v:?}"),
+        },
+        Value::Binary(v) => format!("b\"{}\"", v.escape_ascii()),
+        Value::List(v) => format!("[{}]", list(v)),
+        Value::Array(v) => format!("array[{}]", list(v.items())),
+        Value::Map(v) => {
+            let pair = |(k, v): &(Value, Value)| format!("{}: {}", k.as_str().unwrap_or("?"), show(v));
+            format!("{{{}}}", v.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// Writes tokens as a page would.
+pub fn show_tokens(tokens: &[Token]) -> String {
+    let one = |t: &Token| match &t.value {
+        Value::Boolean(true) => t.key.clone(),
+        value => format!("{}={}", t.key, show(value)),
+    };
+    tokens.iter().map(one).collect::<Vec<_>>().join(" ")
+}
+
+/// Puts in what the names stand for.
+pub fn substitute(value: &mut Value, names: &Names) {
+    match value {
+        Value::Symbol(name) if name.starts_with('$') => {
+            if let Some(known) = names.get(name.as_str()) {
+                *value = known.clone();
+            }
+        }
+        Value::Map(map) => map.0.iter_mut().for_each(|(_, v)| substitute(v, names)),
+        Value::List(items) => items.iter_mut().for_each(|v| substitute(v, names)),
+        _ => {}
+    }
+}
+
+/// Whether what came is what was expected. Words that begin with `$` are learned.
+pub fn matches(expected: &Value, actual: &Value, names: &mut Names) -> bool {
+    match (expected, actual) {
+        (Value::Symbol(name), _) if name.starts_with('$') => match names.get(name.as_str()).cloned() {
+            Some(known) => known.as_str().map_or(known == *actual, |k| actual.as_str() == Some(k)),
+            None => names.insert(name.to_string(), actual.clone()).is_none(),
+        },
+        (Value::Symbol(word), _) if word.as_str() == "*" => true,
+        (Value::Symbol(_), Value::String(_) | Value::Symbol(_)) => same_text(expected, actual),
+        (Value::String(_), Value::String(_)) => same_text(expected, actual),
+        (Value::Long(number), _) => match actual {
+            Value::Timestamp(at) => at == number,
+            _ => actual.as_i64() == Some(*number),
+        },
+        (Value::Map(expected), Value::Map(actual)) => expected.iter().all(|(key, value)| {
+            let found = key.as_str().and_then(|key| actual.get(key));
+            match (value.as_str() == Some("absent"), found) {
+                (absent, None) => absent,
+                (absent, Some(found)) => !absent && matches(value, found, names),
+            }
+        }),
+        (Value::List(expected), Value::List(actual)) => all_match(expected, actual, names),
+        (Value::Array(expected), Value::Array(actual)) => all_match(expected.items(), actual.items(), names),
+        _ => expected == actual,
+    }
+}
+
+fn all_match(expected: &[Value], actual: &[Value], names: &mut Names) -> bool {
+    expected.len() == actual.len() && expected.iter().zip(actual).all(|(e, a)| matches(e, a, names))
+}
+
+fn same_text(expected: &Value, actual: &Value) -> bool {
+    let (expected, actual) = (expected.as_str().unwrap_or(""), actual.as_str().unwrap_or(""));
+    match expected.strip_suffix('*') {
+        Some(start) => actual.starts_with(start),
+        None => expected == actual,
+    }
+}
+
+/// Whether a frame is the one expected: every token that is mentioned is there, and every essential one is
+/// mentioned.
+pub fn tokens_match(expected: &[Token], actual: &[Token], names: &mut Names) -> bool {
+    let learned = names.clone();
+    let mentioned = expected.iter().all(|e| {
+        let found = actual.iter().find(|a| a.key == e.key);
+        match (e.value.as_str() == Some("absent"), found) {
+            (absent, None) => absent,
+            (absent, Some(a)) => !absent && matches(&e.value, &a.value, names),
+        }
+    });
+    let complete = actual.iter().all(|a| !a.essential || expected.iter().any(|e| e.key == a.key));
+    if !(mentioned && complete) {
+        *names = learned;
+    }
+    mentioned && complete
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_was_read() {
+        let line = r#"transfer h=0 settled props={to: "/queues/q", n: 5u} body="hi" list=[1, a, null]"#;
+        assert_eq!(show_tokens(&tokens(line).unwrap()), line);
+        assert_eq!(
+            tokens(r#"a(b=1 c) d="x"*3"#).map(|t| show_tokens(&t)),
+            Ok(r#"a={b: 1, c: true} d="xxx""#.into())
+        );
+        assert!(tokens("a(b").is_err());
+    }
+
+    #[test]
+    fn essential_tokens_must_be_mentioned() {
+        let actual = [("h", Value::Uint(0), true), ("count", Value::Uint(3), false)];
+        let actual = actual.map(|(k, value, essential)| Token { key: k.into(), value, essential });
+        let names = &mut Names::new();
+        for (line, fits) in [("h=0", true), ("h=0 count=3", true), ("count=3", false), ("h=0 x=absent", true)]
+        {
+            assert_eq!(tokens_match(&tokens(line).unwrap(), &actual, names), fits, "{line}");
+        }
+        assert!(tokens_match(&tokens("h=$h").unwrap(), &actual, names));
+        assert_eq!(names["$h"], Value::Uint(0));
+    }
+}

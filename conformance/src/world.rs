@@ -1,0 +1,395 @@
+//! A whole broker in one thread, without sockets and clock: shards, their mail, the real log on a false disk.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use broker::access::{Access, Grant, Permissions, User};
+use broker::catalog::{
+    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+};
+use broker::gate::amqp10::Phase;
+use broker::ids::ShardId;
+use broker::settings::Settings;
+use log::testing::{Crash, FalseDisk};
+use log::{Completion, Handover, Log, Options};
+use node::facts::Restored;
+use node::make_shards;
+use node::shard::Shard;
+use queue::{Effect, Request};
+
+use crate::receive::{self, Seen};
+use crate::text::Parsed;
+use crate::track::Track;
+
+/// Rounds after which the broker is taken to run in a circle.
+const ROUNDS_MAX: usize = 10_000;
+
+/// How a world is made.
+#[derive(Debug)]
+pub struct Setup {
+    pub shards: ShardId,
+    pub settings: Settings,
+    pub users: Vec<User>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { shards: 1, settings: Settings::default(), users: vec![user("guest", Permissions::ALL)] }
+    }
+}
+
+/// A user whose password is his name.
+pub fn user(name: &str, permissions: Permissions) -> User {
+    User {
+        name: name.into(),
+        password: amqp10::sasl::Secret::new(name.to_owned()),
+        tags: Vec::new(),
+        loopback_only: true,
+        permissions: [(DEFAULT_VHOST.into(), permissions)].into_iter().collect(),
+    }
+}
+
+/// `configure=no`, `write=no`, `read=no`.
+pub fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
+    let grant = |verb| if granted(verb) { Grant::Everything } else { Grant::Nothing };
+    Permissions { configure: grant("configure"), write: grant("write"), read: grant("read") }
+}
+
+/// One socket.
+#[derive(Debug)]
+pub struct Client {
+    shard: usize,
+    key: usize,
+    input: Vec<u8>,
+    pub track: Track,
+    /// Frames that have come and that nobody has looked at.
+    pub seen: VecDeque<Seen>,
+    closed: bool,
+    /// Its bytes are not to be read as frames.
+    raw: bool,
+}
+
+/// See the module.
+pub struct World {
+    setup: (Arc<Settings>, Arc<Access>, ShardId),
+    now_ms: u64,
+    disk: FalseDisk,
+    log: Option<Log<FalseDisk>>,
+    shards: Vec<Shard>,
+    to_log: Vec<Handover>,
+    pub clients: BTreeMap<String, Client>,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new(Setup::default())
+    }
+}
+
+impl World {
+    pub fn new(setup: Setup) -> Self {
+        let Setup { shards, settings, users } = setup;
+        let mut world = Self {
+            setup: (Arc::new(settings), Arc::new(Access::new(users)), shards),
+            now_ms: 1_000_000,
+            disk: FalseDisk::new(1),
+            log: None,
+            shards: Vec::new(),
+            to_log: Vec::new(),
+            clients: BTreeMap::new(),
+        };
+        world.start();
+        world
+    }
+
+    fn start(&mut self) {
+        let mut restored = Restored::default();
+        let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
+        let (log, _) = Log::open(self.disk.clone(), options, &mut |record| restored.handle_record(record))
+            .expect("a log that only crashed can be opened");
+        restored.finish();
+        self.log = Some(log);
+        let (settings, access, count) = &self.setup;
+        self.shards =
+            make_shards(restored, *count, settings, access, node::shard::GARBAGE_ALLOWED, self.now_ms);
+    }
+
+    /// The process is killed and started again; every client is gone.
+    pub fn restart(&mut self) {
+        self.settle();
+        self.clients.clear();
+        self.to_log.clear();
+        self.log = None;
+        self.disk = self.disk.crash(Crash::Process);
+        self.start();
+    }
+
+    pub fn pass(&mut self, ms: u64) {
+        self.settle();
+        self.now_ms += ms;
+        self.settle();
+    }
+
+    // ---- clients ------------------------------------------------------------------------------------------
+
+    pub fn connect(&mut self, name: &str, shard: usize, peer: SocketAddr) {
+        let shard = shard % self.shards.len();
+        let key = self.shards[shard].connect(peer, peer);
+        let (input, track, seen) = (Vec::new(), Track::default(), VecDeque::new());
+        self.clients
+            .insert(name.to_owned(), Client { shard, key, input, track, seen, closed: false, raw: false });
+    }
+
+    /// Bytes from a client. Nothing is done about them yet.
+    pub fn input(&mut self, name: &str, bytes: &[u8]) {
+        if let Some(client) = self.clients.get(name)
+            && !client.closed
+        {
+            self.shards[client.shard].handle_input(client.key, bytes);
+        }
+    }
+
+    /// Bytes from a client that looks at bytes itself; they take effect at once.
+    pub fn raw(&mut self, name: &str, bytes: &[u8]) {
+        if let Some(client) = self.clients.get_mut(name) {
+            client.raw = true;
+        }
+        self.input(name, bytes);
+        self.settle();
+    }
+
+    /// The bytes that have come to it.
+    pub fn received(&mut self, name: &str) -> Vec<u8> {
+        self.clients.get_mut(name).map(|c| std::mem::take(&mut c.input)).unwrap_or_default()
+    }
+
+    /// The socket of a client breaks, before the broker has done anything about its last words.
+    pub fn cut(&mut self, name: &str) {
+        if let Some(client) = self.clients.remove(name) {
+            self.shards[client.shard].disconnect(client.key);
+        }
+        self.settle();
+    }
+
+    /// The socket of a client breaks.
+    pub fn drop_client(&mut self, name: &str) {
+        self.settle();
+        if let Some(client) = self.clients.remove(name)
+            && !client.closed
+        {
+            self.shards[client.shard].disconnect(client.key);
+        }
+        self.settle();
+    }
+
+    // ---- the broker works -----------------------------------------------------------------------------------
+
+    /// Everything that can be done is done: turns, mail, log.
+    pub fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            if !self.round() {
+                return;
+            }
+        }
+        panic!("the broker runs in a circle");
+    }
+
+    fn round(&mut self) -> bool {
+        let mut moved = false;
+        for id in 0..self.shards.len() {
+            let shard = &mut self.shards[id];
+            shard.set_now(self.now_ms);
+            shard.handle_timeout();
+            moved |= shard.turn();
+            self.to_log.extend(shard.poll_handover());
+            for to in 0..self.shards.len() {
+                let mail = self.shards[id].poll_mail(to as ShardId);
+                if !mail.is_empty() {
+                    moved = true;
+                    self.shards[to].handle_mail(mail);
+                }
+            }
+        }
+        for id in 0..self.shards.len() {
+            moved |= self.write(id);
+        }
+        let mut done: Vec<Completion> = Vec::new();
+        if let Some(log) = &mut self.log
+            && !self.to_log.is_empty()
+        {
+            log.append(&mut self.to_log, &mut done);
+        }
+        for completion in done {
+            moved = true;
+            self.shards[completion.shard as usize].handle_logged(completion);
+        }
+        moved
+    }
+
+    /// Takes what the connections of a shard have to write.
+    fn write(&mut self, id: usize) -> bool {
+        let mut dirty = Vec::new();
+        self.shards[id].take_dirty(&mut dirty);
+        let mut moved = false;
+        for key in dirty {
+            let Some(conn) = self.shards[id].conn(key) else { continue };
+            let mut bytes = Vec::new();
+            take_output(conn.gate.connection().output(), &mut bytes);
+            let (done, pending) = (conn.gate.phase() == Phase::Done, conn.gate.has_pending());
+            if !bytes.is_empty() {
+                moved = true;
+                conn.gate.connection().handle_written(self.now_ms);
+                if pending {
+                    self.shards[id].touch(key);
+                }
+            }
+            let found = self.clients.values_mut().find(|c| c.shard == id && c.key == key && !c.closed);
+            let Some(client) = found else { continue };
+            client.input.extend_from_slice(&bytes);
+            while !client.raw
+                && let Some(seen) = receive::take(&mut client.input, &mut client.track)
+            {
+                client.seen.push_back(seen);
+            }
+            if done {
+                client.seen.push_back(Seen { name: "closed".into(), tokens: Vec::new() });
+                client.closed = true;
+                self.shards[id].disconnect(key);
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    // ---- the operator ---------------------------------------------------------------------------------------
+
+    fn propose(&mut self, command: Command) -> Parsed<()> {
+        let answer = Arc::new(Mutex::new(None));
+        let into = answer.clone();
+        self.shards[0].propose(command, Box::new(move |result| *into.lock().unwrap() = Some(result)));
+        self.settle();
+        let answer = answer.lock().unwrap().take();
+        answer.ok_or("no answer")?.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// # Errors
+    /// The catalog's reason.
+    pub fn declare_queue(&mut self, name: &str, arguments: Arguments, auto_delete: bool) -> Parsed<()> {
+        self.propose(Command::DeclareQueue(DeclareQueue {
+            vhost: DEFAULT_VHOST.into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete,
+            arguments,
+            connection: None,
+            internal: false,
+            home: None,
+        }))
+    }
+
+    pub fn declare_exchange(&mut self, declare: DeclareExchange) -> Parsed<()> {
+        self.propose(Command::DeclareExchange(declare))
+    }
+
+    pub fn delete_exchange(&mut self, name: &str) -> Parsed<()> {
+        self.propose(Command::DeleteExchange {
+            vhost: DEFAULT_VHOST.into(),
+            name: name.into(),
+            if_unused: false,
+        })
+    }
+
+    pub fn set_policy(
+        &mut self,
+        name: &str,
+        pattern: String,
+        apply_to: String,
+        definition: Arguments,
+    ) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        let set = SetPolicy { vhost, name, operator: false, pattern, priority: 0, apply_to, definition };
+        self.propose(Command::SetPolicy(set))
+    }
+
+    pub fn clear_policy(&mut self, name: &str) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        self.propose(Command::ClearPolicy { vhost, name, operator: false })
+    }
+
+    pub fn bind(
+        &mut self,
+        source: &str,
+        destination: Destination,
+        key: &str,
+        arguments: Arguments,
+    ) -> Parsed<()> {
+        self.propose(Command::Bind(Binding {
+            vhost: DEFAULT_VHOST.into(),
+            source: source.into(),
+            destination,
+            key: key.into(),
+            arguments,
+        }))
+    }
+
+    pub fn delete_queue(&mut self, name: &str) -> Parsed<()> {
+        self.ask(name, |ticket| Request::Delete { ticket, if_unused: false, if_empty: false }).map(|_| ())
+    }
+
+    /// Ready and unsettled messages, and consumers.
+    pub fn queue(&mut self, name: &str) -> Parsed<Option<(u64, u64, u64)>> {
+        if self.shards[0].catalog().queue(DEFAULT_VHOST, name).is_none() {
+            return Ok(None);
+        }
+        match self.ask(name, |ticket| Request::Report { ticket })? {
+            Effect::Report { report, .. } => {
+                Ok(Some((report.ready, report.unsettled, report.consumers.into())))
+            }
+            _ => Err("the queue does not report".into()),
+        }
+    }
+
+    fn ask(&mut self, queue: &str, request: impl Fn(queue::Ticket) -> Request) -> Parsed<Effect> {
+        self.settle();
+        let id = self.shards[0].catalog().queue(DEFAULT_VHOST, queue).map(|q| q.id);
+        let id = id.ok_or_else(|| format!("no queue {queue}"))?;
+        let answer = Arc::new(Mutex::new(None));
+        let into = answer.clone();
+        self.shards[0].ask(id, request, Box::new(move |effect| *into.lock().unwrap() = Some(effect)));
+        self.settle();
+        let answer = answer.lock().unwrap().take();
+        answer.ok_or_else(|| "no answer".into())
+    }
+
+    /// A memory or disk alarm begins or ends.
+    pub fn alarm(&mut self, on: bool) {
+        self.settle();
+        self.shards.iter_mut().for_each(|shard| shard.set_blocked(on));
+        self.settle();
+    }
+
+    /// An operator closes a connection.
+    pub fn force_close(&mut self, name: &str, why: &str) {
+        self.settle();
+        if let Some(client) = self.clients.get(name) {
+            self.shards[client.shard].close(client.key, why);
+        }
+        self.settle();
+    }
+}
+
+fn take_output(output: &mut amqp10::Output, into: &mut Vec<u8>) {
+    while !output.is_empty() {
+        let mut slices = [IoSlice::new(&[]); 16];
+        let n = output.slices(&mut slices);
+        let mut taken = 0;
+        for slice in &slices[..n] {
+            into.extend_from_slice(slice);
+            taken += slice.len();
+        }
+        output.advance(taken);
+    }
+}

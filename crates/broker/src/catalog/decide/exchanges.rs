@@ -1,0 +1,166 @@
+//! Exchanges and bindings: what may be declared, and what goes with what is deleted.
+
+use std::sync::Arc;
+
+use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
+use super::super::{Binding, Catalog, Change, Destination, RESERVED_PREFIX};
+use super::{
+    Answer, CatalogError, Decision, DeclareExchange, check_arguments, check_name, check_not_default,
+    check_text, quoted, same_arguments, shown,
+};
+
+impl Catalog {
+    /// Everything that binds to `destination`, and the exchanges that this leaves unused.
+    pub(super) fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
+        let mut changes = Vec::new();
+        let Some(v) = self.vhosts.get(vhost) else { return changes };
+        for table in v.exchanges.values() {
+            let (gone, kept): (Vec<_>, Vec<_>) =
+                table.bindings().partition(|b| b.destination == *destination);
+            if gone.is_empty() {
+                continue;
+            }
+            changes.extend(gone.into_iter().cloned().map(Change::Unbound));
+            if kept.is_empty() && table.exchange.auto_delete {
+                changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
+                let name = table.exchange.name.clone();
+                changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
+            }
+        }
+        changes
+    }
+
+    pub(super) fn declare_exchange(&self, declare: DeclareExchange) -> Result<Decision, CatalogError> {
+        let DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments } = declare;
+        check_not_default(&name)?;
+        check_name("exchange", &name)?;
+        check_arguments(&arguments)?;
+        self.check_vhost(&vhost)?;
+        let Some(kind) = ExchangeKind::parse(&kind) else {
+            return Err(CatalogError::Invalid { reason: format!("invalid exchange type '{kind}'") });
+        };
+        if arguments.get(ALTERNATE).is_some_and(|value| value.as_str().is_none()) {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!("invalid arg '{ALTERNATE}' for exchange '{name}': a string is needed"),
+            });
+        }
+        kind.check_arguments(&name, &arguments)?;
+        let exchange =
+            Exchange { durable, auto_delete, internal, ..Exchange::new(vhost, name, kind, arguments) };
+        if let Some(known) = self.exchange(&exchange.vhost, &exchange.name) {
+            let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
+                reason: format!(
+                    "inequivalent arg '{what}' for exchange '{}' in vhost '{}': received {got} but current is \
+                     {current}",
+                    exchange.name, exchange.vhost
+                ),
+            };
+            return Err(if known.kind != exchange.kind {
+                differs("type", quoted(exchange.kind.as_str()), quoted(known.kind.as_str()))
+            } else if known.durable != exchange.durable {
+                differs("durable", quoted(exchange.durable), quoted(known.durable))
+            } else if known.auto_delete != exchange.auto_delete {
+                differs("auto_delete", quoted(exchange.auto_delete), quoted(known.auto_delete))
+            } else if known.internal != exchange.internal {
+                differs("internal", quoted(exchange.internal), quoted(known.internal))
+            } else if !same_arguments(&exchange.arguments, &known.arguments) {
+                let (got, current) = (&exchange.arguments, &known.arguments);
+                let key = got.keys().chain(current.keys()).find(|k| got.get(*k) != current.get(*k));
+                let key = key.map_or("arguments", |k| k);
+                differs(key, shown(got.get(key)), shown(current.get(key)))
+            } else {
+                return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+            });
+        }
+        if exchange.name.starts_with(RESERVED_PREFIX) {
+            return Err(CatalogError::Forbidden {
+                reason: format!(
+                    "exchange name '{}' starts with the reserved prefix '{RESERVED_PREFIX}'",
+                    exchange.name
+                ),
+            });
+        }
+        let change = Change::ExchangeDeclared(Arc::new(exchange));
+        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
+    }
+
+    pub(super) fn delete_exchange(
+        &self,
+        vhost: &Arc<str>,
+        name: &Arc<str>,
+        if_unused: bool,
+    ) -> Result<Decision, CatalogError> {
+        check_not_default(name)?;
+        check_name("exchange", name)?;
+        if name.starts_with(RESERVED_PREFIX) {
+            return Err(CatalogError::Forbidden {
+                reason: format!("exchange name '{name}' starts with the reserved prefix '{RESERVED_PREFIX}'"),
+            });
+        }
+        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        };
+        if if_unused && table.bindings().len() > 0 {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!("exchange '{name}' in vhost '{vhost}' in use"),
+            });
+        }
+        let mut changes: Vec<Change> = table.bindings().cloned().map(Change::Unbound).collect();
+        changes.extend(self.unbind_all(vhost, &Destination::Exchange(name.clone())));
+        changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
+        Ok(Decision { changes, answer: Answer::Done { changed: true } })
+    }
+
+    fn check_binding(&self, binding: &Binding) -> Result<(), CatalogError> {
+        check_not_default(&binding.source)?;
+        check_arguments(&binding.arguments)?;
+        check_text("routing key", &binding.key)?;
+        check_name("exchange", &binding.source)?;
+        match &binding.destination {
+            Destination::Exchange(name) => {
+                check_not_default(name)?;
+                check_name("exchange", name)
+            }
+            Destination::Queue(name) => check_name("queue", name),
+        }
+    }
+
+    pub(super) fn bind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+        self.check_binding(&binding)?;
+        let vhost = &binding.vhost;
+        let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source)) else {
+            return Err(CatalogError::no_exchange(vhost, &binding.source));
+        };
+        match &binding.destination {
+            Destination::Queue(name) if self.queue(vhost, name).is_none() => {
+                return Err(CatalogError::no_queue(vhost, name));
+            }
+            Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
+                return Err(CatalogError::no_exchange(vhost, name));
+            }
+            _ => {}
+        }
+        table.exchange.kind.check_binding(&binding)?;
+        if table.has(&binding) {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        }
+        let change = Change::Bound(Arc::new(binding));
+        Ok(Decision { changes: vec![change], answer: Answer::Done { changed: true } })
+    }
+
+    pub(super) fn unbind(&self, binding: Binding) -> Result<Decision, CatalogError> {
+        self.check_binding(&binding)?;
+        let vhost = &binding.vhost;
+        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
+        let Some(table) = table.filter(|t| t.has(&binding)) else {
+            return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
+        };
+        let last = table.bindings().len() == 1 && table.exchange.auto_delete;
+        let mut changes = vec![Change::Unbound(Arc::new(binding.clone()))];
+        if last {
+            changes.extend(self.unbind_all(vhost, &Destination::Exchange(binding.source.clone())));
+            changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: binding.source });
+        }
+        Ok(Decision { changes, answer: Answer::Done { changed: true } })
+    }
+}

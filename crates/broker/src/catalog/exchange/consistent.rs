@@ -1,0 +1,130 @@
+//! `x-consistent-hash`: each destination has as many buckets as its binding key says, and what is hashed decides the
+//! bucket. One destination more takes its share from the others and moves nothing between them.
+//!
+//! ```text
+//!   bindings in their order    a "2"      b "1"   c "3"
+//!   buckets                  | 0 | 1 |   | 2 |  | 3 | 4 | 5 |     jump(hash, 6) = 4: c
+//! ```
+//!
+//! A message costs one hash, `ln(buckets)` steps and a binary search. Memory is per binding, whatever the weights.
+
+use std::sync::Arc;
+
+use super::super::{Arguments, Binding, CatalogError, Destination};
+use super::hash::{Fnv, jump};
+use super::letter::Facts;
+
+const HASH_HEADER: &str = "hash-header";
+const HASH_PROPERTY: &str = "hash-property";
+
+/// Properties that may be hashed, and their place in the section [3.2.4].
+const PROPERTIES: &[(&str, u32)] = &[("message_id", 0), ("correlation_id", 5), ("timestamp", 9)];
+
+/// The weight of one binding at most: all buckets together must stay a number that the hash spreads evenly.
+const WEIGHT_MAX: u64 = 1_000_000;
+
+/// What is hashed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum HashOn {
+    Key,
+    Header(Arc<str>),
+    Property(u32),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    on: HashOn,
+    /// Destinations in the order of their first bindings, each with the number of the bucket behind its last.
+    ends: Vec<(Destination, u64)>,
+}
+
+impl Ring {
+    pub fn new(arguments: &Arguments) -> Self {
+        Self { on: hash_on(arguments).unwrap_or(HashOn::Key), ends: Vec::new() }
+    }
+
+    /// Nothing but the routing key is hashed.
+    pub fn by_key_alone(&self) -> bool {
+        self.on == HashOn::Key
+    }
+
+    /// The first binding of a destination gives its weight; further ones give it nothing.
+    pub fn bind(&mut self, binding: &Binding) {
+        let Some(weight) = weight(&binding.key) else { return };
+        if self.ends.iter().all(|(d, _)| *d != binding.destination) {
+            self.ends.push((binding.destination.clone(), self.buckets() + weight));
+        }
+    }
+
+    /// `rest`: the bindings that stay. The buckets behind those that go move up.
+    pub fn unbind(&mut self, rest: &[Arc<Binding>]) {
+        self.ends.clear();
+        let mut seen = hashbrown::HashSet::new();
+        for binding in rest {
+            if let Some(weight) = weight(&binding.key)
+                && seen.insert(&binding.destination)
+            {
+                self.ends.push((binding.destination.clone(), self.buckets() + weight));
+            }
+        }
+    }
+
+    fn buckets(&self) -> u64 {
+        self.ends.last().map_or(0, |(_, end)| *end)
+    }
+
+    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+        let mut hash = Fnv::new();
+        match &self.on {
+            HashOn::Key => hash.write(facts.letter.keys.first().map_or(&[][..], |k| k.as_bytes())),
+            HashOn::Header(name) => facts.header(name).into_iter().for_each(|v| v.hash(&mut hash)),
+            HashOn::Property(index) => facts.property(*index).into_iter().for_each(|v| v.hash(&mut hash)),
+        }
+        let bucket = jump(hash.finish(), self.buckets());
+        if let Some((destination, _)) = self.ends.get(self.ends.partition_point(|(_, end)| *end <= bucket)) {
+            found(destination);
+        }
+    }
+}
+
+fn weight(key: &str) -> Option<u64> {
+    key.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight))
+}
+
+fn hash_on(arguments: &Arguments) -> Result<HashOn, String> {
+    let text = |name: &str| {
+        let value =
+            arguments.get(name).map(|v| v.as_str().ok_or_else(|| format!("'{name}' must be a string")));
+        value.transpose()
+    };
+    match (text(HASH_HEADER)?, text(HASH_PROPERTY)?) {
+        (Some(_), Some(_)) => Err(format!("'{HASH_HEADER}' and '{HASH_PROPERTY}' are mutually exclusive")),
+        (Some(header), None) => Ok(HashOn::Header(header.into())),
+        (None, Some(property)) => {
+            let known = PROPERTIES.iter().find(|(name, _)| *name == property);
+            known.map(|(_, index)| HashOn::Property(*index)).ok_or_else(|| {
+                format!("unsupported '{HASH_PROPERTY}': message_id, correlation_id or timestamp is needed")
+            })
+        }
+        (None, None) => Ok(HashOn::Key),
+    }
+}
+
+/// # Errors
+/// The arguments do not say what to hash, or say two things.
+pub(super) fn check_arguments(name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
+    hash_on(arguments).map(drop).map_err(|why| CatalogError::PreconditionFailed {
+        reason: format!("invalid arguments for exchange '{name}': {why}"),
+    })
+}
+
+/// # Errors
+/// The binding key is no weight.
+pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
+    weight(&binding.key).map(drop).ok_or_else(|| CatalogError::Invalid {
+        reason: format!(
+            "binding key '{}' of a consistent hash exchange must be a weight: a whole number from 1 to {WEIGHT_MAX}",
+            binding.key
+        ),
+    })
+}

@@ -1,0 +1,38 @@
+//! `direct`: the routing key is the binding key. A message costs one look-up per key.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::super::{Binding, Destination};
+use super::fanout::Destinations;
+use super::letter::Facts;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Direct(HashMap<Arc<str>, Destinations>);
+
+impl Direct {
+    pub fn bind(&mut self, binding: &Binding) {
+        self.0.entry(binding.key.clone()).or_default().insert(&binding.destination);
+    }
+
+    /// `rest`: the bindings that stay.
+    pub fn unbind(&mut self, binding: &Binding, rest: &[Arc<Binding>]) {
+        // Bindings that differ only in their arguments share one place.
+        if rest.iter().any(|b| b.destination == binding.destination && b.key == binding.key) {
+            return;
+        }
+        if let Some(destinations) = self.0.get_mut(&binding.key) {
+            destinations.remove(&binding.destination);
+            if destinations.is_empty() {
+                self.0.remove(&binding.key);
+            }
+        }
+    }
+
+    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+        for destinations in facts.letter.keys.iter().filter_map(|key| self.0.get(key)) {
+            destinations.iter().for_each(&mut *found);
+        }
+    }
+}

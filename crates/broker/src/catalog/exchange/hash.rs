@@ -1,0 +1,69 @@
+//! The numbers behind the exchanges that spread messages. They must stay as they are: a release that changed them
+//! would send messages of one key to another queue than before.
+
+/// FNV-1a over 64 bits, finished by [`mix`].
+pub(super) struct Fnv(u64);
+
+impl Fnv {
+    pub fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub fn write(&mut self, octets: &[u8]) {
+        for octet in octets {
+            self.0 = (self.0 ^ u64::from(*octet)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    pub fn finish(&self) -> u64 {
+        mix(self.0)
+    }
+}
+
+/// The finisher of SplitMix64: every bit of the input changes half the bits of the output.
+pub(super) fn mix(seed: u64) -> u64 {
+    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Jump consistent hash (Lamping and Veach): the bucket of a key among `buckets`, in `ln(buckets)` steps. One bucket
+/// more takes its share from all others and moves nothing between them.
+pub(super) fn jump(mut key: u64, buckets: u64) -> u64 {
+    let (mut bucket, mut next) = (0, 0);
+    while next < buckets {
+        bucket = next;
+        key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
+        next = ((bucket + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
+    }
+    bucket
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_stay_as_they_are() {
+        let mut hash = Fnv::new();
+        hash.write(b"key");
+        assert_eq!(
+            [hash.finish(), mix(1), jump(10_863_919_174_838_991, 11), jump(1, 1), jump(256, 1024)],
+            GOLDEN
+        );
+    }
+
+    /// The third is an example of the paper's authors.
+    const GOLDEN: [u64; 5] = [17_669_370_052_314_134_934, 10_451_216_379_200_822_465, 6, 0, 520];
+
+    #[test]
+    fn one_bucket_more_moves_keys_only_into_it() {
+        for buckets in 1..40 {
+            for key in (0..500).map(mix) {
+                let (before, after) = (jump(key, buckets), jump(key, buckets + 1));
+                assert!(before < buckets && (after == before || after == buckets));
+            }
+        }
+    }
+}

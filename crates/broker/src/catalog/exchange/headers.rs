@@ -1,0 +1,79 @@
+//! `headers`: a binding's arguments are what a message must have. `x-match` says whether all of them or any.
+//!
+//! A message costs one walk over its application-properties and annotations, and then one look-up per argument of
+//! each binding, until the binding is decided: bindings times arguments, however many match.
+
+use std::sync::Arc;
+
+use amqp10::Value;
+
+use super::super::{Binding, CatalogError, Destination};
+use super::letter::{Facts, Plain};
+
+const X_MATCH: &str = "x-match";
+
+/// Bindings in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Headers(Vec<Rule>);
+
+/// A binding, and how it reads.
+#[derive(Clone, Debug)]
+struct Rule {
+    binding: Arc<Binding>,
+    any: bool,
+    /// Keys that start with `x-` count too.
+    with_x: bool,
+}
+
+impl Rule {
+    fn matches(&self, facts: &Facts<'_>) -> bool {
+        let mut wanted = self
+            .binding
+            .arguments
+            .iter()
+            .filter(|(key, _)| *key != X_MATCH && (self.with_x || !key.starts_with("x-")));
+        let has = |(key, value): (&String, &Value)| {
+            // The null value asks for presence alone.
+            facts.header(key).is_some_and(|found| *value == Value::Null || found == Plain::of(value))
+        };
+        if self.any { wanted.any(has) } else { wanted.all(has) }
+    }
+}
+
+impl Headers {
+    pub fn bind(&mut self, binding: Arc<Binding>) {
+        let (any, with_x) = match binding.arguments.get(X_MATCH).and_then(Value::as_str) {
+            Some("any") => (true, false),
+            Some("any-with-x") => (true, true),
+            Some("all-with-x") => (false, true),
+            _ => (false, false),
+        };
+        self.0.push(Rule { binding, any, with_x });
+    }
+
+    pub fn unbind(&mut self, binding: &Binding) {
+        self.0.retain(|rule| *rule.binding != *binding);
+    }
+
+    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+        self.0.iter().filter(|rule| rule.matches(facts)).for_each(|rule| found(&rule.binding.destination));
+    }
+}
+
+/// # Errors
+/// `x-match` is none of the four words.
+pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
+    let Some(value) = binding.arguments.get(X_MATCH) else { return Ok(()) };
+    match value.as_str() {
+        Some("all" | "any" | "all-with-x" | "any-with-x") => Ok(()),
+        Some(other) => Err(CatalogError::Invalid {
+            reason: format!(
+                "invalid {X_MATCH} field value '{}': all, any, all-with-x or any-with-x is needed",
+                other.escape_default()
+            ),
+        }),
+        None => Err(CatalogError::Invalid {
+            reason: format!("invalid {X_MATCH} field type ({value:?}): a string is needed"),
+        }),
+    }
+}

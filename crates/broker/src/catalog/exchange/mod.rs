@@ -1,0 +1,274 @@
+//! Exchanges: one file per kind behind one enum (behaviour D.3).
+//!
+//! A kind that looks at more than the routing keys, or leaves the choice to chance, says so in
+//! [`Table::by_key_alone`]: nobody may remember where its last message went.
+
+mod consistent;
+mod direct;
+mod fanout;
+mod hash;
+mod headers;
+mod history;
+mod letter;
+mod modulus;
+mod random;
+#[cfg(test)]
+mod tests;
+mod topic;
+
+use std::sync::Arc;
+
+use amqp10::Value;
+
+use self::consistent::Ring;
+use self::direct::Direct;
+use self::fanout::Destinations;
+use self::headers::Headers;
+use self::modulus::Modulus;
+use self::random::Random;
+use self::topic::Trie;
+use super::policy::{Policies, Policy, Subject};
+use super::{Arguments, Binding, CatalogError, Destination};
+
+pub use self::history::{Histories, history_length};
+pub(super) use self::letter::Facts;
+pub use self::letter::Letter;
+
+/// The argument and the policy key that name an alternate exchange.
+pub(super) const ALTERNATE: &str = "alternate-exchange";
+
+/// How an exchange routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExchangeKind {
+    Direct,
+    Fanout,
+    Topic,
+    Headers,
+    LocalRandom,
+    Random,
+    ModulusHash,
+    ConsistentHash,
+    RecentHistory,
+}
+
+impl ExchangeKind {
+    pub const ALL: [Self; 9] = [
+        Self::Direct,
+        Self::Fanout,
+        Self::Topic,
+        Self::Headers,
+        Self::LocalRandom,
+        Self::Random,
+        Self::ModulusHash,
+        Self::ConsistentHash,
+        Self::RecentHistory,
+    ];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Fanout => "fanout",
+            Self::Topic => "topic",
+            Self::Headers => "headers",
+            Self::LocalRandom => "x-local-random",
+            Self::Random => "x-random",
+            Self::ModulusHash => "x-modulus-hash",
+            Self::ConsistentHash => "x-consistent-hash",
+            Self::RecentHistory => "x-recent-history",
+        }
+    }
+
+    pub fn parse(kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|k| k.as_str() == kind)
+    }
+
+    /// # Errors
+    /// The kind does not take these arguments of a declaration.
+    pub(super) fn check_arguments(self, name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
+        match self {
+            Self::ConsistentHash => consistent::check_arguments(name, arguments),
+            Self::RecentHistory => history::check_arguments(name, arguments),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The kind does not take this key, these arguments or this destination.
+    pub(super) fn check_binding(self, binding: &Binding) -> Result<(), CatalogError> {
+        match self {
+            Self::Topic => topic::check_binding(binding),
+            Self::Headers => headers::check_binding(binding),
+            Self::LocalRandom => random::check_local_binding(binding),
+            Self::ConsistentHash => consistent::check_binding(binding),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// An exchange as it was declared.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exchange {
+    pub vhost: Arc<str>,
+    /// Empty for the default exchange.
+    pub name: Arc<str>,
+    pub kind: ExchangeKind,
+    pub durable: bool,
+    /// Deleted when its last binding as a source goes.
+    pub auto_delete: bool,
+    /// Clients cannot publish to it.
+    pub internal: bool,
+    pub arguments: Arguments,
+    /// Where messages go that no binding wants (`alternate-exchange`): the argument's word, else the policy's.
+    pub alternate: Option<Arc<str>>,
+    /// The policy that counts for it. Follows from its name: never stored with it.
+    pub policy: Option<Arc<Policy>>,
+}
+
+impl Exchange {
+    /// A durable exchange for clients.
+    pub fn new(vhost: Arc<str>, name: Arc<str>, kind: ExchangeKind, arguments: Arguments) -> Self {
+        let alternate = arguments.get(ALTERNATE).and_then(Value::as_str).map(Arc::from);
+        let policy = None;
+        Self {
+            vhost,
+            name,
+            kind,
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments,
+            alternate,
+            policy,
+        }
+    }
+
+    pub(super) fn predeclared(vhost: &Arc<str>) -> impl Iterator<Item = Exchange> {
+        let all = [
+            ("", ExchangeKind::Direct),
+            ("amq.direct", ExchangeKind::Direct),
+            ("amq.fanout", ExchangeKind::Fanout),
+            ("amq.topic", ExchangeKind::Topic),
+            ("amq.headers", ExchangeKind::Headers),
+            ("amq.match", ExchangeKind::Headers),
+        ];
+        all.into_iter()
+            .map(|(name, kind)| Exchange::new(vhost.clone(), name.into(), kind, Arguments::default()))
+    }
+}
+
+/// An exchange and its bindings.
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    pub exchange: Arc<Exchange>,
+    bindings: Vec<Arc<Binding>>,
+    index: Index,
+}
+
+#[derive(Clone, Debug)]
+enum Index {
+    Direct(Direct),
+    Fanout(Destinations),
+    Topic(Trie),
+    Headers(Headers),
+    Random(Random),
+    Modulus(Modulus),
+    Consistent(Ring),
+}
+
+impl Table {
+    pub fn new(exchange: Arc<Exchange>) -> Self {
+        let index = match exchange.kind {
+            ExchangeKind::Direct => Index::Direct(Direct::default()),
+            ExchangeKind::Fanout | ExchangeKind::RecentHistory => Index::Fanout(Destinations::default()),
+            ExchangeKind::Topic => Index::Topic(Trie::default()),
+            ExchangeKind::Headers => Index::Headers(Headers::default()),
+            ExchangeKind::LocalRandom | ExchangeKind::Random => Index::Random(Random::default()),
+            ExchangeKind::ModulusHash => Index::Modulus(Modulus::default()),
+            ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
+        };
+        Self { exchange, bindings: Vec::new(), index }
+    }
+
+    /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
+    pub fn refresh(&mut self, policies: &Policies) {
+        let policy = policies.best(false, Subject::Exchange, &self.exchange.name);
+        if policy == self.exchange.policy.as_ref() {
+            return;
+        }
+        let exchange = Arc::make_mut(&mut self.exchange);
+        exchange.policy = policy.cloned();
+        let argument = exchange.arguments.get(ALTERNATE);
+        let alternate = argument.or_else(|| policy?.definition.get(ALTERNATE));
+        exchange.alternate = alternate.and_then(Value::as_str).map(Arc::from);
+    }
+
+    pub fn bindings(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
+        self.bindings.iter()
+    }
+
+    pub fn has(&self, binding: &Binding) -> bool {
+        self.bindings.iter().any(|b| **b == *binding)
+    }
+
+    pub fn bind(&mut self, binding: Arc<Binding>) {
+        if self.has(&binding) {
+            return;
+        }
+        match &mut self.index {
+            Index::Direct(direct) => direct.bind(&binding),
+            Index::Fanout(all) => all.insert(&binding.destination),
+            Index::Topic(trie) => trie.insert(&binding.key, binding.destination.clone()),
+            Index::Headers(headers) => headers.bind(binding.clone()),
+            Index::Random(random) => random.bind(binding.clone()),
+            Index::Modulus(modulus) => modulus.bind(&binding),
+            Index::Consistent(ring) => ring.bind(&binding),
+        }
+        self.bindings.push(binding);
+    }
+
+    pub fn unbind(&mut self, binding: &Binding) {
+        let before = self.bindings.len();
+        self.bindings.retain(|b| **b != *binding);
+        if self.bindings.len() == before {
+            return;
+        }
+        let rest = &self.bindings;
+        match &mut self.index {
+            Index::Direct(direct) => direct.unbind(binding, rest),
+            Index::Fanout(all) => all.unbind(binding, rest),
+            Index::Topic(trie) => trie.unbind(binding, rest),
+            Index::Headers(headers) => headers.unbind(binding),
+            Index::Random(random) => random.unbind(binding),
+            Index::Modulus(modulus) => modulus.unbind(binding),
+            Index::Consistent(ring) => ring.unbind(rest),
+        }
+    }
+
+    /// Whether the routing keys alone decide where a message goes.
+    pub fn by_key_alone(&self) -> bool {
+        match &self.index {
+            Index::Direct(_) | Index::Topic(_) | Index::Modulus(_) => true,
+            Index::Fanout(_) => self.exchange.kind != ExchangeKind::RecentHistory,
+            Index::Consistent(ring) => ring.by_key_alone(),
+            Index::Headers(_) | Index::Random(_) => false,
+        }
+    }
+
+    /// Whether the message is to be kept for later bindings.
+    pub fn remembers(&self, facts: &Facts<'_>) -> bool {
+        self.exchange.kind == ExchangeKind::RecentHistory && history::is_wanted(facts)
+    }
+
+    /// Calls `found` for every destination of the message; the same one may come more than once.
+    pub fn route<'a>(&'a self, facts: &Facts<'_>, found: &mut dyn FnMut(&'a Destination)) {
+        match &self.index {
+            Index::Direct(direct) => direct.route(facts, found),
+            Index::Fanout(all) => all.iter().for_each(found),
+            Index::Topic(trie) => facts.letter.keys.iter().for_each(|key| trie.matches(key, found)),
+            Index::Headers(headers) => headers.route(facts, found),
+            Index::Random(random) => random.route(facts, found),
+            Index::Modulus(modulus) => modulus.route(facts, found),
+            Index::Consistent(ring) => ring.route(facts, found),
+        }
+    }
+}

@@ -1,0 +1,337 @@
+//! Each kind against its definition.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use amqp10::encode::{put_descriptor, put_value};
+use amqp10::{Map, Symbol, Value, descriptor};
+use bytes::BytesMut;
+use proptest::prelude::*;
+
+use super::letter::Plain;
+use super::*;
+
+fn table(kind: ExchangeKind, arguments: &[(&str, Value)]) -> Table {
+    let arguments = arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+    Table::new(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)))
+}
+
+fn binding(queue: &str, key: &str, arguments: &[(&str, Value)]) -> Arc<Binding> {
+    Arc::new(Binding {
+        vhost: "/".into(),
+        source: "x".into(),
+        destination: Destination::Queue(queue.into()),
+        key: key.into(),
+        arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+    })
+}
+
+fn section(code: u64, pairs: &[(&str, Value)]) -> BytesMut {
+    let mut out = BytesMut::new();
+    let key = |k: &str| match code {
+        descriptor::MESSAGE_ANNOTATIONS => Value::Symbol(Symbol::from(k.to_owned())),
+        _ => Value::String(k.to_owned()),
+    };
+    put_descriptor(&mut out, code);
+    put_value(&mut out, &Value::Map(Map(pairs.iter().map(|(k, v)| (key(k), v.clone())).collect())));
+    out
+}
+
+/// The queues found, in their order, with repetitions.
+fn routed(table: &Table, letter: Letter<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    table.route(&Facts::new(letter), &mut |d| {
+        let Destination::Queue(name) = d else { return };
+        found.push(name.to_string());
+    });
+    found
+}
+
+fn by_key(table: &Table, key: &str, random: u64) -> Vec<String> {
+    routed(table, Letter { keys: &[key.into()], random, ..Letter::default() })
+}
+
+fn by_headers(table: &Table, annotations: &[(&str, Value)], properties: &[(&str, Value)]) -> Vec<String> {
+    let annotations = section(descriptor::MESSAGE_ANNOTATIONS, annotations);
+    let properties = section(descriptor::APPLICATION_PROPERTIES, properties);
+    let letter =
+        Letter { annotations: &annotations, application_properties: &properties, ..Letter::default() };
+    routed(table, letter)
+}
+
+#[test]
+fn headers_match_by_x_match() {
+    let mut x = table(ExchangeKind::Headers, &[]);
+    let (a, b) = (("a", Value::from("1")), ("b", Value::Int(2)));
+    let own = ("x-own", Value::Boolean(true));
+    for (queue, kind) in [
+        ("all", Some("all")),
+        ("any", Some("any")),
+        ("allx", Some("all-with-x")),
+        ("anyx", Some("any-with-x")),
+    ] {
+        let x_match = kind.map(|k| ("x-match", Value::from(k)));
+        let arguments: Vec<_> = x_match.into_iter().chain([a.clone(), b.clone(), own.clone()]).collect();
+        x.bind(binding(queue, "", &arguments));
+    }
+    x.bind(binding("default", "", &[a.clone(), b.clone()]));
+    x.bind(binding("everything", "", &[]));
+    x.bind(binding("nothing", "", &[("x-match", "any".into())]));
+    x.bind(binding("present", "", &[("a", Value::Null)]));
+    let got = |annotations: &[_], properties: &[_]| by_headers(&x, annotations, properties).join(" ");
+    assert_eq!(got(&[], &[a.clone(), b.clone()]), "all any anyx default everything present");
+    assert_eq!(
+        got(std::slice::from_ref(&own), &[a.clone(), b.clone()]),
+        "all any allx anyx default everything present"
+    );
+    assert_eq!(got(std::slice::from_ref(&own), &[]), "anyx everything");
+    assert_eq!(got(&[], &[b.clone(), ("c", "1".into())]), "any anyx everything");
+    assert_eq!(got(&[], &[("a", "other".into())]), "everything present");
+    assert_eq!(routed(&x, Letter::default()), ["everything"], "a message without sections");
+    for queue in ["all", "any", "allx", "anyx", "default", "everything", "nothing", "present"] {
+        let binding =
+            x.bindings().find(|b| b.destination == Destination::Queue(queue.into())).unwrap().clone();
+        x.unbind(&binding);
+    }
+    assert_eq!(by_headers(&x, &[], &[a, b]), Vec::<String>::new());
+}
+
+#[test]
+fn headers_compare_by_value() {
+    let same = |a: Value, b: Value| {
+        let mut encoded = BytesMut::new();
+        put_value(&mut encoded, &a);
+        Plain::read(&encoded).unwrap() == Plain::of(&b)
+    };
+    assert!(same(Value::Ubyte(7), Value::Long(7)));
+    assert!(same(Value::Double(7.0), Value::Int(7)) && same(Value::Int(7), Value::Float(7.0)));
+    assert!(!same(Value::Double(7.5), Value::Int(7)));
+    assert!(same(Value::Symbol("s".into()), Value::String("s".into())));
+    assert!(same(Value::Timestamp(5), Value::Timestamp(5)) && same(Value::Timestamp(5), Value::Long(5)));
+    assert!(!same(Value::Timestamp(5000), Value::Timestamp(5)));
+    assert!(same(Value::Ulong(u64::MAX), Value::Ulong(u64::MAX)));
+    assert!(!same(Value::Ulong(u64::MAX), Value::Long(-1)));
+    assert!(!same(Value::String("1".into()), Value::Int(1)) && !same(Value::Boolean(true), Value::Int(1)));
+    assert!(same(Value::Uuid([1; 16]), Value::Uuid([1; 16])));
+    assert!(!same(Value::Double(f64::NAN), Value::Double(f64::NAN)));
+}
+
+fn some_value() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (0..3i32).prop_map(Value::Int),
+        (0..3u64).prop_map(Value::Ulong),
+        (0..3u8).prop_map(|v| Value::Double(v.into())),
+        any::<bool>().prop_map(Value::Boolean),
+        "[ab]".prop_map(Value::String),
+        Just(Value::Null),
+    ]
+}
+
+fn some_pairs() -> impl Strategy<Value = BTreeMap<String, Value>> {
+    let key = prop::sample::select(vec!["a", "b", "c", "x-a", "x-b"]).prop_map(str::to_owned);
+    prop::collection::btree_map(key, some_value(), 0..4)
+}
+
+/// The definition, one pair at a time.
+fn naive_headers(kind: &str, wanted: &BTreeMap<String, Value>, message: &BTreeMap<String, Value>) -> bool {
+    fn number(v: &Value) -> Option<f64> {
+        if let Value::Double(f) = v { Some(*f) } else { v.as_i64().map(|i| i as f64) }
+    }
+    let counted: Vec<_> =
+        wanted.iter().filter(|(k, _)| kind.ends_with("with-x") || !k.starts_with("x-")).collect();
+    let hits = counted.iter().filter(|(key, value)| match message.get(*key) {
+        None => false,
+        Some(_) if **value == Value::Null => true,
+        Some(found) => found == *value || (number(found).is_some() && number(found) == number(value)),
+    });
+    let hits = hits.count();
+    if kind.starts_with("any") { hits > 0 } else { hits == counted.len() }
+}
+
+proptest! {
+    #[test]
+    fn headers_agree_with_the_definition(
+        kind in prop::sample::select(vec!["all", "any", "all-with-x", "any-with-x"]),
+        wanted in some_pairs(),
+        message in some_pairs(),
+    ) {
+        let mut x = table(ExchangeKind::Headers, &[]);
+        let mut arguments = vec![("x-match", Value::from(kind))];
+        arguments.extend(wanted.iter().map(|(k, v)| (k.as_str(), v.clone())));
+        x.bind(binding("q", "", &arguments));
+        let all = message.iter().map(|(k, v)| (k.as_str(), v.clone()));
+        let (annotations, properties): (Vec<_>, Vec<_>) = all.partition(|(k, _)| k.starts_with("x-"));
+        let found = !by_headers(&x, &annotations, &properties).is_empty();
+        prop_assert_eq!(found, naive_headers(kind, &wanted, &message));
+    }
+
+    /// A bucket for each unit of weight, laid out one by one.
+    #[test]
+    fn consistent_hash_agrees_with_the_definition(
+        steps in prop::collection::vec((0..5u8, 1..6u64, any::<bool>()), 1..12),
+        keys in prop::collection::vec("[a-z]{0,6}", 1..20),
+    ) {
+        let mut x = table(ExchangeKind::ConsistentHash, &[]);
+        let mut bound: Vec<(String, u64)> = Vec::new();
+        for (queue, weight, bind) in steps {
+            let entry = (format!("q{queue}"), weight);
+            let b = binding(&entry.0, &weight.to_string(), &[]);
+            if bind {
+                x.bind(b);
+                if !bound.contains(&entry) {
+                    bound.push(entry);
+                }
+            } else {
+                x.unbind(&b);
+                bound.retain(|e| *e != entry);
+            }
+        }
+        let mut buckets: Vec<&str> = Vec::new();
+        for (queue, weight) in &bound {
+            if !buckets.contains(&queue.as_str()) {
+                buckets.extend((0..*weight).map(|_| queue.as_str()));
+            }
+        }
+        for key in keys {
+            let mut hash = hash::Fnv::new();
+            hash.write(key.as_bytes());
+            let bucket = hash::jump(hash.finish(), buckets.len() as u64);
+            let expected: Vec<_> = buckets.get(bucket as usize).map(|s| (*s).to_owned()).into_iter().collect();
+            prop_assert_eq!(by_key(&x, &key, 0), expected);
+        }
+    }
+
+    #[test]
+    fn modulus_hash_is_one_of_the_sorted_bindings(
+        mut queues in prop::collection::vec("[a-e]", 1..8),
+        key in "[a-z]{0,6}",
+        gone in any::<prop::sample::Index>(),
+    ) {
+        let mut x = table(ExchangeKind::ModulusHash, &[]);
+        for (i, queue) in queues.iter().enumerate() {
+            x.bind(binding(queue, &i.to_string(), &[]));
+        }
+        let at = gone.index(queues.len());
+        x.unbind(&binding(&queues[at], &at.to_string(), &[]));
+        queues.remove(at);
+        queues.sort();
+        let mut hash = hash::Fnv::new();
+        hash.write(key.as_bytes());
+        hash.write(&[0]);
+        let expected = hash.finish().checked_rem(queues.len() as u64).map(|i| queues[i as usize].clone());
+        prop_assert_eq!(by_key(&x, &key, 0), Vec::from_iter(expected));
+        prop_assert_eq!(by_key(&x, &key, 0), by_key(&x, &key, 99), "no chance in it");
+    }
+}
+
+#[test]
+fn weights_share_the_keys() {
+    let mut x = table(ExchangeKind::ConsistentHash, &[]);
+    x.bind(binding("one", "1", &[]));
+    x.bind(binding("three", "3", &[]));
+    let ones = (0..4000).filter(|i| by_key(&x, &format!("key-{i}"), 0) == ["one"]).count();
+    assert!((850..1150).contains(&ones), "{ones} of 4000 for a quarter of the weight");
+    assert!(x.by_key_alone());
+}
+
+#[test]
+fn consistent_hash_on_a_header_or_a_property() {
+    let hashed = |arguments: &[(&str, Value)], letter: &dyn Fn(u64) -> BytesMut, headers: bool| {
+        let mut x = table(ExchangeKind::ConsistentHash, arguments);
+        assert!(!x.by_key_alone());
+        (0..10).for_each(|q| x.bind(binding(&format!("q{q}"), "10", &[])));
+        let ask = |i: u64| {
+            let section = letter(i);
+            let (application_properties, properties) =
+                if headers { (&section[..], &[][..]) } else { (&[][..], &section[..]) };
+            let keys = [format!("{i}").into()];
+            let mut found =
+                routed(&x, Letter { keys: &keys, application_properties, properties, ..Letter::default() });
+            assert_eq!(found.len(), 1, "a message without the value goes somewhere too");
+            found.remove(0)
+        };
+        (0..50).map(ask).collect::<std::collections::BTreeSet<_>>().len()
+    };
+    let header = |v: Value| section(descriptor::APPLICATION_PROPERTIES, &[("h", v)]);
+    let on_header = [("hash-header", Value::from("h"))];
+    assert!(hashed(&on_header, &|i| header(Value::Ulong(i)), true) > 5);
+    assert_eq!(hashed(&on_header, &|_| header("same".into()), true), 1);
+    assert_eq!(hashed(&on_header, &|_| BytesMut::new(), true), 1);
+    let id = |v: Value| {
+        let mut out = BytesMut::new();
+        put_descriptor(&mut out, descriptor::PROPERTIES);
+        put_value(&mut out, &Value::List(vec![v]));
+        out
+    };
+    let on_id = [("hash-property", Value::from("message_id"))];
+    assert!(hashed(&on_id, &|i| id(Value::String(format!("m{i}"))), false) > 5);
+    assert_eq!(hashed(&on_id, &|_| id(Value::Null), false), 1);
+}
+
+#[test]
+fn chance_is_fair_and_decided_by_its_number() {
+    for kind in [ExchangeKind::Random, ExchangeKind::LocalRandom] {
+        let mut x = table(kind, &[]);
+        assert!(by_key(&x, "k", 1).is_empty() && !x.by_key_alone());
+        for queue in ["a", "b", "c"] {
+            x.bind(binding(queue, "", &[]));
+        }
+        let mut counts = BTreeMap::new();
+        for random in 0..3000 {
+            let found = by_key(&x, "k", random);
+            assert_eq!(found, by_key(&x, "other", random));
+            *counts.entry(found.concat()).or_insert(0) += 1;
+        }
+        assert!(counts.len() == 3 && counts.values().all(|n| (900..1100).contains(n)), "{counts:?}");
+        x.unbind(&binding("a", "", &[]));
+        assert!((0..100).all(|random| by_key(&x, "k", random) != ["a"]));
+    }
+}
+
+#[test]
+fn recent_history_is_a_fanout_that_remembers() {
+    let mut x = table(ExchangeKind::RecentHistory, &[]);
+    x.bind(binding("a", "1", &[]));
+    x.bind(binding("a", "2", &[]));
+    x.bind(binding("b", "", &[]));
+    assert_eq!(by_key(&x, "k", 0), ["a", "b"]);
+    x.unbind(&binding("a", "1", &[]));
+    assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding still leads there");
+    let remembers = |value: Value| {
+        let section = section(descriptor::APPLICATION_PROPERTIES, &[("x-recent-history-no-store", value)]);
+        x.remembers(&Facts::new(Letter { application_properties: &section, ..Letter::default() }))
+    };
+    assert!(remembers(Value::Boolean(false)) && !remembers(Value::Boolean(true)));
+    assert!(!x.by_key_alone());
+}
+
+#[test]
+fn declarations_that_make_no_sense() {
+    let arguments = |pairs: &[(&str, &str)]| -> Arguments {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
+    };
+    let hash = |pairs: &[_]| ExchangeKind::ConsistentHash.check_arguments("x", &arguments(pairs));
+    assert!(hash(&[]).is_ok() && hash(&[("hash-property", "timestamp")]).is_ok());
+    assert!(hash(&[("hash-property", "subject")]).is_err());
+    assert!(hash(&[("hash-property", "timestamp"), ("hash-header", "h")]).is_err());
+    let history = |n: Value| {
+        let arguments = Arguments::from([("x-recent-history-length".to_owned(), n)]);
+        ExchangeKind::RecentHistory.check_arguments("x", &arguments).is_ok()
+    };
+    assert!(history(Value::Int(1)) && !history(Value::Int(0)) && !history("9".into()));
+    assert!(!history(Value::Int(10_001)));
+
+    let may = |kind: ExchangeKind, key: &str, x_match: Option<Value>| {
+        let x_match: Vec<_> = x_match.into_iter().map(|v| ("x-match", v)).collect();
+        kind.check_binding(&binding("q", key, &x_match)).is_ok()
+    };
+    assert!(may(ExchangeKind::ConsistentHash, "1", None) && !may(ExchangeKind::ConsistentHash, "0", None));
+    assert!(
+        !may(ExchangeKind::ConsistentHash, "a", None) && !may(ExchangeKind::ConsistentHash, "1000001", None)
+    );
+    assert!(may(ExchangeKind::LocalRandom, "", None) && !may(ExchangeKind::LocalRandom, "k", None));
+    assert!(may(ExchangeKind::Headers, "k", Some("any-with-x".into())));
+    assert!(!may(ExchangeKind::Headers, "", Some("some".into())));
+    assert!(!may(ExchangeKind::Headers, "", Some(Value::Int(1))));
+    assert!(may(ExchangeKind::Topic, "#.a.#", None) && !may(ExchangeKind::Topic, "#.#.#", None));
+}

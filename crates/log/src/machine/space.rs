@@ -1,0 +1,122 @@
+//! Giving space back.
+//!
+//! ```text
+//!  sync                  the copies of what is still needed, and all else
+//!  a batch, synced       carries the floor: nothing below it is required any more
+//!  remove ... remove     oldest first; a crash in between leaves files that the next open removes
+//!  sync the directory    no file comes back
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+
+use super::{Batch, Log};
+use crate::disk::Disk;
+use crate::file;
+use crate::handover::{Failure, WriteError};
+
+/// What a log takes on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Of all files.
+    pub bytes: u64,
+    pub files: u32,
+    /// The number of the oldest file that is no longer written to.
+    pub oldest: Option<u64>,
+}
+
+/// The files that are no longer written to, and their bytes.
+#[derive(Debug, Default)]
+pub(crate) struct Closed {
+    files: BTreeMap<u64, u64>,
+    bytes: u64,
+}
+
+impl Closed {
+    pub fn add(&mut self, file: u64, bytes: u64) {
+        self.bytes += bytes;
+        let before = self.files.insert(file, bytes);
+        debug_assert_eq!(before, None, "a file is closed once");
+    }
+
+    pub fn size(&self) -> Size {
+        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest() }
+    }
+
+    fn oldest(&self) -> Option<u64> {
+        self.files.first_key_value().map(|(&file, _)| file)
+    }
+
+    fn remove(&mut self, file: u64) {
+        self.bytes -= self.files.remove(&file).unwrap_or(0);
+    }
+}
+
+impl<D: Disk> Log<D> {
+    /// What the log takes on the disk now.
+    pub fn size(&self) -> Size {
+        let mut size = self.closed.size();
+        if let Some(current) = &self.current {
+            size.bytes += current.end;
+            size.files += 1;
+        }
+        size
+    }
+
+    /// Removes all files up to and including `file`: no record in them is needed any more, or a copy of it was
+    /// acknowledged with `sync`. Does nothing if that would take the file that is written to.
+    ///
+    /// # Errors
+    /// Some of the files are still there: the next call, or the next open, goes on with them.
+    pub fn forget(&mut self, file: u64) -> Result<(), WriteError> {
+        let head = self.current.as_ref().map_or(self.next_file, |current| current.number);
+        let due = self.removed || self.closed.oldest().is_some_and(|oldest| oldest <= file);
+        if due && file < head {
+            self.raise_floor(file)?;
+            self.remove_through(file)?;
+        }
+        Ok(())
+    }
+
+    fn raise_floor(&mut self, file: u64) -> Result<(), Failure> {
+        let above = self.spans.range(file + 1..).next().map(|(_, span)| span.first_batch);
+        if above.map_or(self.floor > self.last, |above| above <= self.floor) {
+            return Ok(());
+        }
+        self.commit(None, true)?;
+        // Where nothing else is left, the first batch that is needed is the one that says so.
+        let floor = above.unwrap_or(self.next_batch);
+        let before = std::mem::replace(&mut self.floor, floor);
+        self.commit(Some(Batch::Floor), true).inspect_err(|_| self.floor = before)
+    }
+
+    fn remove_through(&mut self, file: u64) -> Result<(), Failure> {
+        self.dirty.retain(|open| open.number > file);
+        while let Some(oldest) = self.closed.oldest().filter(|&oldest| oldest <= file) {
+            let name = file::name(oldest);
+            match self.disk.remove(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Failure { error, file: name });
+                }
+                _ => {}
+            }
+            self.closed.remove(oldest);
+            self.spans.remove(&oldest);
+            self.removed = true;
+        }
+        if self.removed { self.sync_names() } else { Ok(()) }
+    }
+
+    /// Makes the names synced, of those that were made and of those that were removed.
+    pub(super) fn sync_names(&mut self) -> Result<(), Failure> {
+        let outcome = self.disk.sync_dir();
+        let synced = outcome.is_ok();
+        for file in self.dirty.iter_mut().chain(&mut self.current).filter(|file| !file.named) {
+            file.named = synced;
+            file.doomed |= !synced;
+        }
+        self.removed &= !synced;
+        self.retire_doomed();
+        outcome.map_err(|error| Failure { error, file: String::new() })
+    }
+}

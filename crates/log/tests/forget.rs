@@ -1,0 +1,202 @@
+//! How space comes back, what it costs, and what is found when the first files are gone.
+
+use libc::EIO;
+use log::testing::{Crash, FalseDisk, Op, Random};
+use log::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
+
+const FILE_BYTES: u64 = 1000;
+
+fn options() -> Options {
+    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000 }
+}
+
+fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+    let mut records = Vec::new();
+    let (log, recovery) = Log::open(disk.clone(), options(), &mut |record| records.push(record)).unwrap();
+    assert_eq!(recovery.damage, []);
+    assert_eq!(recovery.size, log.size());
+    (log, recovery, records)
+}
+
+fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
+    let mut records = Records::new();
+    records.push(7, seq, 1, &[&[seq as u8; 500]]);
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync }], &mut done);
+    done.remove(0)
+}
+
+/// Two records to a file, none of them synced.
+fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
+    let (mut log, ..) = open(disk);
+    for seq in 1..=2 * files {
+        let done = append(&mut log, seq, false);
+        assert_eq!((done.file, done.size), (seq.div_ceil(2), log.size()));
+    }
+    log
+}
+
+fn seqs(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.seq).collect()
+}
+
+fn on_disk(disk: &FalseDisk) -> (u64, u32) {
+    let files = disk.files();
+    (files.values().map(|bytes| bytes.len() as u64).sum(), files.len() as u32)
+}
+
+#[test]
+fn what_was_forgotten_is_gone_and_all_else_is_synced() {
+    for how in [Crash::Process, Crash::Power] {
+        let disk = FalseDisk::new(1);
+        let mut log = filled(&disk, 3);
+        assert_eq!(log.size().oldest, Some(1));
+        log.forget(1).unwrap();
+        assert_eq!(log.spans().keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
+        let size = log.size();
+        assert_eq!((size.bytes, size.files), on_disk(&disk));
+        assert_eq!(size.oldest, Some(2));
+        drop(log);
+        let disk = disk.crash(how);
+        let (mut log, recovery, records) = open(&disk);
+        assert!(recovery.cut.is_none() && !recovery.clean, "{recovery:?}");
+        assert_eq!(seqs(&records), [3, 4, 5, 6]);
+        assert_eq!(records.iter().map(|record| record.file).collect::<Vec<_>>(), [2, 2, 3, 3]);
+        assert_eq!(log.size(), size);
+        // And so on, over the lives.
+        append(&mut log, 7, false);
+        log.forget(3).unwrap();
+        log.close().unwrap();
+        let (log, recovery, records) = open(&disk);
+        assert!(recovery.clean);
+        assert_eq!(seqs(&records), [7]);
+        assert_eq!((log.size().bytes, log.size().files), on_disk(&disk));
+    }
+}
+
+#[test]
+fn everything_can_be_forgotten() {
+    let disk = FalseDisk::new(1);
+    filled(&disk, 3).close().unwrap();
+    let (mut log, ..) = open(&disk);
+    log.forget(4).unwrap();
+    let (_, files) = on_disk(&disk);
+    assert_eq!((files, log.size().oldest), (1, None));
+    drop(log);
+    let (mut log, recovery, records) = open(&disk.crash(Crash::Power));
+    assert_eq!((records, recovery.clean, recovery.size.files), (Vec::new(), false, 1));
+    assert_eq!(append(&mut log, 7, true).file, 6);
+}
+
+#[test]
+fn the_file_that_is_written_to_is_not_forgotten() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 1);
+    append(&mut log, 3, true);
+    let (size, changes) = (log.size(), disk.changes());
+    for file in [0, 2, 3, u64::MAX] {
+        log.forget(file).unwrap();
+    }
+    assert_eq!((log.size(), disk.changes()), (size, changes));
+    drop(log);
+    assert_eq!(seqs(&open(&disk).2), [1, 2, 3]);
+}
+
+#[test]
+fn forgetting_costs_a_batch_and_a_removal_per_file() {
+    for files in [1, 10, 100] {
+        let disk = FalseDisk::new(1);
+        let mut log = filled(&disk, 200);
+        append(&mut log, 401, true);
+        let ops = [Op::Write, Op::Sync, Op::Remove, Op::SyncDir, Op::Create, Op::Open, Op::List, Op::Read];
+        let before = ops.map(|op| disk.count(op));
+        log.forget(files).unwrap();
+        let mut cost = ops.map(|op| disk.count(op));
+        cost.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
+        assert_eq!(cost, [1, 1, files, 1, 0, 0, 0, 0]);
+        let changes = disk.changes();
+        log.forget(files).unwrap();
+        assert_eq!(disk.changes(), changes, "there is nothing more to do");
+    }
+}
+
+#[test]
+fn a_refused_removal_is_tried_again() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 5);
+    append(&mut log, 11, true);
+    disk.fail(&[Op::Remove], 1000, EIO);
+    let error = log.forget(3).unwrap_err();
+    assert_eq!((error.errno, error.file.as_str()), (Some(EIO), "00000000000000000001.log"));
+    disk.fail(&[Op::SyncDir], 1000, EIO);
+    assert_eq!(log.forget(3).unwrap_err().errno, Some(EIO));
+    assert_eq!(log.size().oldest, Some(4));
+    disk.heal();
+    let (writes, syncs) = (disk.count(Op::Write), disk.count(Op::SyncDir));
+    log.forget(3).unwrap();
+    assert_eq!((disk.count(Op::Write), disk.count(Op::SyncDir)), (writes, syncs + 1), "one floor is enough");
+    assert!(append(&mut log, 12, true).result.is_ok());
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), (7..=12).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_refused_floor_removes_nothing() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 3);
+    disk.fail(&[Op::Write, Op::Create], 1000, EIO);
+    assert!(log.forget(1).is_err());
+    assert!(disk.files().contains_key("00000000000000000001.log"));
+    assert_eq!(log.size().oldest, Some(1));
+    disk.heal();
+    assert!(append(&mut log, 7, true).result.is_ok());
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), (1..=7).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_interrupted_removal_is_finished_by_the_next_open() {
+    for seed in 0..50 {
+        let disk = FalseDisk::new(seed);
+        let mut log = filled(&disk, 6);
+        append(&mut log, 13, true);
+        // A write, a sync, and some of the five removals.
+        disk.die_at(2 + Random(seed).below(5));
+        assert!(log.forget(5).is_err());
+        drop(log);
+        for how in [Crash::Process, Crash::Power] {
+            let disk = disk.crash(how);
+            let (log, recovery, records) = open(&disk);
+            assert!(recovery.cut.is_none(), "{recovery:?}");
+            assert_eq!(seqs(&records), [11, 12, 13]);
+            assert_eq!((log.size().oldest, disk.files().len()), (Some(6), 2));
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_above_the_floor_is_damage() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 4);
+    log.forget(1).unwrap();
+    append(&mut log, 9, true);
+    drop(log);
+    let names: Vec<String> = disk.files().into_keys().collect();
+    for (lost, name) in names.iter().enumerate().take(2) {
+        let copy = FalseDisk::new(2);
+        disk.files().iter().filter(|file| file.0 != name).for_each(|(name, bytes)| copy.put(name, bytes));
+        let (_, recovery) = Log::open(copy, options(), &mut |_| ()).unwrap();
+        assert_eq!(recovery.damage.len(), 1);
+        assert_eq!(recovery.damage[0].file, names[lost + 1]);
+    }
+}
+
+#[test]
+fn an_error_tells_no_size() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 2);
+    disk.fail(&[Op::Write], 1000, EIO);
+    let done = append(&mut log, 5, false);
+    assert!(done.result.is_err());
+    assert_eq!((done.file, done.size), (0, Size::default()));
+}

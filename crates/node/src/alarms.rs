@@ -1,0 +1,218 @@
+//! Memory and disk alarms (behaviour H.4): publishers are stopped before the node is in trouble; consuming,
+//! settling and management go on, so that it can get out of it.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often memory and disk are looked at.
+const INTERVAL: Duration = Duration::from_millis(1000);
+
+/// A limit, of bytes or of the machine's memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    Absolute(u64),
+    /// Times the memory that this process may use.
+    Relative(f64),
+}
+
+impl Limit {
+    fn bytes(self, total_memory: u64) -> u64 {
+        match self {
+            Self::Absolute(bytes) => bytes,
+            Self::Relative(part) => (total_memory as f64 * part) as u64,
+        }
+    }
+}
+
+/// When publishers are stopped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AlarmLimits {
+    /// Resident memory above it raises the alarm (`vm_memory_high_watermark`).
+    pub memory: Limit,
+    /// Free space of the data directory's file system below it raises the alarm (`disk_free_limit`).
+    pub disk_free: Limit,
+}
+
+impl Default for AlarmLimits {
+    fn default() -> Self {
+        Self { memory: Limit::Relative(0.6), disk_free: Limit::Absolute(50_000_000) }
+    }
+}
+
+/// What was measured last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Measured {
+    pub memory_used: u64,
+    pub memory_limit: u64,
+    pub disk_free: u64,
+    pub disk_free_limit: u64,
+    pub memory_alarm: bool,
+    pub disk_alarm: bool,
+}
+
+impl Measured {
+    /// Whether publishers are to be stopped. Alarms are a set: one of two going is not enough.
+    pub fn any(&self) -> bool {
+        self.memory_alarm || self.disk_alarm
+    }
+}
+
+/// The watch, on a thread of its own: a file system may be slow to answer.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    measured: Arc<Mutex<Measured>>,
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watch {
+    /// Looks at once, and then again and again. `on_change` is told whether publishers are to be stopped.
+    pub fn start(
+        limits: AlarmLimits,
+        data_dir: &Path,
+        on_change: impl FnMut(bool) + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let measured = Arc::new(Mutex::new(Measured::default()));
+        let (stop, stopped) = channel();
+        let (shared, data_dir) = (measured.clone(), data_dir.to_owned());
+        let thread = std::thread::Builder::new()
+            .name("alarms".into())
+            .spawn(move || watch(limits, &data_dir, &shared, &stopped, on_change))?;
+        Ok(Self { measured, stop, thread })
+    }
+
+    pub fn measured(&self) -> Arc<Mutex<Measured>> {
+        self.measured.clone()
+    }
+
+    pub fn stop(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("the watch over memory and disk has panicked");
+        }
+    }
+}
+
+fn watch(
+    limits: AlarmLimits,
+    data_dir: &Path,
+    shared: &Mutex<Measured>,
+    stopped: &Receiver<()>,
+    mut on_change: impl FnMut(bool),
+) {
+    let mut before = Measured::default();
+    loop {
+        let now = measure(limits, data_dir);
+        tell(&before, &now);
+        *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        if before.any() != now.any() {
+            on_change(now.any());
+        }
+        before = now;
+        match stopped.recv_timeout(INTERVAL) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
+    let total = memory_total();
+    let memory_limit = limits.memory.bytes(total);
+    let disk_free_limit = limits.disk_free.bytes(total);
+    let memory_used = memory_used().unwrap_or(0);
+    // What cannot be measured raises no alarm: a broker that nobody may publish to helps nobody.
+    let disk_free = rustix::fs::statvfs(data_dir).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
+    Measured {
+        memory_used,
+        memory_limit,
+        disk_free,
+        disk_free_limit,
+        memory_alarm: memory_used > memory_limit,
+        disk_alarm: disk_free < disk_free_limit,
+    }
+}
+
+fn tell(before: &Measured, now: &Measured) {
+    match (before.memory_alarm, now.memory_alarm) {
+        (false, true) => tracing::warn!(
+            used = now.memory_used,
+            limit = now.memory_limit,
+            "memory alarm: publishers are stopped"
+        ),
+        (true, false) => tracing::info!(used = now.memory_used, "memory alarm cleared"),
+        _ => {}
+    }
+    match (before.disk_alarm, now.disk_alarm) {
+        (false, true) => tracing::warn!(
+            free = now.disk_free,
+            limit = now.disk_free_limit,
+            "disk alarm: publishers are stopped"
+        ),
+        (true, false) => tracing::info!(free = now.disk_free, "disk alarm cleared"),
+        _ => {}
+    }
+}
+
+/// Resident memory of this process.
+fn memory_used() -> Option<u64> {
+    let statm = fs::read_to_string("/proc/self/statm").ok()?;
+    let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
+    Some(pages * rustix::param::page_size() as u64)
+}
+
+/// Memory that this process may use: what its control group allows, else what the machine has.
+fn memory_total() -> u64 {
+    let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let kib: u64 = text
+            .lines()
+            .find_map(|l| l.strip_prefix("MemTotal:"))?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()?;
+        Some(kib * 1024)
+    });
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let group = groups.iter().find_map(|file| fs::read_to_string(file).ok()?.trim().parse::<u64>().ok());
+    match (machine, group) {
+        (Some(machine), Some(group)) => machine.min(group),
+        (machine, group) => machine.or(group).unwrap_or(u64::MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_come_in_bytes_and_parts() {
+        assert_eq!(Limit::Absolute(7).bytes(1000), 7);
+        assert_eq!(Limit::Relative(0.6).bytes(1000), 600);
+    }
+
+    #[test]
+    fn one_alarm_of_two_is_enough() {
+        let here = std::env::temp_dir();
+        let quiet = AlarmLimits { memory: Limit::Absolute(u64::MAX), disk_free: Limit::Absolute(0) };
+        assert!(!measure(quiet, &here).any());
+        let memory = AlarmLimits { memory: Limit::Absolute(1), ..quiet };
+        assert!(measure(memory, &here).memory_alarm && measure(memory, &here).any());
+        let disk = AlarmLimits { disk_free: Limit::Absolute(u64::MAX), ..quiet };
+        assert!(measure(disk, &here).disk_alarm && measure(disk, &here).any());
+    }
+
+    #[test]
+    fn the_watch_tells_and_stops() {
+        let limits = AlarmLimits { memory: Limit::Absolute(1), disk_free: Limit::Absolute(0) };
+        let (told, heard) = channel();
+        let watch = Watch::start(limits, &std::env::temp_dir(), move |on| told.send(on).unwrap()).unwrap();
+        assert_eq!(heard.recv(), Ok(true));
+        assert!(watch.measured().lock().unwrap().memory_alarm);
+        watch.stop();
+    }
+}

@@ -1,0 +1,105 @@
+//! Giving the log's space back: when most of it is garbage, every shard writes what is alive of the oldest
+//! file once more, and then the file goes (docs/decisions/0005).
+
+use std::sync::atomic::Ordering;
+
+use broker::ids::ShardId;
+use broker::mail::Mail;
+use log::Size;
+use queue::Fact;
+
+use super::Shard;
+
+/// The log may hold this much garbage whatever is alive: evacuation costs a sync.
+pub const GARBAGE_ALLOWED: u64 = 32 * 1024 * 1024;
+
+/// Where the records of a range of one queue's messages are: in this file of the log or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: u64,
+    pub first: u64,
+    pub last: u64,
+}
+
+/// On the shard that decides: an evacuation under way.
+#[derive(Debug)]
+pub(super) struct Evacuation {
+    file: u64,
+    /// Shards that have not written their part.
+    left: usize,
+}
+
+impl Shard {
+    /// Tells the others how much is alive here, about.
+    pub(super) fn publish_live_bytes(&self) {
+        let live: u64 = self.queues.iter().flatten().map(|slot| slot.live_bytes()).sum();
+        if let Some(mine) = self.live.get(usize::from(self.id)) {
+            mine.store(live, Ordering::Relaxed);
+        }
+    }
+
+    /// On the shard that decides: begins an evacuation if most of the log is garbage.
+    pub(super) fn reclaim(&mut self, size: Size) {
+        if self.decider.is_none() || self.evacuation.is_some() {
+            return;
+        }
+        let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
+        let Some(file) =
+            size.oldest.filter(|_| size.bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed))
+        else {
+            return;
+        };
+        self.evacuation = Some(Evacuation { file, left: self.outboxes.len() });
+        for to in 0..self.outboxes.len() as ShardId {
+            self.send(to, Mail::Evacuate { file });
+        }
+    }
+
+    /// Writes once more what is alive of the files up to `file`: when the place of all that was handed over
+    /// before is known.
+    pub(super) fn handle_evacuate(&mut self, file: u64) {
+        if self.journal.is_away() {
+            self.evacuate_next = Some(file);
+            return;
+        }
+        let Self { queues, journal, decider, catalog, .. } = self;
+        for slot in queues.iter_mut().flatten() {
+            let id = slot.id;
+            let fsync = slot.fsync;
+            let mut places = std::mem::take(&mut slot.places);
+            places.retain(|place| {
+                let stays = place.file > file;
+                if !stays {
+                    slot.fifo().live_facts(place.first, place.last, |fact: Fact| {
+                        journal.push_fact(id, &fact, fsync)
+                    });
+                }
+                stays
+            });
+            slot.places = places;
+        }
+        if decider.is_some() && self.definitions_file <= file {
+            let mut version = 0;
+            for change in catalog.definitions() {
+                version += 1;
+                journal.push_change(version, &change);
+            }
+        }
+        self.journal.evacuated(file);
+    }
+
+    /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.
+    pub(super) fn handle_evacuated(&mut self, file: u64) {
+        let Some(evacuation) = self.evacuation.as_mut().filter(|e| e.file == file) else { return };
+        evacuation.left -= 1;
+        if evacuation.left == 0 {
+            self.evacuation = None;
+            self.forget = Some(file);
+        }
+    }
+
+    /// The newest file of the log of which, and of all before it, nothing is needed any more.
+    pub fn poll_forget(&mut self) -> Option<u64> {
+        self.forget.take()
+    }
+}

@@ -1,0 +1,367 @@
+// The story of every suite here, told with go-amqp.
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/Azure/go-amqp"
+)
+
+const messages = 10_000
+
+var checks = []struct {
+	name string
+	run  func(context.Context)
+}{
+	{"connect_with_plain", connectWithPlain},
+	{"connect_with_anonymous", connectWithAnonymous},
+	{"wrong_password_is_refused", wrongPasswordIsRefused},
+	{"declare_over_management", declareOverManagement},
+	{"send_and_receive_10000_of_mixed_sizes", sendAndReceiveMixedSizes},
+	{"release_redelivers", releaseRedelivers},
+	{"reject_discards", rejectDiscards},
+	{"modify_counts_the_failure", modifyCountsTheFailure},
+	{"drain_returns_what_is_there_and_tells", drainReturnsWhatIsThere},
+	{"one_credit_gets_one_message", oneCreditGetsOneMessage},
+	{"detach_redelivers_in_order", detachRedeliversInOrder},
+	{"missing_queue_is_not_found", missingQueueIsNotFound},
+	{"fanout_and_topic_route", fanoutAndTopicRoute},
+	{"unroutable_is_released", unroutableIsReleased},
+	{"deleting_the_queue_detaches_its_links", deletingTheQueueDetaches},
+	{"settled_both_ways", settledBothWays},
+	{"anonymous_terminus_routes_by_to", anonymousTerminus},
+	{"idle_connection_stays", idleConnectionStays},
+}
+
+func connectWithPlain(ctx context.Context) {
+	c := connect(ctx)
+	expect(c.conn.Properties()["product"], any("RabbitMQ"))
+	c.close()
+}
+
+func connectWithAnonymous(ctx context.Context) {
+	connectWith(ctx, amqp.SASLTypeAnonymous(), amqp.ConnOptions{}).close()
+}
+
+func wrongPasswordIsRefused(ctx context.Context) {
+	_, err := dial(ctx, amqp.SASLTypePlain("guest", "wrong"), amqp.ConnOptions{})
+	if err == nil || ctx.Err() != nil {
+		panic(fmt.Errorf("was not refused: %v", err))
+	}
+}
+
+func declareOverManagement(ctx context.Context) {
+	c := connect(ctx)
+	m := c.manage()
+	durable := map[string]any{"durable": true}
+	queue := m.ask("201", "PUT", "/queues/declared", durable).(map[string]any)
+	expect(queue["name"], any("declared"))
+	expect(queue["type"], any("classic"))
+	m.ask("200", "PUT", "/queues/declared", durable)
+	m.ask("409", "PUT", "/queues/declared", map[string]any{"durable": true, "auto_delete": true})
+	expect(m.messages("declared"), any(uint64(0)))
+	m.ask("200", "GET", "/queues/declared", amqp.Null{})
+	m.ask("404", "GET", "/queues/absent", nil)
+	expect(m.ask("200", "DELETE", "/queues/declared", nil), any(map[string]any{"message_count": 0}))
+	c.close()
+}
+
+// sizeOf is 12 bytes to 1 MiB, 72 MB in all.
+func sizeOf(number int) int {
+	switch {
+	case number%200 == 0:
+		return 1 << 20
+	case number%50 == 1:
+		return 1 << 16
+	case number%10 == 2:
+		return 4096
+	}
+	return 12 + number*7%500
+}
+
+func bodyOf(number int) []byte {
+	size := sizeOf(number)
+	return bytes.Repeat(fmt.Appendf(nil, "%012d", number), size/12+1)[:size]
+}
+
+func sendAndReceiveMixedSizes(ctx context.Context) {
+	c := connect(ctx)
+	c.manage().queue("bulk")
+	sender := c.sender("/queues/bulk")
+	var receipts []amqp.SendReceipt
+	accepted := func() {
+		expect(outcome(must(receipts[0].Wait(ctx))), "accepted")
+		receipts = receipts[1:]
+	}
+	for number := range messages {
+		message := amqp.NewMessage(bodyOf(number))
+		message.Header = &amqp.MessageHeader{Durable: true}
+		message.ApplicationProperties = map[string]any{
+			"number": int64(number), "crc": int64(crc32.ChecksumIEEE(message.GetData()))}
+		receipts = append(receipts, must(sender.SendWithReceipt(ctx, message, nil)))
+		if len(receipts) > 100 {
+			accepted()
+		}
+	}
+	for len(receipts) > 0 {
+		accepted()
+	}
+
+	consumer := c.consumerWith("bulk", &amqp.ReceiverOptions{Credit: 200})
+	for number := range messages {
+		message := consumer.take(1)[0]
+		expect(message.ApplicationProperties["number"], any(int64(number)))
+		expect(len(message.GetData()), sizeOf(number))
+		expect(any(int64(crc32.ChecksumIEEE(message.GetData()))), message.ApplicationProperties["crc"])
+		expect(*message.Header, amqp.MessageHeader{Durable: true, FirstAcquirer: true})
+		check(consumer.AcceptMessage(ctx, message))
+	}
+	consumer.detach()
+	expect(c.manage().messages("bulk"), any(uint64(0)))
+	c.close()
+}
+
+// seen is what a consumer sees of a message that has been delivered before.
+type seen struct {
+	body          string
+	deliveryCount uint32
+	firstAcquirer bool
+}
+
+func see(messages ...*amqp.Message) []seen {
+	var all []seen
+	for _, m := range messages {
+		all = append(all, seen{string(m.GetData()), m.Header.DeliveryCount, m.Header.FirstAcquirer})
+	}
+	return all
+}
+
+func bodies(messages []*amqp.Message) []string {
+	var all []string
+	for _, m := range messages {
+		all = append(all, string(m.GetData()))
+	}
+	return all
+}
+
+func releaseRedelivers(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("released", "a", "b")
+	consumer := c.consumer("released")
+	message := consumer.get()
+	expect(see(message), []seen{{"a", 0, true}})
+	check(consumer.ReleaseMessage(ctx, message))
+	message = consumer.get()
+	expect(see(message), []seen{{"a", 0, false}})
+	check(consumer.AcceptMessage(ctx, message))
+	expect(see(consumer.get()), []seen{{"b", 0, true}})
+	c.close()
+}
+
+func rejectDiscards(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("rejected", "a", "b")
+	consumer := c.consumer("rejected")
+	message := consumer.get()
+	expect(see(message), []seen{{"a", 0, true}})
+	check(consumer.RejectMessage(ctx, message, nil))
+	expect(bodies(consumer.drain()), []string{"b"})
+	c.close()
+}
+
+func modifyCountsTheFailure(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("modified", "a")
+	consumer := c.consumer("modified")
+	check(consumer.ModifyMessage(ctx, consumer.get(), &amqp.ModifyMessageOptions{DeliveryFailed: true}))
+	message := consumer.get()
+	expect(see(message), []seen{{"a", 1, false}})
+	check(consumer.ModifyMessage(ctx, message, nil))
+	message = consumer.get()
+	expect(see(message), []seen{{"a", 1, false}})
+	check(consumer.ModifyMessage(ctx, message, &amqp.ModifyMessageOptions{DeliveryFailed: true, UndeliverableHere: true}))
+	expect(c.manage().messages("modified"), any(uint64(0)))
+	c.close()
+}
+
+func drainReturnsWhatIsThere(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("drained", "a", "b", "c")
+	consumer := c.consumer("drained")
+	expect(bodies(consumer.drain()), []string{"a", "b", "c"})
+	check(consumer.IssueCredit(10))
+	check(consumer.DrainCredit(ctx, nil))
+	if consumer.Prefetched() != nil {
+		panic("more than there was")
+	}
+	c.close()
+}
+
+func oneCreditGetsOneMessage(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("one", "a", "b", "c")
+	consumer := c.consumer("one")
+	for _, body := range []string{"a", "b", "c"} {
+		message := consumer.get()
+		expect(string(message.GetData()), body)
+		if consumer.Prefetched() != nil {
+			panic("two messages for one credit")
+		}
+		check(consumer.AcceptMessage(ctx, message))
+	}
+	c.close()
+}
+
+func detachRedeliversInOrder(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("detached", "0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+	first := c.consumer("detached")
+	check(first.IssueCredit(6))
+	got := first.take(6)
+	expect(bodies(got), []string{"0", "1", "2", "3", "4", "5"})
+	check(first.AcceptMessage(ctx, got[1]))
+	first.detach()
+	second := c.consumer("detached")
+	check(second.IssueCredit(9))
+	expect(see(second.take(9)...), []seen{{"0", 1, false}, {"2", 1, false}, {"3", 1, false}, {"4", 1, false},
+		{"5", 1, false}, {"6", 0, true}, {"7", 0, true}, {"8", 0, true}, {"9", 0, true}})
+	c.close()
+}
+
+func missingQueueIsNotFound(ctx context.Context) {
+	c := connect(ctx)
+	_, err := c.session.NewSender(ctx, "/queues/absent", nil)
+	refused(amqp.ErrCondNotFound, err)
+	_, err = c.session.NewReceiver(ctx, "/queues/absent", nil)
+	refused(amqp.ErrCondNotFound, err)
+	_, err = c.session.NewReceiver(ctx, "/queue/old-style", nil)
+	refused(amqp.ErrCondInvalidField, err)
+	c.onQueue("after-refusals", "a")
+	c.close()
+}
+
+func fanoutAndTopicRoute(ctx context.Context) {
+	c := connect(ctx)
+	m := c.manage()
+	m.queue("orders")
+	m.queue("audit")
+	m.ask("204", "PUT", "/exchanges/news", map[string]any{"type": "fanout"})
+	m.ask("204", "PUT", "/exchanges/events", map[string]any{"type": "topic"})
+	for _, b := range [][3]string{
+		{"news", "orders", ""}, {"news", "audit", ""}, {"events", "orders", "order.*"}, {"events", "audit", "#"}} {
+		m.ask("204", "POST", "/bindings", map[string]any{
+			"source": b[0], "destination_queue": b[1], "binding_key": b[2], "arguments": map[string]any{}})
+	}
+	bindings := m.ask("200", "GET", "/bindings?src=events&dstq=orders&key=order.%2A", nil).([]any)
+	expect(len(bindings), 1)
+	expect(bindings[0].(map[string]any)["binding_key"], any("order.*"))
+
+	expect(c.send("/exchanges/news", "", "n"), []string{"accepted"})
+	expect(c.send("/exchanges/events/order.new", "", "o"), []string{"accepted"})
+	expect(c.send("/exchanges/events/user.new", "", "u"), []string{"accepted"})
+	orders := c.consumer("orders").drain()
+	expect(bodies(orders), []string{"n", "o"})
+	expect(orders[1].Annotations["x-exchange"], any("events"))
+	expect(orders[1].Annotations["x-routing-key"], any("order.new"))
+	expect(bodies(c.consumer("audit").drain()), []string{"n", "o", "u"})
+	c.close()
+}
+
+func unroutableIsReleased(ctx context.Context) {
+	c := connect(ctx)
+	c.manage().ask("204", "PUT", "/exchanges/nowhere", map[string]any{"type": "direct"})
+	expect(c.send("/exchanges/nowhere/key", "", "a"), []string{"released"})
+	c.close()
+}
+
+func deletingTheQueueDetaches(ctx context.Context) {
+	c := connect(ctx)
+	m := c.manage()
+	m.queue("doomed")
+	consumer := c.consumer("doomed")
+	check(consumer.IssueCredit(10))
+	m.ask("200", "DELETE", "/queues/doomed", nil)
+	_, err := consumer.Receive(ctx, nil)
+	refused(amqp.ErrCondResourceDeleted, err)
+	c.close()
+}
+
+func settledBothWays(ctx context.Context) {
+	c := connect(ctx)
+	m := c.manage()
+	m.queue("at-most-once")
+	settled := amqp.SenderSettleModeSettled
+	sender := must(c.session.NewSender(ctx, "/queues/at-most-once", &amqp.SenderOptions{SettlementMode: &settled}))
+	for number := range 100 {
+		check(sender.Send(ctx, amqp.NewMessage(fmt.Append(nil, number)), nil))
+	}
+	consumer := c.consumerWith("at-most-once", &amqp.ReceiverOptions{Credit: 100, RequestedSenderSettleMode: &settled})
+	for number, message := range consumer.take(100) {
+		expect(string(message.GetData()), fmt.Sprint(number))
+	}
+	consumer.detach()
+	expect(m.messages("at-most-once"), any(uint64(0)))
+	c.close()
+}
+
+func anonymousTerminus(ctx context.Context) {
+	c := connect(ctx)
+	c.onQueue("to-one")
+	c.onQueue("to%20two")
+	for _, sent := range [][2]string{
+		{"/queues/to-one", "accepted"}, {"/queues/to%20two", "accepted"}, {"/exchanges/amq.fanout/none", "released"},
+		{"/exchanges/absent/key", "rejected"}, {"", "rejected"}} {
+		expect(c.send("", sent[0], "for "+sent[0]), []string{sent[1]})
+	}
+	expect(bodies(c.consumer("to-one").drain()), []string{"for /queues/to-one"})
+	expect(bodies(c.consumer("to%20two").drain()), []string{"for /queues/to%20two"})
+	c.close()
+}
+
+func idleConnectionStays(ctx context.Context) {
+	// go-amqp announces half of it.
+	c := connectWith(ctx, amqp.SASLTypePlain("guest", "guest"), amqp.ConnOptions{IdleTimeout: 2 * time.Second})
+	time.Sleep(4 * time.Second)
+	c.onQueue("after-idling", "a")
+	c.close()
+}
+
+func passes(name string, run func(context.Context)) (ok bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	defer func() {
+		if problem := recover(); problem != nil {
+			fmt.Printf("FAIL %s: %v\n%s\n", name, problem, debug.Stack())
+			ok = false
+		}
+	}()
+	run(ctx)
+	fmt.Println("ok  ", name)
+	return true
+}
+
+// Runs every check, or those named on the command line.
+func main() {
+	passed, failed := 0, 0
+	for _, check := range checks {
+		if len(os.Args) > 1 && !slices.Contains(os.Args[1:], check.name) {
+			continue
+		}
+		if passes(check.name, check.run) {
+			passed++
+		} else {
+			failed++
+		}
+	}
+	fmt.Printf("go-amqp: %d passed, %d failed\n", passed, failed)
+	if failed > 0 {
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,453 @@
+"""The story of every suite here, told with Qpid Proton for Python."""
+
+import collections
+import itertools
+import os
+import sys
+import traceback
+import zlib
+
+from proton import Delivery, Endpoint, Link, Message, ProtonException, Timeout, symbol
+from proton.handlers import MessagingHandler
+from proton.reactor import AtMostOnce, LinkOption
+from proton.utils import BlockingConnection, LinkDetached
+
+AMQP = os.environ["SLUICE_AMQP"]
+PATIENCE = 30  # seconds; a guard against hanging, not a measure
+MESSAGES = 10_000
+
+
+# --- the client, as the checks need it --------------------------------------------------------------------------------
+
+class Connection(BlockingConnection):
+    def on_session_remote_close(self, event):
+        if event.session.state & Endpoint.LOCAL_ACTIVE:
+            event.session.close()
+            raise ProtonException(f"session ended: {event.session.remote_condition}")
+
+
+def connect(user="guest", password="guest", **options):
+    return Connection(f"amqp://{AMQP}", timeout=PATIENCE, user=user, password=password, **options)
+
+
+class Inbox(MessagingHandler):
+    """Keeps what arrives, and the error with which the broker detached the link."""
+
+    def __init__(self):
+        super().__init__(prefetch=0, auto_accept=False)
+        self.arrived = collections.deque()
+        self.closed = None
+
+    def on_message(self, event):
+        self.arrived.append((event.message, event.delivery))
+
+    def on_link_error(self, event):
+        self.closed = event.link.remote_condition.name
+
+    def on_link_closed(self, event):
+        self.closed = self.closed or "no error"
+
+
+class Consumer:
+    """A receiver whose credit and settlement are the check's."""
+
+    def __init__(self, connection, queue, credit=0, options=None):
+        self.connection, self.inbox = connection, Inbox()
+        self.receiver = connection.create_receiver(
+            f"/queues/{queue}", credit=credit, handler=self.inbox, options=options)  # kept: it drops the handler when it goes
+        self.link = self.receiver.link
+
+    def take(self, count):
+        self.connection.wait(lambda: len(self.inbox.arrived) >= count or self.inbox.closed, msg=f"{count} messages")
+        expect(self.inbox.closed, None)
+        return [self.inbox.arrived.popleft() for _ in range(count)]
+
+    def get(self):
+        """The synchronous get: one credit, one message."""
+        self.link.flow(1)
+        return self.take(1)[0]
+
+    def drain(self):
+        """Everything there, when the broker says that this is all."""
+        self.link.drain(1000)
+        self.connection.wait(lambda: not self.link.draining(), msg="drained")
+        arrived, self.inbox.arrived = self.inbox.arrived, collections.deque()
+        return list(arrived)
+
+    def close(self):
+        self.link.close()
+        self.connection.wait(lambda: self.link.state & Endpoint.REMOTE_CLOSED, msg="detach")
+
+
+def settle(delivery, state, failed=False):
+    delivery.local.failed = failed
+    delivery.update(state)
+    delivery.settle()
+
+
+def send(connection, address, bodies, options=None, to=None):
+    """Sends and returns the outcomes."""
+    sender = connection.create_sender(address, options=options)
+    sent = [sender.link.send(Message(body=body, durable=True, address=to)) for body in bodies]
+    connection.wait(lambda: all(delivery.settled for delivery in sent), msg="outcomes")
+    outcomes = [delivery.remote_state for delivery in sent]
+    for delivery in sent:
+        delivery.settle()
+    sender.close()
+    return outcomes
+
+
+class Paired(LinkOption):
+    """One half of the link pair to the broker's management node."""
+
+    def apply(self, link):
+        link.properties = {symbol("paired"): True}
+        link.source.address = link.source.address or "me"
+        link.target.address = link.target.address or "me"
+        if link.is_sender:
+            link.snd_settle_mode = Link.SND_SETTLED
+
+
+class Management:
+    pairs = itertools.count()
+
+    def __init__(self, connection):
+        self.connection = connection
+        name = f"pair-{next(self.pairs)}"
+        self.sender = connection.create_sender("/management", name=name, options=Paired())
+        self.inbox = Inbox()
+        self.receiver = connection.create_receiver(
+            "/management", credit=100, name=name, handler=self.inbox, options=Paired())
+        self.requests = 0
+
+    def ask(self, method, path, body=None, status="204"):
+        self.requests += 1
+        self.sender.send(Message(id=self.requests, subject=method, address=path, reply_to="$me", body=body))
+        self.connection.wait(lambda: self.inbox.arrived, msg=f"answer to {method} {path}")
+        answer, delivery = self.inbox.arrived.popleft()
+        settle(delivery, Delivery.ACCEPTED)
+        expect(answer.correlation_id, self.requests)
+        expect((method, path, answer.subject, answer.body if status[0] != answer.subject[0] else None),
+               (method, path, status, None))
+        return answer.body
+
+    def queue(self, name):
+        return self.ask("PUT", f"/queues/{name}", {"durable": True}, status="201")
+
+
+def on_queue(connection, name, *bodies):
+    """Declares a queue with these messages in it."""
+    Management(connection).queue(name)
+    expect(send(connection, f"/queues/{name}", bodies), [Delivery.ACCEPTED] * len(bodies))
+
+
+def bodies(deliveries):
+    return [message.body for message, _ in deliveries]
+
+
+def expect(found, wanted):
+    assert found == wanted, f"found {found!r}, wanted {wanted!r}"
+
+
+def refused(condition, attempt):
+    try:
+        attempt()
+    except LinkDetached as error:
+        expect(error.condition, condition)
+    else:
+        raise AssertionError("was not refused")
+
+
+# --- the checks -------------------------------------------------------------------------------------------------------
+
+def connect_with_plain():
+    connection = connect(allowed_mechs="PLAIN")
+    expect(connection.conn.remote_properties["product"], "RabbitMQ")
+    connection.close()
+
+
+def connect_with_anonymous():
+    connect(user=None, password=None, allowed_mechs="ANONYMOUS").close()
+
+
+def wrong_password_is_refused():
+    try:
+        connect(password="wrong", allowed_mechs="PLAIN")
+    except ProtonException as error:
+        assert "Authentication failed" in str(error), error
+    else:
+        raise AssertionError("was not refused")
+
+
+def declare_over_management():
+    connection = connect()
+    management = Management(connection)
+    queue = management.queue("declared")
+    expect((queue["name"], queue["vhost"], queue["durable"], queue["type"], queue["message_count"]),
+           ("declared", "/", True, "classic", 0))
+    management.ask("PUT", "/queues/declared", {"durable": True}, status="200")
+    management.ask("GET", "/queues/declared", status="200")
+    management.ask("PUT", "/queues/declared", {"durable": True, "auto_delete": True}, status="409")
+    management.ask("GET", "/queues/absent", status="404")
+    expect(management.ask("DELETE", "/queues/declared", status="200"), {"message_count": 0})
+    connection.close()
+
+
+def size_of(number):
+    """12 bytes to 1 MiB, 72 MB in all."""
+    if number % 200 == 0:
+        return 1 << 20
+    if number % 50 == 1:
+        return 1 << 16
+    if number % 10 == 2:
+        return 4096
+    return 12 + number * 7 % 500
+
+
+def body_of(number):
+    text = b"%012d" % number
+    return (text * (size_of(number) // 12 + 1))[:size_of(number)]
+
+
+def send_and_receive_10000_of_mixed_sizes():
+    connection = connect()
+    Management(connection).queue("bulk")
+    sender = connection.create_sender("/queues/bulk").link
+    waiting = collections.deque()
+
+    def reap(allowed):
+        connection.wait(lambda: waiting[0].settled if len(waiting) > allowed else True, msg="outcomes")
+        while waiting and waiting[0].settled:
+            delivery = waiting.popleft()
+            expect(delivery.remote_state, Delivery.ACCEPTED)
+            delivery.settle()
+
+    for number in range(MESSAGES):
+        body = body_of(number)
+        waiting.append(sender.send(Message(
+            body=body, durable=True, properties={"number": number, "crc": zlib.crc32(body)})))
+        while len(waiting) > 100:
+            reap(100)
+    while waiting:
+        reap(0)
+    sender.close()
+
+    consumer = Consumer(connection, "bulk", credit=200)
+    for number in range(MESSAGES):
+        [(message, delivery)] = consumer.take(1)
+        expect((message.properties["number"], len(message.body)), (number, size_of(number)))
+        expect(zlib.crc32(message.body), message.properties["crc"])
+        expect((message.durable, message.delivery_count, message.first_acquirer), (True, 0, True))
+        settle(delivery, Delivery.ACCEPTED)
+        if number % 100 == 99:
+            consumer.link.flow(100)
+    expect(consumer.drain(), [])
+    consumer.close()
+    expect(Management(connection).ask("GET", "/queues/bulk", status="200")["message_count"], 0)
+    connection.close()
+
+
+def release_redelivers():
+    connection = connect()
+    on_queue(connection, "released", "a", "b")
+    consumer = Consumer(connection, "released")
+    message, delivery = consumer.get()
+    expect((message.body, message.delivery_count, message.first_acquirer), ("a", 0, True))
+    settle(delivery, Delivery.RELEASED)
+    message, delivery = consumer.get()
+    expect((message.body, message.delivery_count, message.first_acquirer), ("a", 0, False))
+    settle(delivery, Delivery.ACCEPTED)
+    expect(consumer.get()[0].body, "b")
+    connection.close()
+
+
+def reject_discards():
+    connection = connect()
+    on_queue(connection, "rejected", "a", "b")
+    consumer = Consumer(connection, "rejected")
+    message, delivery = consumer.get()
+    expect(message.body, "a")
+    settle(delivery, Delivery.REJECTED)
+    expect(bodies(consumer.drain()), ["b"])
+    connection.close()
+
+
+def modify_counts_the_failure():
+    connection = connect()
+    on_queue(connection, "modified", "a")
+    consumer = Consumer(connection, "modified")
+    settle(consumer.get()[1], Delivery.MODIFIED, failed=True)
+    message, delivery = consumer.get()
+    expect((message.body, message.delivery_count, message.first_acquirer), ("a", 1, False))
+    settle(delivery, Delivery.MODIFIED, failed=False)
+    message, delivery = consumer.get()
+    expect((message.body, message.delivery_count, message.first_acquirer), ("a", 1, False))
+    delivery.local.undeliverable = True
+    settle(delivery, Delivery.MODIFIED, failed=True)
+    expect(consumer.drain(), [])
+    connection.close()
+
+
+def drain_returns_what_is_there_and_tells():
+    connection = connect()
+    on_queue(connection, "drained", "a", "b", "c")
+    consumer = Consumer(connection, "drained")
+    expect(bodies(consumer.drain()), ["a", "b", "c"])
+    expect(consumer.link.credit, 0)
+    expect(consumer.drain(), [])
+    connection.close()
+
+
+def drain_of_more_than_a_round_of_credit():
+    connection = connect()
+    on_queue(connection, "drained-long", *range(700))
+    consumer = Consumer(connection, "drained-long")
+    expect(bodies(consumer.drain()), list(range(700)))
+    expect(consumer.drain(), [])
+    connection.close()
+
+
+def one_credit_gets_one_message():
+    connection = connect()
+    on_queue(connection, "one", "a", "b", "c")
+    consumer = Consumer(connection, "one")
+    for body in ("a", "b", "c"):
+        message, delivery = consumer.get()
+        expect((message.body, consumer.link.credit, len(consumer.inbox.arrived)), (body, 0, 0))
+        settle(delivery, Delivery.ACCEPTED)
+    connection.close()
+
+
+def detach_redelivers_in_order():
+    connection = connect()
+    on_queue(connection, "detached", *range(10))
+    first = Consumer(connection, "detached", credit=6)
+    got = first.take(6)
+    expect(bodies(got), list(range(6)))
+    settle(got[1][1], Delivery.ACCEPTED)
+    first.close()
+    second = Consumer(connection, "detached", credit=9)
+    got = second.take(9)
+    expect(bodies(got), [0, 2, 3, 4, 5, 6, 7, 8, 9])
+    expect([message.first_acquirer for message, _ in got], [False] * 5 + [True] * 4)
+    expect([message.delivery_count for message, _ in got], [1] * 5 + [0] * 4)
+    connection.close()
+
+
+def missing_queue_is_not_found():
+    connection = connect()
+    refused("amqp:not-found", lambda: connection.create_sender("/queues/absent"))
+    refused("amqp:not-found", lambda: connection.create_receiver("/queues/absent"))
+    refused("amqp:invalid-field", lambda: connection.create_receiver("/queue/old-style"))
+    on_queue(connection, "after-refusals", "a")
+    connection.close()
+
+
+def fanout_and_topic_route():
+    connection = connect()
+    management = Management(connection)
+    for name in ("orders", "audit"):
+        management.queue(name)
+    management.ask("PUT", "/exchanges/news", {"type": "fanout"})
+    management.ask("PUT", "/exchanges/events", {"type": "topic"})
+    for source, queue, key in (("news", "orders", ""), ("news", "audit", ""), ("events", "orders", "order.*"),
+                               ("events", "audit", "#")):
+        management.ask("POST", "/bindings", {
+            "source": source, "destination_queue": queue, "binding_key": key, "arguments": {}})
+    bindings = management.ask("GET", "/bindings?src=events&dstq=orders&key=order.%2A", status="200")
+    expect([binding["binding_key"] for binding in bindings], ["order.*"])
+
+    expect(send(connection, "/exchanges/news", ["n"]), [Delivery.ACCEPTED])
+    expect(send(connection, "/exchanges/events/order.new", ["o"]), [Delivery.ACCEPTED])
+    expect(send(connection, "/exchanges/events/user.new", ["u"]), [Delivery.ACCEPTED])
+    orders = Consumer(connection, "orders").drain()
+    expect(bodies(orders), ["n", "o"])
+    expect([(message.annotations["x-exchange"], message.annotations["x-routing-key"]) for message, _ in orders],
+           [("news", ""), ("events", "order.new")])
+    expect(bodies(Consumer(connection, "audit").drain()), ["n", "o", "u"])
+    connection.close()
+
+
+def unroutable_is_released():
+    connection = connect()
+    Management(connection).ask("PUT", "/exchanges/nowhere", {"type": "direct"})
+    expect(send(connection, "/exchanges/nowhere/key", ["a"]), [Delivery.RELEASED])
+    connection.close()
+
+
+def deleting_the_queue_detaches_its_links():
+    connection = connect()
+    management = Management(connection)
+    management.queue("doomed")
+    consumer = Consumer(connection, "doomed", credit=10)
+    expect(management.ask("DELETE", "/queues/doomed", status="200"), {"message_count": 0})
+    connection.wait(lambda: consumer.inbox.closed, msg="detach")
+    expect(consumer.inbox.closed, "amqp:resource-deleted")
+    connection.close()
+
+
+def settled_both_ways():
+    connection = connect()
+    management = Management(connection)
+    management.queue("at-most-once")
+    sender = connection.create_sender("/queues/at-most-once", options=AtMostOnce())
+    for number in range(100):
+        sender.send(Message(body=number))
+    consumer = Consumer(connection, "at-most-once", credit=100, options=AtMostOnce())
+    got = consumer.take(100)
+    expect(bodies(got), list(range(100)))
+    expect([delivery.settled for _, delivery in got], [True] * 100)
+    consumer.close()
+    expect(management.ask("GET", "/queues/at-most-once", status="200")["message_count"], 0)
+    connection.close()
+
+
+def anonymous_terminus_routes_by_to():
+    connection = connect()
+    on_queue(connection, "to-one")
+    on_queue(connection, "to%20two")
+    expect(send(connection, None, ["a"], to="/queues/to-one"), [Delivery.ACCEPTED])
+    expect(send(connection, None, ["b"], to="/queues/to%20two"), [Delivery.ACCEPTED])
+    expect(send(connection, None, ["c"], to="/exchanges/amq.fanout/none"), [Delivery.RELEASED])
+    expect(send(connection, None, ["d"], to="/exchanges/absent/key"), [Delivery.REJECTED])
+    expect(send(connection, None, ["e"]), [Delivery.REJECTED])
+    expect(bodies(Consumer(connection, "to-one").drain()), ["a"])
+    expect(bodies(Consumer(connection, "to%20two").drain()), ["b"])
+    connection.close()
+
+
+def idle_connection_stays():
+    connection = connect(heartbeat=2)  # Proton announces half of it
+    try:
+        connection.wait(lambda: False, timeout=4, msg="nothing")
+    except Timeout:
+        pass
+    on_queue(connection, "after-idling", "a")
+    connection.close()
+
+
+CHECKS = [
+    connect_with_plain, connect_with_anonymous, wrong_password_is_refused, declare_over_management,
+    send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, modify_counts_the_failure,
+    drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
+    detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
+    deleting_the_queue_detaches_its_links, settled_both_ways, anonymous_terminus_routes_by_to, idle_connection_stays,
+]
+
+
+def main():
+    """Runs every check, or those named on the command line."""
+    chosen = [check for check in CHECKS if check.__name__ in sys.argv[1:] or not sys.argv[1:]]
+    failed = 0
+    for check in chosen:
+        try:
+            check()
+            print("ok  ", check.__name__, flush=True)
+        except Exception:  # whatever it was, the check failed
+            failed += 1
+            print("FAIL", check.__name__, traceback.format_exc(), flush=True)
+    print(f"proton: {len(chosen) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()

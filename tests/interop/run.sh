@@ -1,0 +1,128 @@
+#!/bin/bash
+# Runs real AMQP 1.0 clients against the broker, each against one freshly started.
+#
+#   tests/interop/run.sh [NAME]...        all suites, or the named ones
+#
+# SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
+# Everything a suite needs is installed below ./.cache with the package client of its language. A suite whose
+# toolchain is absent is named and skipped; with CI=true that is a failure.
+# A suite gets SLUICE_AMQP and SLUICE_HTTP (both host:port), runs named checks, ends with `NAME: N passed, M failed`
+# and exits non-zero if one failed.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+here=$root/tests/interop
+cache=$root/.cache
+all=(proton go-amqp rhea jms fe2o3)
+
+say() { printf '%s\n' "$*"; }
+
+# --- the broker -----------------------------------------------------------------------------------------------------
+
+find_broker() {
+    local target=${CARGO_TARGET_DIR:-$root/target}
+    broker=${SLUICE_BIN:-$(ls -t "$target"/{ci,release}/sluice 2>/dev/null | head -n 1)}
+    [ -x "$broker" ] || { say "no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN"; exit 2; }
+}
+
+start_broker() {
+    dir=$(mktemp -d) && touch "$dir/out"
+    "$broker" serve --data-dir "$dir/data" --set listeners.tcp.default=127.0.0.1:0 --set management.tcp.ip=127.0.0.1 \
+        --set management.tcp.port=0 --set prometheus.tcp.ip=127.0.0.1 --set prometheus.tcp.port=0 \
+        >"$dir/out" 2>"$dir/log" </dev/null &
+    broker_pid=$!
+    for _ in $(seq 300); do
+        grep -q 'Server startup complete' "$dir/out" && break
+        kill -0 "$broker_pid" 2>/dev/null || break
+        sleep 0.1
+    done
+    SLUICE_AMQP=$(grep -o 'amqp://[^ ]*' "$dir/out" | head -n 1 | sed 's|.*@||')
+    SLUICE_HTTP=$(grep -o 'http://[^ ]*/api' "$dir/out" | head -n 1 | sed 's|http://||; s|/api||')
+    export SLUICE_AMQP SLUICE_HTTP
+    [ -n "$SLUICE_AMQP" ] && [ -n "$SLUICE_HTTP" ] || { say "the broker did not start:"; tail -n 20 "$dir/log"; return 1; }
+}
+
+# True if the broker was still alive.
+stop_broker() {
+    [ -n "${broker_pid:-}" ] || return 0
+    local alive=0
+    kill -9 "$broker_pid" 2>/dev/null || alive=1
+    wait "$broker_pid" 2>/dev/null
+    [ "$1" = 0 ] && [ "$alive" = 0 ] || { say "--- last lines of the broker's log"; tail -n "${SLUICE_LOG_LINES:-20}" "$dir/log"; }
+    rm -rf "$dir"
+    broker_pid=
+    return "$alive"
+}
+trap 'stop_broker 0' EXIT
+trap 'exit 130' INT TERM
+
+# --- the suites: what each needs, how it is installed, how it runs -----------------------------------------------------
+
+needs_proton() { has python3; }
+install_proton() {
+    [ -x "$cache/proton/bin/python" ] || python3 -m venv "$cache/proton" || return
+    once proton/requirements.txt "$cache/proton/bin/pip" install --quiet --disable-pip-version-check \
+        --cache-dir "$cache/pip" -r "$here/proton/requirements.txt"
+}
+run_proton() { "$cache/proton/bin/python" "$here/proton/suite.py"; }
+
+needs_go-amqp() { has go; }
+install_go-amqp() {
+    (cd "$here/go-amqp" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
+        go build -o "$cache/go-amqp" .)
+}
+run_go-amqp() { "$cache/go-amqp"; }
+
+needs_rhea() { has node npm; }
+# Node looks for modules beside the script, so the script runs as a copy beside them.
+install_rhea() {
+    mkdir -p "$cache/rhea" && cp "$here"/rhea/{package.json,package-lock.json,client.js,suite.js} "$cache/rhea" &&
+        once rhea/package-lock.json npm ci --silent --no-audit --no-fund --cache "$cache/npm" --prefix "$cache/rhea"
+}
+run_rhea() { node "$cache/rhea/suite.js"; }
+
+needs_jms() { has java javac mvn; }
+install_jms() {
+    once jms/pom.xml mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/jms/pom.xml" \
+        dependency:copy-dependencies -DoutputDirectory="$cache/jms/lib" &&
+        javac -Xlint:all,-try -cp "$cache/jms/lib/*" -d "$cache/jms/classes" "$here"/jms/*.java
+}
+run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
+
+# --- the run --------------------------------------------------------------------------------------------------------
+
+has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }
+
+# Runs a command unless it has already been run with this very content of a lock file.
+once() {
+    local lock=$here/$1 stamp=$cache/stamps/$1; shift
+    mkdir -p "$(dirname "$stamp")"
+    cmp -s "$lock" "$stamp" && return
+    "$@" && cp "$lock" "$stamp"
+}
+
+# 0 passed, 1 failed, 2 skipped.
+suite() {
+    local name=$1 status alive
+    say "=== $name"
+    "needs_$name" || { say "$name: skipped, $missing is not installed"; [ "${CI:-}" = true ] && return 1; return 2; }
+    "install_$name" || { say "$name: could not be installed"; return 1; }
+    start_broker || return 1
+    "run_$name"; status=$?
+    stop_broker "$status"; alive=$?
+    [ "$alive" = 0 ] || say "$name: the broker died"
+    [ "$status" = 0 ] && [ "$alive" = 0 ]
+}
+
+names=("$@"); [ $# -gt 0 ] || names=("${all[@]}")
+for name in "${names[@]}"; do
+    declare -F "run_$name" >/dev/null || { say "unknown suite $name; there are: ${all[*]}"; exit 2; }
+done
+find_broker
+mkdir -p "$cache"
+failed=() skipped=()
+for name in "${names[@]}"; do
+    suite "$name"
+    case $? in 0) ;; 2) skipped+=("$name");; *) failed+=("$name");; esac
+done
+[ ${#skipped[@]} = 0 ] || say "skipped: ${skipped[*]}"
+[ ${#failed[@]} = 0 ] || { say "failed: ${failed[*]}"; exit 1; }
