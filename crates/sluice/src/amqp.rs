@@ -26,10 +26,15 @@ impl Broker {
     /// # Errors
     /// Usage if the URL is none; nobody if nobody listens; else what the broker says.
     pub async fn connect(&self) -> Result<(Connection, Place), Failure> {
+        self.connect_with(Options::default()).await
+    }
+
+    /// As [`Broker::connect`], with options of one's own.
+    pub async fn connect_with(&self, options: Options) -> Result<(Connection, Place), Failure> {
         // The URL may hold a password, so that it is not shown.
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
         let place = Place::of(&url);
-        let options = Options { container_id: "sluice".to_owned(), ..Options::default() };
+        let options = Options { container_id: "sluice".to_owned(), ..options };
         match Connection::open(&url, options).await {
             Ok(connection) => Ok((connection, place)),
             Err(Error::Timeout) => Err(Failure::nobody(&place.0, "no answer in time")),

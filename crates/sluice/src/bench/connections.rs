@@ -84,7 +84,7 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
 
 async fn open_one(bench: Arc<Bench>) -> Result<Open, Failure> {
     let began_ns = now_ns();
-    let (connection, place) = bench.broker.connect().await?;
+    let (connection, place) = bench.connect().await?;
     let mut sessions = Vec::new();
     for _ in 0..bench.sessions {
         let session = connection.session().await;

@@ -67,7 +67,7 @@ impl Place {
     /// Lives until the coordinator says stop, or the connection fails.
     pub async fn live(self: Rc<Self>, role: Role) {
         let connected = tokio::select! {
-            connected = self.bench().broker.connect() => connected,
+            connected = self.bench().connect() => connected,
             () = self.until(|phase| phase == Phase::Stop) => return,
         };
         let (connection, place) = match connected {

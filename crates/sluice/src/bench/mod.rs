@@ -26,10 +26,12 @@ mod stamp;
 mod tally;
 
 use std::io::Write as _;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use client::{Connection, Options};
 
-use crate::amqp::Broker;
+use crate::amqp::{Broker, Place};
 use crate::failure::Failure;
 use crate::limits;
 
@@ -92,6 +94,9 @@ pub struct Bench {
     /// connections: sessions of each
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
     sessions: u32,
+    /// Seconds after which a silent broker is given up; it is asked for heartbeats of half of that. 0 is never
+    #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=65_535))]
+    heartbeat: u32,
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
@@ -119,6 +124,13 @@ impl Pattern {
             Self::FanOut => "fan-out",
             Self::Connections => "connections",
         }
+    }
+}
+
+impl Bench {
+    async fn connect(&self) -> Result<(Connection, Place), Failure> {
+        let idle_time_out = Duration::from_secs(self.heartbeat.into());
+        self.broker.connect_with(Options { idle_time_out, ..Options::default() }).await
     }
 }
 

@@ -81,7 +81,7 @@ impl Declared {
     /// # Errors
     /// What the broker says; or that a queue of this name has messages, which are somebody's.
     pub async fn make(bench: &Bench, plan: &Plan) -> Result<Self, Failure> {
-        let (connection, _) = bench.broker.connect().await?;
+        let (connection, _) = bench.connect().await?;
         let open = async {
             let session = connection.session().await?;
             Management::open(&session).await

@@ -1,0 +1,208 @@
+"""The tables of docs/benchmarks.md, from what bench/run has found."""
+import os
+import re
+import statistics
+import tomllib
+
+NOT_YET = "not measured yet"
+OURS, PEER, FLOOR, RELAY, NONE = "sluice", "rabbitmq-4.3", "floor", "relay", "none"
+MARK = " (disturbed)"
+
+
+def write(root, titles, results):
+    """Replaces what stands between the marks."""
+    path = os.path.join(root, "docs/benchmarks.md")
+    with open(path) as f:
+        text = f.read()
+    makers = {"setting": lambda: setting(results), "goals": lambda: goals(results),
+              "messages": lambda: messages(titles, results), "connections": lambda: connections(titles, results),
+              "failed": lambda: failed(results), "steps": lambda: steps(root)}
+    for name, make in makers.items():
+        marks = rf"(<!-- bench/run: {name} -->\n).*?(<!-- end -->)"
+        text, n = re.subn(marks, lambda m: m.group(1) + "\n" + make() + "\n" + m.group(2), text, flags=re.S)
+        if n != 1:
+            raise SystemExit(f"bench/run: docs/benchmarks.md has {n} places for {name}")
+    with open(path, "w") as f:
+        f.write(text)
+
+
+# ---- figures ---------------------------------------------------------------
+
+def good_runs(results, target, key):
+    runs = results[target]["workloads"].get(key, {}).get("runs", [])
+    return [r for r in runs if "error" not in r and r.get("complete") is not False]
+
+
+def values(results, target, key, *path):
+    found = []
+    for value in good_runs(results, target, key):
+        for step in path:
+            value = value.get(step) if isinstance(value, dict) else None
+        if value is not None:
+            found.append(value)
+    return found
+
+
+def median(*where):
+    found = values(*where)
+    return statistics.median(found) if found else None
+
+
+def number(v):
+    digits = 0 if abs(v) >= 100 or v == int(v) else 1 if abs(v) >= 10 else 2
+    return f"{v:,.{digits}f}"
+
+
+def cell(*where):
+    """Median, and the range if there is one."""
+    found = values(*where)
+    if not found:
+        return "-"
+    spread = f" [{number(min(found))}-{number(max(found))}]" if min(found) != max(found) else ""
+    return number(statistics.median(found)) + spread
+
+
+def load(results, target, key):
+    """The most that others used in any run that counts."""
+    found = values(results, target, key, "other_cores")
+    if not found:
+        return "-"
+    limit = results[target]["workloads"][key]["machine"]["quiet_cores"]
+    return number(max(found)) + (MARK if max(found) > limit else "")
+
+
+def table(header, rows):
+    if not rows:
+        return NOT_YET.capitalize() + ".\n"
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+# ---- the parts -------------------------------------------------------------
+
+def setting(results):
+    """The machines and commits of all that is shown: more than one if workloads were measured apart."""
+    seen = {}
+    for data in results.values():
+        for key, workload in data["workloads"].items():
+            m = workload["machine"]
+            line = (f"{m['date']}, commit {m['commit']}, {m['rustc']}; {m['cpu']}, {m['cores']} cores, "
+                    f"{m['memory_gib']} GiB, Linux {m['kernel']}; {m['runs']} runs each")
+            if m["scale"] != 1:
+                line += f"; **scale {m['scale']}: this shows that the command works, not how fast anything is**"
+            seen.setdefault(line, set()).add(key)
+    if not seen:
+        return NOT_YET.capitalize() + ".\n"
+    text = "".join(f"- {', '.join(sorted(keys))}: {line}\n" for line, keys in seen.items())
+    versions = [f"{data['name']}: {data['version']}" for data in results.values() if data.get("version")]
+    return text + f"- versions: {'; '.join(versions)}\n"
+
+
+def goals(results):
+    cpu = "broker_cpu_s_per_million"
+
+    def of(key, *path, target=OURS):
+        return median(results, target, key, *path)
+
+    def at_least(work, what, value, goal, unit=""):
+        return row(work, f"{what} at least {number(goal)}{unit}", value, unit, lambda v: v >= goal, lambda v: goal / v)
+
+    def at_most(work, what, value, goal, unit=""):
+        return row(work, f"{what} at most {number(goal)}{unit}", value, unit, lambda v: v <= goal, lambda v: v / goal)
+
+    def row(work, goal, value, unit, met, behind):
+        if value is None:
+            return [work, goal, NOT_YET, "-"]
+        verdict = "met" if met(value) else f"behind by {number(behind(value))}x" if value else "behind"
+        return [work, goal, number(value) + unit, verdict]
+
+    def ratio(a, b):
+        return a / b if a and b else None
+
+    def peer(key):
+        return ratio(of(key, cpu, target=PEER), of(key, cpu))
+
+    def direct(p):
+        return ratio(of("j", "latency_ms", p), of("j", "latency_ms", p, target=NONE))
+
+    def ms(p):
+        v = of("j", "latency_ms", p)
+        return None if v is None else v * 1e3
+
+    rows = [
+        at_least("a", "RabbitMQ's CPU per message over ours", peer("a"), 30, "x"),
+        at_most("a", "our CPU over the floor's", ratio(of("a", cpu), of("a", cpu, target=FLOOR)), 2, "x"),
+        at_least("c", "RabbitMQ's CPU per message over ours", peer("c"), 50, "x"),
+        at_least("d", "RabbitMQ's CPU per message over ours", peer("d"), 50, "x"),
+        at_most("h-1k", "CPU per million", of("h-1k", cpu), 3.2, " s"),
+        at_most("h-64k", "our CPU over the relay's", ratio(of("h-64k", cpu), of("h-64k", cpu, target=RELAY)), 2.5, "x"),
+        at_most("h-64k-transient", "our CPU over the relay's",
+                ratio(of("h-64k-transient", cpu), of("h-64k-transient", cpu, target=RELAY)), 1.5, "x"),
+        at_most("j", "p50 over that without a broker", direct("p50"), 2, "x"),
+        at_most("j", "p99 over that without a broker", direct("p99"), 2, "x"),
+        at_most("j", "p50 (quiet machine)", ms("p50"), 150, " us"),
+        at_most("j", "p99 (quiet machine)", ms("p99"), 500, " us"),
+        at_most("e", "memory per connection", of("e", "kib_per_connection"), 10, " KiB"),
+        at_least("e", "connections opened per second", of("e", "opened_per_s"), 1000),
+        at_most("idle", "CPU of a core", of("idle", "idle_percent_of_a_core"), 1.5, " %"),
+        at_most("idle-silent", "CPU of a core", of("idle-silent", "idle_percent_of_a_core"), 0.1, " %"),
+        at_most("empty", "exec to listening", of("empty", "exec_to_listening_ms"), 100, " ms"),
+        at_most("empty", "memory", of("empty", "empty_rss_mib"), 20, " MiB"),
+    ]
+    return table(["work", "goal", "found", "verdict"], rows)
+
+
+def messages(titles, results):
+    rows = []
+    for key, title in titles.items():
+        for target, data in results.items():
+            if not values(results, target, key, "rate"):
+                continue
+            latency = " / ".join(cell(results, target, key, "latency_ms", p).split(" [")[0]
+                                 for p in ("p50", "p99", "p999", "max"))
+            client = " + ".join(cell(results, target, key, f"{side}_cpu_s_per_million").split(" [")[0]
+                                for side in ("sender", "receiver"))
+            rows.append([f"{key}: {title}", data["name"], cell(results, target, key, "received").split(" [")[0],
+                         cell(results, target, key, "broker_cpu_s_per_million"), cell(results, target, key, "rate"),
+                         latency, cell(results, target, key, "broker_peak_rss_mib"), client,
+                         load(results, target, key)])
+    return table(["workload", "target", "messages", "CPU s per million", "msg/s", "latency ms p50 / p99 / p99.9 / max",
+                  "peak RSS MiB", "client CPU s per million", "other load, cores"], rows)
+
+
+def connections(titles, results):
+    rows = []
+    for key, title in titles.items():
+        for target, data in results.items():
+            if not good_runs(results, target, key) or values(results, target, key, "rate"):
+                continue
+            where = (results, target, key)
+            rows.append([f"{key}: {title}", data["name"],
+                         *(cell(*where, figure) for figure in
+                           ("kib_per_connection", "opened_per_s", "broker_cpu_ms_per_connection",
+                            "idle_percent_of_a_core", "exec_to_listening_ms", "empty_rss_mib")),
+                         load(*where)])
+    return table(["workload", "target", "KiB per connection", "opened per s", "CPU ms per connection",
+                  "idle CPU, % of a core", "exec to listening, ms", "empty RSS, MiB", "other load, cores"], rows)
+
+
+def failed(results):
+    lines = []
+    for data in results.values():
+        for key, workload in data["workloads"].items():
+            for r in workload["runs"]:
+                if "error" in r:
+                    lines.append(f"- {data['name']}, {key}: {r['error']}\n")
+                elif r.get("complete") is False:
+                    lines.append(f"- {data['name']}, {key}: incomplete: {r['sent']} sent, {r['accepted']} accepted, "
+                                 f"{r['received']} received\n")
+    return "".join(dict.fromkeys(lines)) or "Nothing.\n"
+
+
+def steps(root):
+    with open(os.path.join(root, "bench/micro/table.toml"), "rb") as f:
+        kept = tomllib.load(f)
+    compiler = kept.pop("rustc")
+    rows = [[name, *(number(row[f]) for f in ("instructions", "allocations", "bytes")), row.get("reason", "")]
+            for name, row in kept.items()]
+    return f"rustc {compiler}.\n\n" + table(["step", "instructions", "allocations", "bytes", "why it rose"], rows)
