@@ -88,6 +88,10 @@ install_jms() {
 }
 run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
 
+needs_fe2o3() { has cargo; }
+install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
+run_fe2o3() { "$cache/fe2o3/debug/interop"; }
+
 # --- the run --------------------------------------------------------------------------------------------------------
 
 has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }
