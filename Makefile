@@ -1,5 +1,5 @@
 # Thin: each target is one or two commands that can be typed by hand.
-.PHONY: run test unit interop kill fmt lint bench soak
+.PHONY: run test unit interop kill fmt lint bench bench-check soak
 
 run:
 	cargo run --release -p sluice -- serve
@@ -25,3 +25,11 @@ fmt:
 lint:
 	cargo fmt --all --check
 	cargo clippy --profile ci --workspace --all-targets -- -D warnings
+
+# The tables of docs/benchmarks.md: about two hours, and a quiet machine.
+bench:
+	bench/run
+
+# Instructions, allocations and bytes of each step of a message's walk, against bench/micro/table.toml.
+bench-check:
+	bench/micro/check

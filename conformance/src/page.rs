@@ -286,6 +286,15 @@ impl Stage {
                 let arguments = arguments.into_iter().map(|t| (t.key, strings(t.value))).collect();
                 self.world().bind(source, to, key, arguments)
             }
+            ("policy", name) => {
+                let mut definition: Arguments =
+                    tokens.drain(..).skip(1).map(|t| (t.key, strings(t.value))).collect();
+                let mut word = |key: &str| definition.remove(key).and_then(|v| v.as_str().map(str::to_owned));
+                let (pattern, apply_to) = (word("pattern").unwrap_or_default(), word("apply-to"));
+                let apply_to = apply_to.unwrap_or("all".into());
+                self.world().set_policy(name, pattern, apply_to, definition)
+            }
+            ("clear-policy", name) => self.world().clear_policy(name),
             ("queue", name) => self.look(name, &tokens),
             ("time", _) => {
                 let ms = first.trim_start_matches('+').trim_end_matches("ms");

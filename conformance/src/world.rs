@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use broker::access::{Access, Grant, Permissions, User};
 use broker::catalog::{
-    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination,
+    Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
@@ -300,6 +300,23 @@ impl World {
             name: name.into(),
             if_unused: false,
         })
+    }
+
+    pub fn set_policy(
+        &mut self,
+        name: &str,
+        pattern: String,
+        apply_to: String,
+        definition: Arguments,
+    ) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        let set = SetPolicy { vhost, name, operator: false, pattern, priority: 0, apply_to, definition };
+        self.propose(Command::SetPolicy(set))
+    }
+
+    pub fn clear_policy(&mut self, name: &str) -> Parsed<()> {
+        let (vhost, name) = (DEFAULT_VHOST.into(), name.into());
+        self.propose(Command::ClearPolicy { vhost, name, operator: false })
     }
 
     pub fn bind(

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Verb, find};
-use crate::{auth, bindings, connections, exchanges, health, json, overview, queues};
+use crate::{auth, bindings, connections, exchanges, health, json, overview, policies, queues};
 
 /// Bytes of a request's body; a larger one is refused, as the reference refuses it.
 const BODY_BYTES_MAX: usize = 10_000_000;
@@ -122,6 +122,10 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::Bind(to) => bindings::create(call, to).await,
         Action::GetBinding(to) => bindings::get(call, to).await,
         Action::Unbind(to) => bindings::delete(call, to).await,
+        Action::ListPolicies(whose) => policies::list(call, whose).await,
+        Action::GetPolicy(whose) => policies::get(call, whose).await,
+        Action::PutPolicy(whose) => policies::put(call, whose).await,
+        Action::DeletePolicy(whose) => policies::delete(call, whose).await,
         Action::ListConnections => connections::list(call).await,
         Action::GetConnection => connections::get(call).await,
         Action::CloseConnection => connections::close(call).await,

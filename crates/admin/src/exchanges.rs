@@ -70,7 +70,7 @@ pub fn spelled_out(name: &str) -> &str {
 }
 
 fn to_json(exchange: &Exchange) -> Value {
-    json!({
+    let mut body = json!({
         "name": *exchange.name,
         "vhost": *exchange.vhost,
         "type": exchange.kind.as_str(),
@@ -78,5 +78,9 @@ fn to_json(exchange: &Exchange) -> Value {
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
         "arguments": json::from_arguments(&exchange.arguments),
-    })
+    });
+    if let Some(policy) = &exchange.policy {
+        body["policy"] = (*policy.name).into();
+    }
+    body
 }

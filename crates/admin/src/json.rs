@@ -52,19 +52,40 @@ pub fn text(fields: &Object<String, Value>, name: &str, default: &str) -> Result
     }
 }
 
-/// The field `arguments`. How many there may be is the catalog's to say.
+/// A field that is a whole number.
+///
+/// # Errors
+/// 400 if it is something else.
+pub fn integer(fields: &Object<String, Value>, name: &str, default: i64) -> Result<i64, Failure> {
+    match fields.get(name) {
+        None | Some(Value::Null) => Ok(default),
+        Some(value) => {
+            value.as_i64().ok_or_else(|| Failure::bad_request(format!("'{name}' is not a whole number")))
+        }
+    }
+}
+
+/// The field `arguments`.
 ///
 /// # Errors
 /// 400 if it is no object or too deep.
 pub fn arguments(fields: &Object<String, Value>) -> Result<Arguments, Failure> {
-    match fields.get("arguments") {
+    table(fields, "arguments")
+}
+
+/// An object field. How much there may be in it is the catalog's to say.
+///
+/// # Errors
+/// 400 if it is no object or too deep.
+pub fn table(fields: &Object<String, Value>, name: &str) -> Result<Arguments, Failure> {
+    match fields.get(name) {
         None | Some(Value::Null) => Ok(Arguments::new()),
         // Some clients send an empty list where they have no arguments.
         Some(Value::Array(items)) if items.is_empty() => Ok(Arguments::new()),
         Some(Value::Object(arguments)) => {
             arguments.iter().map(|(k, v)| Ok((k.clone(), to_amqp(v, ARGUMENT_DEPTH_MAX)?))).collect()
         }
-        Some(_) => Err(Failure::bad_request("'arguments' is not an object")),
+        Some(_) => Err(Failure::bad_request(format!("'{name}' is not an object"))),
     }
 }
 

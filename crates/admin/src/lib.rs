@@ -19,6 +19,7 @@ mod json;
 mod listen;
 mod metrics;
 mod overview;
+mod policies;
 mod process;
 mod query;
 mod queues;

@@ -104,6 +104,9 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         "auto_delete": row.auto_delete,
         "exclusive": row.exclusive,
         "arguments": json::from_arguments(&row.arguments),
+        "policy": row.policy.as_deref(),
+        "operator_policy": row.operator_policy.as_deref(),
+        "effective_policy_definition": json::from_arguments(&row.effective_policy),
         "node": *row.node,
         "state": "running",
     });

@@ -69,6 +69,10 @@ pub enum Action {
     Bind(To),
     GetBinding(To),
     Unbind(To),
+    ListPolicies(Whose),
+    GetPolicy(Whose),
+    PutPolicy(Whose),
+    DeletePolicy(Whose),
     ListConnections,
     GetConnection,
     CloseConnection,
@@ -83,6 +87,13 @@ pub enum Action {
 pub enum To {
     Queue,
     Exchange,
+}
+
+/// Which of the two kinds of policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Users,
+    Operators,
 }
 
 /// Every route. A part in braces matches any one segment.
@@ -118,6 +129,16 @@ pub const ROUTES: &[(Verb, &str, Action)] = &[
     (Verb::Post, "/api/bindings/{vhost}/e/{source}/e/{destination}", Action::Bind(To::Exchange)),
     (Verb::Get, "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}", Action::GetBinding(To::Exchange)),
     (Verb::Delete, "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}", Action::Unbind(To::Exchange)),
+    (Verb::Get, "/api/policies", Action::ListPolicies(Whose::Users)),
+    (Verb::Get, "/api/policies/{vhost}", Action::ListPolicies(Whose::Users)),
+    (Verb::Get, "/api/policies/{vhost}/{name}", Action::GetPolicy(Whose::Users)),
+    (Verb::Put, "/api/policies/{vhost}/{name}", Action::PutPolicy(Whose::Users)),
+    (Verb::Delete, "/api/policies/{vhost}/{name}", Action::DeletePolicy(Whose::Users)),
+    (Verb::Get, "/api/operator-policies", Action::ListPolicies(Whose::Operators)),
+    (Verb::Get, "/api/operator-policies/{vhost}", Action::ListPolicies(Whose::Operators)),
+    (Verb::Get, "/api/operator-policies/{vhost}/{name}", Action::GetPolicy(Whose::Operators)),
+    (Verb::Put, "/api/operator-policies/{vhost}/{name}", Action::PutPolicy(Whose::Operators)),
+    (Verb::Delete, "/api/operator-policies/{vhost}/{name}", Action::DeletePolicy(Whose::Operators)),
     (Verb::Get, "/api/connections", Action::ListConnections),
     (Verb::Get, "/api/connections/{name}", Action::GetConnection),
     (Verb::Delete, "/api/connections/{name}", Action::CloseConnection),

@@ -3,6 +3,7 @@
 mod desk;
 mod http;
 mod metrics;
+mod policies;
 
 use broker::desk::{ConnectionRow, LinkRow, SessionRow};
 
@@ -125,10 +126,10 @@ async fn queues() {
             PUT /api/queues/%2F/q null -> 204
             PUT /api/queues/%2F/q {"durable":"true","auto_delete":null,"arguments":[],"node":"x","unknown":1} -> 204
             PUT /api/queues/%2F/q {"auto_delete":true} -> 400 {"error":"bad_request","reason":"inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"}
-            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0}}
+            GET /api/queues/%2F/q -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running","messages":0,"messages_ready":0,"messages_unacknowledged":0,"message_bytes":0,"message_bytes_ready":0,"message_bytes_unacknowledged":0,"messages_dead_lettering":0,"consumers":0,"message_stats":{"publish":0,"deliver":0,"deliver_get":0,"redeliver":0,"ack":0,"expired":0,"dropped":0,"dead_lettered":0}}
             GET /api/queues/%2F/q/ -> 200 {"name":"q",..
             GET /api/queues/%2F/q?columns=name,message_stats.ack,nope -> 200 {"name":"q","message_stats":{"ack":0}}
-            GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"node":"n@h","state":"running"}
+            GET /api/queues/%2F/q?disable_stats=true -> 200 {"name":"q","vhost":"/","type":"classic","durable":true,"auto_delete":false,"exclusive":false,"arguments":{},"policy":null,"operator_policy":null,"effective_policy_definition":{},"node":"n@h","state":"running"}
             GET /api/queues/%2F/q?disable_stats=true&enable_queue_totals=true&columns=messages -> 200 {"messages":0}
 
             # Bodies that are none.

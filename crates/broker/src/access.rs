@@ -66,6 +66,9 @@ pub enum Permission {
 pub enum Resource<'a> {
     Exchange(&'a str),
     Queue(&'a str),
+    /// Whoever sees the virtual host may read it; tags decide who may configure it.
+    Policy(&'a str),
+    OperatorPolicy(&'a str),
 }
 
 /// Why somebody is not let in. The reason goes to the log, not to the peer.
@@ -152,6 +155,18 @@ impl Access {
         resource: Resource<'_>,
         permission: Permission,
     ) -> Result<(), AccessRefused> {
+        let setters: &[&str] = match resource {
+            Resource::Policy(_) => &["administrator", "policymaker"],
+            Resource::OperatorPolicy(_) => &["administrator"],
+            Resource::Exchange(_) | Resource::Queue(_) => &[],
+        };
+        if !setters.is_empty() {
+            self.check_vhost(identity, vhost)?;
+            if permission == Permission::Read || setters.iter().any(|tag| identity.has_tag(tag)) {
+                return Ok(());
+            }
+            return Err(refused(identity, vhost, resource, permission));
+        }
         let permissions = self.users.get(&identity.user).and_then(|u| u.permissions.get(vhost));
         let granted = permissions.map(|p| match permission {
             Permission::Configure => p.configure,
@@ -161,22 +176,33 @@ impl Access {
         if granted == Some(Grant::Everything) {
             return Ok(());
         }
-        let verb = match permission {
-            Permission::Configure => "configure",
-            Permission::Write => "write",
-            Permission::Read => "read",
-        };
-        let (kind, name) = match resource {
-            Resource::Exchange("") => ("exchange", DEFAULT_EXCHANGE_ALIAS),
-            Resource::Exchange(name) => ("exchange", name),
-            Resource::Queue(name) => ("queue", name),
-        };
-        Err(AccessRefused {
-            reason: format!(
-                "{verb} access to {kind} '{name}' in vhost '{vhost}' refused for user '{}'",
-                identity.user
-            ),
-        })
+        Err(refused(identity, vhost, resource, permission))
+    }
+}
+
+fn refused(
+    identity: &Identity,
+    vhost: &str,
+    resource: Resource<'_>,
+    permission: Permission,
+) -> AccessRefused {
+    let verb = match permission {
+        Permission::Configure => "configure",
+        Permission::Write => "write",
+        Permission::Read => "read",
+    };
+    let (kind, name) = match resource {
+        Resource::Exchange("") => ("exchange", DEFAULT_EXCHANGE_ALIAS),
+        Resource::Exchange(name) => ("exchange", name),
+        Resource::Queue(name) => ("queue", name),
+        Resource::Policy(name) => ("policy", name),
+        Resource::OperatorPolicy(name) => ("operator policy", name),
+    };
+    AccessRefused {
+        reason: format!(
+            "{verb} access to {kind} '{name}' in vhost '{vhost}' refused for user '{}'",
+            identity.user
+        ),
     }
 }
 
@@ -223,6 +249,26 @@ mod tests {
             "write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
         );
         assert!(access.check_vhost(&identity, "other").is_err());
+    }
+
+    #[test]
+    fn tags_decide_who_sets_policies() {
+        let none = Permissions { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
+        let ask = |tags: &[&str], vhost: &str, resource, permission| {
+            let tags = tags.iter().map(|t| (*t).to_owned()).collect();
+            let (access, identity) = access(none);
+            access.authorize(&Identity { tags, ..identity }, vhost, resource, permission).is_ok()
+        };
+        let (own, operator) = (Resource::Policy("p"), Resource::OperatorPolicy("p"));
+        for (tag, sets_own, sets_operator) in
+            [("administrator", true, true), ("policymaker", true, false), ("monitoring", false, false)]
+        {
+            assert_eq!(ask(&[tag], "/", own, Permission::Configure), sets_own, "{tag}");
+            assert_eq!(ask(&[tag], "/", operator, Permission::Configure), sets_operator, "{tag}");
+            assert!(ask(&[tag], "/", own, Permission::Read) && ask(&[tag], "/", operator, Permission::Read));
+            assert!(!ask(&[tag], "other", own, Permission::Configure), "{tag}");
+            assert!(!ask(&[tag], "other", own, Permission::Read), "{tag}");
+        }
     }
 
     #[test]

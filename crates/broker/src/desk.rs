@@ -9,7 +9,7 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 
 use crate::access::Identity;
-use crate::catalog::{Arguments, Binding, CatalogError, Exchange};
+use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 
 /// Why the desk did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,11 +34,37 @@ pub struct QueueRow {
     pub exclusive: bool,
     pub auto_delete: bool,
     pub arguments: Arguments,
+    /// Names of the policies that count for it.
+    pub policy: Option<Arc<str>>,
+    pub operator_policy: Option<Arc<str>>,
+    /// What the two come to together.
+    pub effective_policy: Arguments,
     /// `classic`.
     pub kind: &'static str,
     pub report: queue::Report,
     /// The node it lives on.
     pub node: Arc<str>,
+}
+
+impl QueueRow {
+    /// What the catalog says of a queue, with its numbers.
+    pub fn new(record: &QueueRecord, report: queue::Report, node: Arc<str>) -> Self {
+        let name = |policy: &Option<Arc<Policy>>| policy.as_ref().map(|p| p.name.clone());
+        Self {
+            vhost: record.vhost.clone(),
+            name: record.name.clone(),
+            durable: record.durable,
+            exclusive: record.exclusive.is_some(),
+            auto_delete: record.auto_delete,
+            arguments: record.arguments.clone(),
+            policy: name(&record.policy),
+            operator_policy: name(&record.operator_policy),
+            effective_policy: record.effective_policy(),
+            kind: "classic",
+            report,
+            node,
+        }
+    }
 }
 
 /// A link of a session.
@@ -216,6 +242,30 @@ pub trait Desk: Clone + Send + Sync + 'static {
         &self,
         who: &Identity,
         binding: Binding,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// Policies, or operator policies, of one virtual host or of all.
+    fn policies(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        operator: bool,
+    ) -> impl Future<Output = Result<Vec<Arc<Policy>>, DeskError>> + Send;
+
+    /// True when it was created, false when there was one of its name.
+    fn set_policy(
+        &self,
+        who: &Identity,
+        policy: SetPolicy,
+    ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// False when there was none.
+    fn clear_policy(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        operator: bool,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
     fn connections(

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use amqp10::sasl::Secret;
 use broker::access::{Access, Identity, Permission, Resource};
 use broker::catalog::{
-    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, QueueRecord,
+    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::desk::{Alarms, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec};
 use broker::ids::QueueId;
@@ -150,17 +151,7 @@ impl NodeDesk {
     }
 
     fn row(&self, record: &QueueRecord, report: Report) -> QueueRow {
-        QueueRow {
-            vhost: record.vhost.clone(),
-            name: record.name.clone(),
-            durable: record.durable,
-            exclusive: record.exclusive.is_some(),
-            auto_delete: record.auto_delete,
-            arguments: record.arguments.clone(),
-            kind: "classic",
-            report,
-            node: self.inner.node.clone(),
-        }
+        QueueRow::new(record, report, self.inner.node.clone())
     }
 
     /// Asks a queue for something that is answered with a number of messages.
@@ -198,10 +189,15 @@ impl NodeDesk {
     }
 }
 
+fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
+    if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
+}
+
 fn changed(answer: Answer) -> bool {
     match answer {
         Answer::Queue { created, .. } => created,
         Answer::Done { changed } => changed,
+        Answer::Policy { created } => created,
     }
 }
 
@@ -368,6 +364,45 @@ impl Desk for NodeDesk {
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         self.destination_write(who, &binding)?;
         Ok(changed(self.change(Command::Unbind(binding)).await?))
+    }
+
+    async fn policies(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        operator: bool,
+    ) -> Result<Vec<Arc<Policy>>, DeskError> {
+        if let Some(vhost) = vhost {
+            self.authorize(who, vhost, policy_resource("", operator), Permission::Read)?;
+        }
+        let mut all = self
+            .call(0, move |shard| shard.catalog().policies(operator).cloned().collect::<Vec<_>>())
+            .await?;
+        all.retain(|p| {
+            let resource = policy_resource(&p.name, operator);
+            vhost.is_none_or(|v| *p.vhost == *v)
+                && self.authorize(who, &p.vhost, resource, Permission::Read).is_ok()
+        });
+        all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        Ok(all)
+    }
+
+    async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
+        let resource = policy_resource(&policy.name, policy.operator);
+        self.authorize(who, &policy.vhost, resource, Permission::Configure)?;
+        Ok(changed(self.change(Command::SetPolicy(policy)).await?))
+    }
+
+    async fn clear_policy(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        operator: bool,
+    ) -> Result<bool, DeskError> {
+        self.authorize(who, vhost, policy_resource(name, operator), Permission::Configure)?;
+        let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
+        Ok(changed(self.change(command).await?))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

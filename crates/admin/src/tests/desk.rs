@@ -8,7 +8,7 @@ use amqp10::sasl::Secret;
 use broker::access::{Access, Grant, Identity, Permission, Permissions, Resource, User};
 use broker::catalog::{
     Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange,
-    QueueRecord,
+    Policy, QueueRecord, SetPolicy,
 };
 use broker::desk::*;
 
@@ -47,6 +47,7 @@ impl FakeDesk {
             user("monitor", &["monitoring"], Permissions::ALL),
             user("own", &["management"], Permissions::ALL),
             user("powerless", &["management"], none),
+            user("policymaker", &["policymaker"], Permissions::ALL),
             user("app", &[], Permissions::ALL),
         ]);
         Self(Arc::new(Mutex::new(State { access, listening: true, ..State::default() })))
@@ -73,21 +74,12 @@ impl State {
         Ok(match decision.answer {
             Answer::Queue { created, .. } => created,
             Answer::Done { changed } => changed,
+            Answer::Policy { created } => created,
         })
     }
 
     fn row(&self, q: &QueueRecord) -> QueueRow {
-        let mut row = QueueRow {
-            vhost: q.vhost.clone(),
-            name: q.name.clone(),
-            durable: q.durable,
-            exclusive: q.exclusive.is_some(),
-            auto_delete: q.auto_delete,
-            arguments: q.arguments.clone(),
-            kind: "classic",
-            report: Default::default(),
-            node: "n@h".into(),
-        };
+        let mut row = QueueRow::new(q, Default::default(), "n@h".into());
         row.report.ready = self.ready.get(&*q.name).copied().unwrap_or(0);
         row.report.ready_bytes = row.report.ready * 10;
         row
@@ -106,6 +98,10 @@ impl State {
         self.allow(who, &b.vhost, destination, Permission::Write)?;
         self.allow(who, &b.vhost, Resource::Exchange(&b.source), Permission::Read)
     }
+}
+
+fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
+    if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
 }
 
 impl Desk for FakeDesk {
@@ -260,6 +256,39 @@ impl Desk for FakeDesk {
         let mut state = self.state();
         state.may_bind(who, &binding)?;
         state.run(Command::Unbind(binding))
+    }
+
+    async fn policies(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+        operator: bool,
+    ) -> Result<Vec<Arc<Policy>>, DeskError> {
+        let state = self.state();
+        if let Some(vhost) = vhost {
+            state.allow(who, vhost, policy_resource("", operator), Permission::Read)?;
+        }
+        let seen = |p: &&Arc<Policy>| vhost.is_none_or(|v| v == &*p.vhost);
+        Ok(state.catalog.policies(operator).filter(seen).cloned().collect())
+    }
+
+    async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        let resource = policy_resource(&policy.name, policy.operator);
+        state.allow(who, &policy.vhost, resource, Permission::Configure)?;
+        state.run(Command::SetPolicy(policy))
+    }
+
+    async fn clear_policy(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        operator: bool,
+    ) -> Result<bool, DeskError> {
+        let mut state = self.state();
+        state.allow(who, vhost, policy_resource(name, operator), Permission::Configure)?;
+        state.run(Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator })
     }
 
     async fn connections(&self, _who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {

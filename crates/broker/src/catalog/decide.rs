@@ -1,10 +1,12 @@
 //! What may be done to the catalog, and what comes of it.
 
 mod exchanges;
+mod policies;
 
 use std::fmt;
 use std::sync::Arc;
 
+pub use self::policies::SetPolicy;
 use super::arguments::ARGUMENTS_MAX;
 use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
 use crate::ids::{ConnectionId, QueueId, ShardId};
@@ -33,6 +35,12 @@ pub enum Command {
     },
     Bind(Binding),
     Unbind(Binding),
+    SetPolicy(SetPolicy),
+    ClearPolicy {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        operator: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +88,10 @@ pub enum Answer {
     },
     Done {
         changed: bool,
+    },
+    /// Set; `created`: there was none of this name.
+    Policy {
+        created: bool,
     },
 }
 
@@ -151,6 +163,8 @@ impl Catalog {
             }
             Command::Bind(binding) => self.bind(binding),
             Command::Unbind(binding) => self.unbind(binding),
+            Command::SetPolicy(set) => self.set_policy(set),
+            Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
         }
     }
 
@@ -223,6 +237,8 @@ impl Catalog {
             arguments,
             config: Arc::new(config),
             fsync,
+            policy: None,
+            operator_policy: None,
             home,
         });
         Ok(Decision {

@@ -6,19 +6,24 @@
 mod arguments;
 mod decide;
 mod exchange;
+mod policy;
 mod route;
 mod stored;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
 use hashbrown::HashMap;
 
 pub use arguments::{Arguments, queue_config};
-pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue};
+pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
 pub use stored::{decode_change, encode_change};
 
+use self::policy::Subject;
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// The virtual host that exists from the start.
@@ -41,12 +46,22 @@ pub struct QueueRecord {
     pub exclusive: Option<ConnectionId>,
     pub auto_delete: bool,
     pub arguments: Arguments,
-    /// The arguments as the machine takes them.
+    /// Arguments and policies as the machine takes them.
     pub config: Arc<queue::Config>,
     /// Every record of it is synced before it is confirmed (`x-fsync`).
     pub fsync: bool,
+    /// The policy that counts for it. Follows from its name: never stored with it.
+    pub policy: Option<Arc<Policy>>,
+    pub operator_policy: Option<Arc<Policy>>,
     /// Where its machine runs; nowhere until the first link comes (house.md section 5).
     pub home: Option<ShardId>,
+}
+
+impl QueueRecord {
+    /// What its policy and its operator policy come to together.
+    pub fn effective_policy(&self) -> Arguments {
+        merged_definition(self.policy.as_deref(), self.operator_policy.as_deref())
+    }
 }
 
 /// Where a binding or a route leads.
@@ -84,6 +99,12 @@ pub enum Change {
     },
     Bound(Arc<Binding>),
     Unbound(Arc<Binding>),
+    PolicySet(Arc<Policy>),
+    PolicyCleared {
+        vhost: Arc<str>,
+        name: Arc<str>,
+        operator: bool,
+    },
     /// Incarnations below this one have been used, also by queues that nothing else tells of any more.
     Incarnations {
         next: u32,
@@ -95,6 +116,7 @@ pub enum Change {
 struct Vhost {
     exchanges: HashMap<Arc<str>, exchange::Table>,
     queues: HashMap<Arc<str>, QueueId>,
+    policies: policy::Policies,
 }
 
 /// See the module. A clone is another replica.
@@ -121,7 +143,7 @@ impl Default for Catalog {
         for exchange in Exchange::predeclared(&vhost) {
             exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
         }
-        catalog.vhosts.insert(vhost, Vhost { exchanges, queues: HashMap::new() });
+        catalog.vhosts.insert(vhost, Vhost { exchanges, ..Vhost::default() });
         catalog
     }
 }
@@ -159,6 +181,15 @@ impl Catalog {
 
     pub fn exchanges(&self) -> impl Iterator<Item = &Arc<Exchange>> {
         self.vhosts.values().flat_map(|v| v.exchanges.values().map(|t| &t.exchange))
+    }
+
+    /// All policies, or all operator policies, of every virtual host in the order of their names.
+    pub fn policies(&self, operator: bool) -> impl Iterator<Item = &Arc<Policy>> {
+        self.vhosts.values().flat_map(move |v| v.policies.of(operator).values())
+    }
+
+    pub fn policy(&self, vhost: &str, name: &str, operator: bool) -> Option<&Arc<Policy>> {
+        self.vhosts.get(vhost)?.policies.of(operator).get(name)
     }
 
     /// Every binding that somebody made, then those that every queue has with the default exchange.
@@ -203,6 +234,7 @@ impl Catalog {
                     vhost.queues.insert(record.name.clone(), record.id);
                 }
                 self.queues[slot] = Some(record.clone());
+                self.refresh_queue(record.id);
             }
             Change::QueuePlaced { queue, home } => {
                 if let Some(Some(record)) = self.queues.get_mut(queue.slot())
@@ -222,8 +254,12 @@ impl Catalog {
             Change::ExchangeDeclared(exchange) => {
                 // Told once more, it keeps its bindings.
                 if let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) {
-                    let table = vhost.exchanges.entry(exchange.name.clone());
-                    table.or_insert_with(|| exchange::Table::new(exchange.clone()));
+                    let policies = &vhost.policies;
+                    vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
+                        let mut table = exchange::Table::new(exchange.clone());
+                        table.refresh(policies);
+                        table
+                    });
                 }
             }
             Change::ExchangeDeleted { vhost, name } => {
@@ -242,7 +278,63 @@ impl Catalog {
                     table.unbind(binding);
                 }
             }
+            Change::PolicySet(policy) => {
+                if let Some(vhost) = self.vhosts.get_mut(&policy.vhost) {
+                    vhost.policies.of_mut(policy.operator).insert(policy.name.clone(), policy.clone());
+                    self.refresh(&policy.vhost, policy);
+                }
+            }
+            Change::PolicyCleared { vhost, name, operator } => {
+                let known = self.vhosts.get_mut(vhost);
+                if let Some(policy) = known.and_then(|v| v.policies.of_mut(*operator).remove(name)) {
+                    self.refresh(vhost, &policy);
+                }
+            }
         }
+    }
+
+    /// A policy has come, gone or changed: everything that it is for now, or was for, is looked at again.
+    fn refresh(&mut self, vhost: &str, changed: &Policy) {
+        let Some(v) = self.vhosts.get_mut(vhost) else { return };
+        for table in v.exchanges.values_mut() {
+            let now = table.exchange.policy.as_ref();
+            if now.is_some_and(|p| p.name == changed.name)
+                || changed.matches(Subject::Exchange, &table.exchange.name)
+            {
+                table.refresh(&v.policies);
+            }
+        }
+        let affected: Vec<QueueId> = v
+            .queues
+            .iter()
+            .filter(|(name, id)| {
+                let record = self.queues.get(id.slot()).and_then(Option::as_ref);
+                let now = record
+                    .and_then(|q| if changed.operator { &q.operator_policy } else { &q.policy }.as_ref());
+                now.is_some_and(|p| p.name == changed.name) || changed.matches(Subject::ClassicQueue, name)
+            })
+            .map(|(_, id)| *id)
+            .collect();
+        affected.into_iter().for_each(|id| self.refresh_queue(id));
+    }
+
+    /// Finds the policies of a queue and the settings that they make with its arguments.
+    fn refresh_queue(&mut self, id: QueueId) {
+        let Some(Some(record)) = self.queues.get_mut(id.slot()) else { return };
+        let Some(vhost) = self.vhosts.get(&record.vhost) else { return };
+        let best = |operator| vhost.policies.best(operator, Subject::ClassicQueue, &record.name).cloned();
+        let (policy, operator_policy) = (best(false), best(true));
+        if policy == record.policy && operator_policy == record.operator_policy {
+            return;
+        }
+        let record = Arc::make_mut(record);
+        (record.policy, record.operator_policy) = (policy, operator_policy);
+        let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
+        // They were accepted when the queue was declared.
+        let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
+        let definition = record.effective_policy();
+        policy::apply_definition(&definition, &mut config, &mut fsync);
+        (record.config, record.fsync) = (Arc::new(config), fsync);
     }
 
     fn table_mut(&mut self, binding: &Binding) -> Option<&mut exchange::Table> {
@@ -261,7 +353,14 @@ impl Catalog {
         let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
         let bindings = tables.flat_map(|t| t.bindings().cloned()).map(Change::Bound);
         let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
-        used.chain(exchanges).chain(queues).chain(bindings).filter(|change| self.is_durable(change)).collect()
+        let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
+        let policies = policies.cloned().map(Change::PolicySet);
+        used.chain(policies)
+            .chain(exchanges)
+            .chain(queues)
+            .chain(bindings)
+            .filter(|change| self.is_durable(change))
+            .collect()
     }
 
     /// Whether this replica has not come to the declaration of the queue yet.
@@ -276,7 +375,7 @@ impl Catalog {
             Change::QueueDeclared(record) => durable_queue(record),
             Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
             Change::QueuePlaced { .. } => false,
-            Change::Incarnations { .. } => true,
+            Change::PolicySet(_) | Change::PolicyCleared { .. } | Change::Incarnations { .. } => true,
             Change::ExchangeDeclared(exchange) => exchange.durable,
             Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
             Change::Bound(binding) | Change::Unbound(binding) => {

@@ -9,16 +9,22 @@
 //!   5 bound             vhost, source, destination, to-exchange, key, arguments
 //!   6 unbound           the same
 //!   7 incarnations      next
+//!   8 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
+//!   9 policy cleared    vhost, name, operator
 //! ```
 //!
-//! Placements and exclusive queues are not stored.
+//! Placements and exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
+//! the names.
 
 use std::sync::Arc;
 
 use amqp10::{Map, Reader, Value, encode};
 use bytes::BytesMut;
 
-use super::{Arguments, Binding, Change, Destination, Exchange, ExchangeKind, QueueRecord, queue_config};
+use super::{
+    ApplyTo, Arguments, Binding, Change, Destination, Exchange, ExchangeKind, Pattern, Policy, QueueRecord,
+    queue_config,
+};
 use crate::ids::QueueId;
 
 /// Appends the stored form.
@@ -65,6 +71,19 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
             ]
         }
         Change::Incarnations { next } => vec![Value::Ubyte(7), Value::Uint(*next)],
+        Change::PolicySet(p) => vec![
+            Value::Ubyte(8),
+            text(&p.vhost),
+            text(&p.name),
+            Value::Boolean(p.operator),
+            Value::String(p.pattern.as_str().into()),
+            Value::Long(p.priority),
+            Value::String(p.apply_to.as_str().into()),
+            arguments(&p.definition),
+        ],
+        Change::PolicyCleared { vhost, name, operator } => {
+            vec![Value::Ubyte(9), text(vhost), text(name), Value::Boolean(*operator)]
+        }
         Change::QueuePlaced { .. } => return,
     };
     encode::put_value(out, &Value::List(fields));
@@ -93,6 +112,8 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
                 arguments,
                 config: Arc::new(config),
                 fsync,
+                policy: None,
+                operator_policy: None,
                 home: None,
             }))
         }
@@ -116,6 +137,16 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             if kind == 5 { Change::Bound(binding) } else { Change::Unbound(binding) }
         }
         7 => Change::Incarnations { next: u32::try_from(fields.get(1)?.as_u64()?).ok()? },
+        8 => Change::PolicySet(Arc::new(Policy {
+            vhost: text(1)?,
+            name: text(2)?,
+            operator: boolean(3)?,
+            pattern: Pattern::new(&text(4)?).ok()?,
+            priority: fields.get(5)?.as_i64()?,
+            apply_to: ApplyTo::parse(&text(6)?)?,
+            definition: arguments(7)?,
+        })),
+        9 => Change::PolicyCleared { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
         _ => return None,
     })
 }

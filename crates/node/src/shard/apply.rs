@@ -130,6 +130,22 @@ impl Shard {
         }
     }
 
+    /// Policies have changed: every queue of this shard whose settings are others now is told so. At once, for a
+    /// second change may come before the first would have been through the mail.
+    pub(super) fn reconfigure(&mut self) {
+        let mut changed = Vec::new();
+        for slot in self.queues.iter_mut().flatten() {
+            let Some(record) = self.catalog.queue_by_id(slot.id) else { continue };
+            slot.fsync = record.fsync;
+            if *record.config != *slot.fifo.config() {
+                changed.push((slot.id, Box::new((*record.config).clone())));
+            }
+        }
+        for (queue, config) in changed {
+            self.apply(queue, Request::Configure(config));
+        }
+    }
+
     /// The queue is gone from the catalog.
     pub(super) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
         if let Some(slot) = self.queues.get_mut(queue.slot())

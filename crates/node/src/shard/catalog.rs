@@ -121,6 +121,7 @@ impl Shard {
             Change::QueueForgotten { queue } => {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
+            Change::PolicySet(_) | Change::PolicyCleared { .. } => self.reconfigure(),
             _ => {}
         }
     }

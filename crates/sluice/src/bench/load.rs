@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::clock::{cpu_ns, now_ns};
+use super::clock::{SECOND_NS, cpu_ns, now_ns};
 use super::endpoint::{Event, Phase, Place, Role};
 use super::plan::{Declared, Plan};
 use super::report::{Measured, Report, thousands};
@@ -25,6 +25,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether everything has come back.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Longer latencies count as this long.
+const LONGEST_NS: u64 = 3600 * SECOND_NS;
 
 /// Digits of the latencies that are kept.
 const DIGITS: u8 = 3;
@@ -134,7 +137,7 @@ fn work(
 
 /// An empty histogram of times in nanoseconds.
 pub fn histogram() -> Result<Histogram<u64>, Failure> {
-    Histogram::new(DIGITS).map_err(|e| Failure::failed(e.to_string()))
+    Histogram::new_with_max(LONGEST_NS, DIGITS).map_err(|e| Failure::failed(e.to_string()))
 }
 
 fn cannot_start(error: &std::io::Error) -> Failure {
@@ -238,5 +241,21 @@ impl Progress {
             thousands(totals.received),
         ));
         (self.told, self.last) = (Instant::now(), *totals);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_kept_to_three_digits_up_to_an_hour() {
+        let mut latencies = histogram().unwrap();
+        for ns in [1_234_567, 60 * SECOND_NS, u64::MAX] {
+            latencies.reset();
+            latencies.saturating_record(ns);
+            let kept = latencies.value_at_percentile(50.0);
+            assert!(kept.abs_diff(ns.min(LONGEST_NS)) <= LONGEST_NS.min(ns) / 1000, "{ns} became {kept}");
+        }
     }
 }

@@ -18,6 +18,8 @@ mod topic;
 
 use std::sync::Arc;
 
+use amqp10::Value;
+
 use self::consistent::Ring;
 use self::direct::Direct;
 use self::fanout::Destinations;
@@ -25,6 +27,7 @@ use self::headers::Headers;
 use self::modulus::Modulus;
 use self::random::Random;
 use self::topic::Trie;
+use super::policy::{Policies, Policy, Subject};
 use super::{Arguments, Binding, CatalogError, Destination};
 
 pub use self::history::{Histories, history_length};
@@ -115,15 +118,28 @@ pub struct Exchange {
     /// Clients cannot publish to it.
     pub internal: bool,
     pub arguments: Arguments,
-    /// Where messages go that no binding wants (`alternate-exchange`).
+    /// Where messages go that no binding wants (`alternate-exchange`): the argument's word, else the policy's.
     pub alternate: Option<Arc<str>>,
+    /// The policy that counts for it. Follows from its name: never stored with it.
+    pub policy: Option<Arc<Policy>>,
 }
 
 impl Exchange {
     /// A durable exchange for clients.
     pub fn new(vhost: Arc<str>, name: Arc<str>, kind: ExchangeKind, arguments: Arguments) -> Self {
-        let alternate = arguments.get(ALTERNATE).and_then(amqp10::Value::as_str).map(Arc::from);
-        Self { vhost, name, kind, durable: true, auto_delete: false, internal: false, arguments, alternate }
+        let alternate = arguments.get(ALTERNATE).and_then(Value::as_str).map(Arc::from);
+        let policy = None;
+        Self {
+            vhost,
+            name,
+            kind,
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments,
+            alternate,
+            policy,
+        }
     }
 
     pub(super) fn predeclared(vhost: &Arc<str>) -> impl Iterator<Item = Exchange> {
@@ -171,6 +187,19 @@ impl Table {
             ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
         };
         Self { exchange, bindings: Vec::new(), index }
+    }
+
+    /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
+    pub fn refresh(&mut self, policies: &Policies) {
+        let policy = policies.best(false, Subject::Exchange, &self.exchange.name);
+        if policy == self.exchange.policy.as_ref() {
+            return;
+        }
+        let exchange = Arc::make_mut(&mut self.exchange);
+        exchange.policy = policy.cloned();
+        let argument = exchange.arguments.get(ALTERNATE);
+        let alternate = argument.or_else(|| policy?.definition.get(ALTERNATE));
+        exchange.alternate = alternate.and_then(Value::as_str).map(Arc::from);
     }
 
     pub fn bindings(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {

@@ -407,7 +407,7 @@ impl Gate {
     ) {
         let record = match result {
             Ok(Answer::Queue { record, .. }) => record,
-            Ok(Answer::Done { .. }) => return,
+            Ok(Answer::Done { .. } | Answer::Policy { .. }) => return,
             Err(refused) => {
                 let error = error(condition::INTERNAL_ERROR, refused.to_string());
                 self.refuse(session, link, &attach, Refused::Link(error), cx);

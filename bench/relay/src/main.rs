@@ -1,0 +1,151 @@
+//! A TCP relay of one thread: `relay PORT TO_PORT`, both on the loopback address.
+//!
+//! Every connection to PORT gets one to TO_PORT, and bytes go both ways through one buffer of 256 KiB each. What a
+//! broker costs above this for large messages is what it does besides moving their bytes.
+#![forbid(unsafe_code)]
+
+use std::io::{self, Read as _, Write as _};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+
+/// What one read takes at most.
+const BUFFER: usize = 256 * 1024;
+
+/// Names the listener among the events; a connection is its pair's number times two, plus its side.
+const LISTENER: u64 = u64::MAX;
+
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args().skip(1).map_while(|p| p.parse::<u16>().ok());
+    let (Some(port), Some(to)) = (arguments.next(), arguments.next()) else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "usage: relay PORT TO_PORT"));
+    };
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+    let mut pairs: Vec<Option<Pair>> = Vec::new();
+    let mut events = Vec::with_capacity(64);
+    loop {
+        events.clear();
+        match epoll::wait(&epoll, spare_capacity(&mut events), None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        for event in &events {
+            let number = event.data.u64();
+            if number == LISTENER {
+                let pair = Pair::new(listener.accept()?.0, TcpStream::connect((Ipv4Addr::LOCALHOST, to))?)?;
+                for (side, end) in pair.ends.iter().enumerate() {
+                    let data = EventData::new_u64(pairs.len() as u64 * 2 + side as u64);
+                    epoll::add(&epoll, &end.stream, data, EventFlags::IN)?;
+                }
+                pairs.push(Some(pair));
+                continue;
+            }
+            let (flags, side) = (event.flags, (number % 2) as usize);
+            let place = &mut pairs[(number / 2) as usize];
+            let Some(pair) = place else { continue };
+            if pair.relay(side, flags).is_err() || pair.ends.iter().all(|end| end.ended && end.is_empty()) {
+                *place = None;
+                continue;
+            }
+            for side in 0..2 {
+                let wanted = pair.wanted(side);
+                let end = &mut pair.ends[side];
+                if wanted != end.wanted {
+                    end.wanted = wanted;
+                    let data = EventData::new_u64(number / 2 * 2 + side as u64);
+                    epoll::modify(&epoll, &end.stream, data, wanted)?;
+                }
+            }
+        }
+    }
+}
+
+/// Two connections whose bytes go to each other.
+struct Pair {
+    ends: [End; 2],
+}
+
+/// One connection, and what was read from it and not yet written to the other.
+struct End {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    from: usize,
+    to: usize,
+    /// Nothing more comes from it.
+    ended: bool,
+    /// What it is asked for.
+    wanted: EventFlags,
+}
+
+impl Pair {
+    fn new(a: TcpStream, b: TcpStream) -> io::Result<Self> {
+        let end = |stream: TcpStream| {
+            stream.set_nonblocking(true)?;
+            stream.set_nodelay(true)?;
+            Ok::<_, io::Error>(End {
+                stream,
+                buffer: vec![0; BUFFER],
+                from: 0,
+                to: 0,
+                ended: false,
+                wanted: EventFlags::IN,
+            })
+        };
+        Ok(Self { ends: [end(a)?, end(b)?] })
+    }
+
+    /// Moves what can be moved now that this side is ready.
+    fn relay(&mut self, side: usize, flags: EventFlags) -> io::Result<()> {
+        let [a, b] = &mut self.ends;
+        let (ready, other) = if side == 0 { (a, b) } else { (b, a) };
+        if flags.contains(EventFlags::OUT) {
+            other.relay_to(&mut ready.stream)?;
+        }
+        if flags.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR) {
+            ready.relay_to(&mut other.stream)?;
+        }
+        Ok(())
+    }
+
+    /// To read while the buffer is empty, and to write what the other has read.
+    fn wanted(&self, side: usize) -> EventFlags {
+        let (own, other) = (&self.ends[side], &self.ends[1 - side]);
+        let reads = own.is_empty() && !own.ended;
+        let mut wanted = EventFlags::empty();
+        wanted.set(EventFlags::IN, reads);
+        wanted.set(EventFlags::OUT, !other.is_empty());
+        wanted
+    }
+}
+
+impl End {
+    fn is_empty(&self) -> bool {
+        self.from == self.to
+    }
+
+    /// One read, one write.
+    fn relay_to(&mut self, other: &mut TcpStream) -> io::Result<()> {
+        if self.is_empty() && !self.ended {
+            match self.stream.read(&mut self.buffer) {
+                Ok(0) => {
+                    self.ended = true;
+                    return other.shutdown(std::net::Shutdown::Write);
+                }
+                Ok(n) => (self.from, self.to) = (0, n),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        while !self.is_empty() {
+            match other.write(&self.buffer[self.from..self.to]) {
+                Ok(n) => self.from += n,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! `/api/policies` and `/api/operator-policies`.
+
+use broker::catalog::{Policy, SetPolicy};
+use broker::desk::Desk;
+use serde_json::{Value, json};
+
+use crate::call::Call;
+use crate::overview::require_vhost;
+use crate::reply::{Failure, Reply};
+use crate::routes::Whose;
+use crate::{json, shape};
+
+pub async fn list<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+    let vhost = call.optional_param(0);
+    if let Some(vhost) = vhost {
+        require_vhost(call, vhost).await?;
+    }
+    let policies = call.desk.policies(&call.who, vhost, whose == Whose::Operators).await?;
+    let rows = policies.iter().map(|p| to_json(p)).collect();
+    Ok(Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?))
+}
+
+pub async fn get<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    let policies = call.desk.policies(&call.who, Some(vhost), whose == Whose::Operators).await?;
+    let found = policies.iter().find(|p| *p.name == *name);
+    let found = found.ok_or_else(|| nothing(vhost, name, whose))?;
+    Ok(Reply::Json(shape::columns(to_json(found), &call.query)))
+}
+
+pub async fn put<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+    for field in ["pattern", "definition"] {
+        if !call.fields.contains_key(field) {
+            return Err(Failure::bad_request(format!("'{field}' is missing")));
+        }
+    }
+    let policy = SetPolicy {
+        vhost: call.param(0).into(),
+        name: call.param(1).into(),
+        operator: whose == Whose::Operators,
+        pattern: json::text(&call.fields, "pattern", "")?,
+        priority: json::integer(&call.fields, "priority", 0)?,
+        apply_to: json::text(&call.fields, "apply-to", "all")?,
+        definition: json::table(&call.fields, "definition")?,
+    };
+    let created = call.desk.set_policy(&call.who, policy).await?;
+    Ok(if created { Reply::Created(None) } else { Reply::NoContent })
+}
+
+pub async fn delete<D: Desk>(call: &Call<'_, D>, whose: Whose) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0), call.param(1));
+    if call.desk.clear_policy(&call.who, vhost, name, whose == Whose::Operators).await? {
+        return Ok(Reply::NoContent);
+    }
+    Err(nothing(vhost, name, whose))
+}
+
+fn nothing(vhost: &str, name: &str, whose: Whose) -> Failure {
+    let what = if whose == Whose::Operators { "operator policy" } else { "policy" };
+    Failure::not_found(format!("no {what} '{name}' in vhost '{vhost}'"))
+}
+
+fn to_json(policy: &Policy) -> Value {
+    json!({
+        "vhost": *policy.vhost,
+        "name": *policy.name,
+        "pattern": policy.pattern.as_str(),
+        "apply-to": policy.apply_to.as_str(),
+        "definition": json::from_arguments(&policy.definition),
+        "priority": policy.priority,
+    })
+}

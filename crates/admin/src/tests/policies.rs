@@ -1,0 +1,71 @@
+//! `/api/policies` and `/api/operator-policies`, and what they do to what is there.
+
+use super::http::Server;
+
+#[tokio::test]
+async fn policies() {
+    let server = Server::start().await;
+    server
+        .check(
+            "policymaker",
+            r#"
+            GET /api/policies -> 200 []
+            GET /api/policies/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+            GET /api/policies/%2F/p -> 404 {"error":"object_not_found","reason":"no policy 'p' in vhost '/'"}
+            PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":5,"overflow":"reject-publish"}} -> 201
+            PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":5,"overflow":"reject-publish"}} -> 204
+            PUT /api/policies/%2F/p {"pattern":"^q","definition":{"max-length":7},"priority":-1,"apply-to":"queues"} -> 204
+            GET /api/policies/%2F/p -> 200 {"vhost":"/","name":"p","pattern":"^q","apply-to":"queues","definition":{"max-length":7},"priority":-1}
+            GET /api/policies/%2F?columns=name,priority -> 200 [{"name":"p","priority":-1}]
+
+            # What makes no sense.
+            PUT /api/policies/%2F/r {"definition":{}} -> 400 {"error":"bad_request","reason":"'pattern' is missing"}
+            PUT /api/policies/%2F/r {"pattern":""} -> 400 {"error":"bad_request","reason":"'definition' is missing"}
+            PUT /api/policies/%2F/r {"pattern":"","definition":{}} -> 400 {"error":"bad_request","reason":"Validation failed: the definition is empty"}
+            PUT /api/policies/%2F/r {"pattern":"","definition":7} -> 400 {"error":"bad_request","reason":"'definition' is not an object"}
+            PUT /api/policies/%2F/r {"pattern":"(","definition":{"expires":1}} -> 400 {"error":"bad_request","reason":"Validation failed: the pattern is not a regular expression..
+            PUT /api/policies/%2F/r {"pattern":"","definition":{"nope":1}} -> 400 {"error":"bad_request","reason":"Validation failed: 'nope' is not a recognised policy setting"}
+            PUT /api/policies/%2F/r {"pattern":"","definition":{"expires":1},"apply-to":"some"} -> 400 {"error":"bad_request","reason":"Validation failed: apply-to 'some' must be ..
+            PUT /api/policies/%2F/r {"pattern":"","definition":{"expires":1},"priority":"high"} -> 400 {"error":"bad_request","reason":"'priority' is not a whole number"}
+            PUT /api/policies/nope/r {"pattern":"","definition":{"expires":1}} -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
+
+            # Seen at what they are for.
+            PUT /api/queues/%2F/q -> 201
+            GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":"p","operator_policy":null,"effective_policy_definition":{"max-length":7}}
+            PUT /api/policies/%2F/x {"pattern":"^amq.topic$","definition":{"alternate-exchange":"amq.fanout"},"apply-to":"exchanges"} -> 201
+            GET /api/exchanges/%2F/amq.topic?columns=policy -> 200 {"policy":"x"}
+            GET /api/exchanges/%2F/amq.fanout?columns=policy -> 200 {}
+
+            # Operators bind those who set policies.
+            GET /api/operator-policies -> 200 []
+            PUT /api/operator-policies/%2F/o {"pattern":"","definition":{"max-length":3}} -> 401 {"error":"not_authorised","reason":"configure access to operator policy 'o' in vhost '/' refused for user 'policymaker'"}
+            "#,
+        )
+        .await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/operator-policies/%2F/o {"pattern":"","definition":{"max-length":3}} -> 201
+            PUT /api/operator-policies/%2F/r {"pattern":"","definition":{"dead-letter-exchange":""}} -> 400 {"error":"bad_request","reason":"Validation failed: 'dead-letter-exchange' is not a recognised operator policy setting"}
+            GET /api/operator-policies/%2F?columns=name -> 200 [{"name":"o"}]
+            GET /api/policies?columns=name -> 200 [{"name":"p"},{"name":"x"}]
+            GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":"p","operator_policy":"o","effective_policy_definition":{"max-length":3}}
+            DELETE /api/operator-policies/%2F/o -> 204
+            DELETE /api/operator-policies/%2F/o -> 404 {"error":"object_not_found","reason":"no operator policy 'o' in vhost '/'"}
+            DELETE /api/policies/%2F/p -> 204
+            GET /api/queues/%2F/q?columns=policy,operator_policy,effective_policy_definition -> 200 {"policy":null,"operator_policy":null,"effective_policy_definition":{}}
+            "#,
+        )
+        .await;
+    server
+        .check(
+            "monitor",
+            r#"
+            GET /api/policies?columns=name -> 200 [{"name":"x"}]
+            PUT /api/policies/%2F/y {"pattern":"","definition":{"expires":1}} -> 401 {"error":"not_authorised","reason":"configure access to policy 'y' in vhost '/' refused for user 'monitor'"}
+            DELETE /api/policies/%2F/x -> 401 {"error":"not_authorised","reason":"configure access to policy 'x' in vhost '/' refused for user 'monitor'"}
+            "#,
+        )
+        .await;
+}

@@ -1,0 +1,57 @@
+//! Policies: what may be set.
+
+use std::sync::Arc;
+
+use super::super::policy::{ApplyTo, Pattern, Policy, check_definition};
+use super::super::{Arguments, Catalog, Change};
+use super::{Answer, CatalogError, Decision, check_name};
+
+/// Policies of one kind in one virtual host: each may have to be matched against a new queue's name.
+const POLICIES_MAX: usize = 1000;
+
+/// A policy to set.
+#[derive(Clone, Debug)]
+pub struct SetPolicy {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    /// An operator policy.
+    pub operator: bool,
+    pub pattern: String,
+    pub priority: i64,
+    /// One of the words of [`ApplyTo`].
+    pub apply_to: String,
+    pub definition: Arguments,
+}
+
+impl Catalog {
+    pub(super) fn set_policy(&self, set: SetPolicy) -> Result<Decision, CatalogError> {
+        let SetPolicy { vhost, name, operator, pattern, priority, apply_to, definition } = set;
+        check_name("policy", &name)?;
+        self.check_vhost(&vhost)?;
+        check_definition(operator, &definition)?;
+        let invalid =
+            |reason: String| CatalogError::Invalid { reason: format!("Validation failed: {reason}") };
+        let pattern = Pattern::new(&pattern).map_err(invalid)?;
+        let apply_to = ApplyTo::parse(&apply_to).ok_or_else(|| {
+            invalid(format!(
+                "apply-to '{}' must be all, exchanges, queues, classic_queues, quorum_queues or streams",
+                apply_to.escape_default()
+            ))
+        })?;
+        let known = self.policy(&vhost, &name, operator);
+        let created = known.is_none();
+        if created && self.policies(operator).filter(|p| p.vhost == vhost).count() >= POLICIES_MAX {
+            return Err(invalid(format!("there are {POLICIES_MAX} policies in vhost '{vhost}' already")));
+        }
+        let policy = Policy { vhost, name, operator, pattern, priority, apply_to, definition };
+        let same = known.is_some_and(|known| **known == policy);
+        let changes = if same { Vec::new() } else { vec![Change::PolicySet(Arc::new(policy))] };
+        Ok(Decision { changes, answer: Answer::Policy { created } })
+    }
+
+    pub(super) fn clear_policy(&self, vhost: Arc<str>, name: Arc<str>, operator: bool) -> Decision {
+        let known = self.policy(&vhost, &name, operator).is_some();
+        let changes = if known { vec![Change::PolicyCleared { vhost, name, operator }] } else { Vec::new() };
+        Decision { changes, answer: Answer::Done { changed: known } }
+    }
+}

@@ -1,0 +1,439 @@
+//! Policies (behaviour D.4): settings for all queues or exchanges whose names match a pattern.
+//!
+//! ```text
+//!   arguments of the queue ─────────────────────────────┐
+//!   policy: the matching one of highest priority ──┐    ├─> effective settings (`queue::Config`)
+//!   operator policy: likewise ─────────────────────┴────┘
+//! ```
+//!
+//! One policy and one operator policy per object. Between the two, numbers become the smaller one and of words the
+//! operator's wins; against the arguments, numbers become the smaller one, of overflow the policy's wins, and of
+//! where dead letters go the argument's.
+//!
+//! A changed policy costs one match of its pattern per queue and exchange of the virtual host, on every shard, and one
+//! of every policy for each that it matches or was for; so does a declaration.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use amqp10::Value;
+use regex_lite::{Regex, RegexBuilder};
+
+use super::{Arguments, CatalogError};
+
+/// Bytes of a pattern at most: it is matched against every name.
+const PATTERN_BYTES_MAX: usize = 1024;
+
+/// Bytes of a compiled pattern at most; a larger one is refused.
+const REGEX_BYTES_MAX: usize = 64 * 1024;
+
+/// Milliseconds that a timer may be set to, as in arguments.
+const TIMER_MS_MAX: i64 = u32::MAX as i64;
+
+/// A policy or an operator policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    /// It binds those who set policies, too.
+    pub operator: bool,
+    pub pattern: Pattern,
+    /// The highest wins; of equal ones the first by name.
+    pub priority: i64,
+    pub apply_to: ApplyTo,
+    pub definition: Arguments,
+}
+
+/// A regular expression that some part of the name must match.
+#[derive(Clone)]
+pub struct Pattern {
+    text: Arc<str>,
+    regex: Regex,
+}
+
+impl Pattern {
+    /// # Errors
+    /// It is no regular expression, or too large a one.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.len() > PATTERN_BYTES_MAX {
+            return Err(format!("the pattern is longer than {PATTERN_BYTES_MAX} bytes"));
+        }
+        let regex = RegexBuilder::new(text).size_limit(REGEX_BYTES_MAX).build();
+        let regex = regex.map_err(|why| format!("the pattern is not a regular expression: {why}"))?;
+        Ok(Self { text: text.into(), regex })
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub fn is_match(&self, name: &str) -> bool {
+        self.regex.is_match(name)
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.text)
+    }
+}
+
+/// What a policy is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ApplyTo {
+    All,
+    Exchanges,
+    Queues,
+    ClassicQueues,
+    QuorumQueues,
+    Streams,
+}
+
+/// What a policy may be applied to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Subject {
+    Exchange,
+    ClassicQueue,
+}
+
+impl ApplyTo {
+    const ALL: [Self; 6] =
+        [Self::All, Self::Exchanges, Self::Queues, Self::ClassicQueues, Self::QuorumQueues, Self::Streams];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::All => "all",
+            Self::Exchanges => "exchanges",
+            Self::Queues => "queues",
+            Self::ClassicQueues => "classic_queues",
+            Self::QuorumQueues => "quorum_queues",
+            Self::Streams => "streams",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|a| a.as_str() == text)
+    }
+
+    fn covers(self, subject: Subject) -> bool {
+        match subject {
+            Subject::Exchange => matches!(self, Self::All | Self::Exchanges),
+            Subject::ClassicQueue => matches!(self, Self::All | Self::Queues | Self::ClassicQueues),
+        }
+    }
+}
+
+impl Policy {
+    pub(super) fn matches(&self, subject: Subject, name: &str) -> bool {
+        self.apply_to.covers(subject) && self.pattern.is_match(name)
+    }
+}
+
+/// What a key of a definition may hold.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// A whole number from .. to ..
+    Number(i64, i64),
+    Text,
+    Boolean,
+    OneOf(&'static [&'static str]),
+}
+
+/// How two values of a key become one; see the module.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Merge {
+    Min,
+    /// A negative number is no limit.
+    MinOfLimits,
+    Operator,
+    /// Operator policies do not know it.
+    Never,
+}
+
+/// Every key. Those of other queue types are taken, for one policy may be for all of them, and mean nothing here.
+const KEYS: &[(&str, Kind, Merge)] = &[
+    ("expires", Kind::Number(1, TIMER_MS_MAX), Merge::Min),
+    ("message-ttl", Kind::Number(0, TIMER_MS_MAX), Merge::Min),
+    ("max-length", Kind::Number(0, i64::MAX), Merge::Min),
+    ("max-length-bytes", Kind::Number(0, i64::MAX), Merge::Min),
+    ("overflow", Kind::OneOf(&["drop-head", "reject-publish", "reject-publish-dlx"]), Merge::Operator),
+    ("dead-letter-exchange", Kind::Text, Merge::Never),
+    ("dead-letter-routing-key", Kind::Text, Merge::Never),
+    ("fsync", Kind::Boolean, Merge::Operator),
+    (super::exchange::ALTERNATE, Kind::Text, Merge::Never),
+    ("queue-version", Kind::Number(2, 2), Merge::Operator),
+    ("queue-leader-locator", Kind::OneOf(&["client-local", "balanced"]), Merge::Never),
+    ("delivery-limit", Kind::Number(i64::MIN, i64::MAX), Merge::MinOfLimits),
+    ("dead-letter-strategy", Kind::OneOf(&["at-most-once", "at-least-once"]), Merge::Never),
+    ("target-group-size", Kind::Number(1, 255), Merge::Operator),
+    ("consumer-timeout", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
+    ("delayed-retry-type", Kind::OneOf(&["disabled", "all", "failed", "returned"]), Merge::Never),
+    ("delayed-retry-min", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
+    ("delayed-retry-max", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
+    ("max-age", Kind::Text, Merge::Never),
+    ("stream-max-segment-size-bytes", Kind::Number(1, 3_000_000_000), Merge::Never),
+    ("stream-filter-size-bytes", Kind::Number(16, 255), Merge::Never),
+];
+
+/// # Errors
+/// A key is unknown, or holds what it must not; there is none.
+pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result<(), CatalogError> {
+    let invalid = |why: String| Err(CatalogError::Invalid { reason: format!("Validation failed: {why}") });
+    if definition.is_empty() {
+        return invalid("the definition is empty".into());
+    }
+    for (key, value) in definition {
+        let known = KEYS.iter().find(|(k, _, merge)| k == key && !(operator && *merge == Merge::Never));
+        let Some((_, kind, _)) = known else {
+            let what = if operator { "operator policy" } else { "policy" };
+            return invalid(format!("'{key}' is not a recognised {what} setting"));
+        };
+        let wanted = match kind {
+            Kind::Number(min, max) if value.as_i64().is_none_or(|n| !(*min..=*max).contains(&n)) => {
+                format!("a whole number from {min} to {max}")
+            }
+            Kind::Text if value.as_str().is_none() => "a string".into(),
+            Kind::Boolean if value.as_bool().is_none() => "a boolean".into(),
+            Kind::OneOf(words) if value.as_str().is_none_or(|word| !words.contains(&word)) => {
+                words.join(" or ")
+            }
+            _ => continue,
+        };
+        return invalid(format!("'{key}' needs {wanted}"));
+    }
+    Ok(())
+}
+
+/// The policies of one virtual host, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Policies {
+    own: BTreeMap<Arc<str>, Arc<Policy>>,
+    operator: BTreeMap<Arc<str>, Arc<Policy>>,
+}
+
+impl Policies {
+    pub fn of(&self, operator: bool) -> &BTreeMap<Arc<str>, Arc<Policy>> {
+        if operator { &self.operator } else { &self.own }
+    }
+
+    pub fn of_mut(&mut self, operator: bool) -> &mut BTreeMap<Arc<str>, Arc<Policy>> {
+        if operator { &mut self.operator } else { &mut self.own }
+    }
+
+    /// The one policy that counts.
+    pub fn best(&self, operator: bool, subject: Subject, name: &str) -> Option<&Arc<Policy>> {
+        let matching = self.of(operator).values().filter(|p| p.matches(subject, name));
+        // Of equal ones `max_by` takes the last.
+        matching.rev().max_by_key(|p| p.priority)
+    }
+}
+
+/// What policy and operator policy come to together.
+pub fn merged_definition(policy: Option<&Policy>, operator: Option<&Policy>) -> Arguments {
+    let mut merged = policy.map(|p| p.definition.clone()).unwrap_or_default();
+    for (key, value) in operator.iter().flat_map(|p| &p.definition) {
+        let merge = KEYS.iter().find(|(k, ..)| k == key).map_or(Merge::Never, |(_, _, merge)| *merge);
+        let own = merged.get(key).and_then(Value::as_i64);
+        let keep = match (merge, own, value.as_i64()) {
+            (Merge::Never, ..) => true,
+            (Merge::Min, Some(own), Some(operator)) => own <= operator,
+            (Merge::MinOfLimits, Some(own), Some(operator)) if own < 0 || operator < 0 => own >= operator,
+            (Merge::MinOfLimits, Some(own), Some(operator)) => own <= operator,
+            _ => false,
+        };
+        if !keep {
+            merged.insert(key.clone(), value.clone());
+        }
+    }
+    merged
+}
+
+/// Brings a definition into the settings that a queue's arguments have made.
+pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Config, fsync: &mut bool) {
+    let number = |key: &str| definition.get(key).and_then(Value::as_u64);
+    let text = |key: &str| definition.get(key).and_then(Value::as_str).map(Arc::<str>::from);
+    let min = |own: &mut Option<u64>, key: &str| *own = own.iter().copied().chain(number(key)).min();
+    min(&mut config.expires_ms, "expires");
+    min(&mut config.message_ttl_ms, "message-ttl");
+    min(&mut config.max_length, "max-length");
+    min(&mut config.max_length_bytes, "max-length-bytes");
+    match text("overflow").as_deref() {
+        Some("drop-head") => config.overflow = queue::Overflow::DropHead,
+        Some("reject-publish") => config.overflow = queue::Overflow::RejectPublish,
+        Some("reject-publish-dlx") => config.overflow = queue::Overflow::RejectPublishDlx,
+        _ => {}
+    }
+    let own = config.dead_letter.take();
+    let (exchange, key) = own.map_or((None, None), |d| (Some(d.exchange), d.key));
+    let key = key.or_else(|| text("dead-letter-routing-key"));
+    config.dead_letter = exchange
+        .or_else(|| text("dead-letter-exchange"))
+        .map(|exchange| queue::DeadLetter { exchange, key, at_least_once: false });
+    *fsync |= definition.get("fsync").and_then(Value::as_bool) == Some(true);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(operator: bool, name: &str, priority: i64, definition: &[(&str, Value)]) -> Arc<Policy> {
+        Arc::new(Policy {
+            vhost: "/".into(),
+            name: name.into(),
+            operator,
+            pattern: Pattern::new("^q").unwrap(),
+            priority,
+            apply_to: ApplyTo::Queues,
+            definition: definition.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        })
+    }
+
+    #[test]
+    fn the_highest_priority_wins_and_then_the_name() {
+        let mut policies = Policies::default();
+        for (name, priority) in [("c", 1), ("b", 5), ("a", 5), ("d", -1)] {
+            policies.of_mut(false).insert(name.into(), policy(false, name, priority, &[]));
+        }
+        let best = |name| policies.best(false, Subject::ClassicQueue, name).map(|p| &*p.name);
+        assert_eq!(best("q1"), Some("a"));
+        assert_eq!(best("1q"), None);
+        assert_eq!(policies.best(false, Subject::Exchange, "q1"), None);
+        assert_eq!(policies.best(true, Subject::ClassicQueue, "q1"), None);
+    }
+
+    #[test]
+    fn what_a_policy_is_for() {
+        let covers = |subject| ApplyTo::ALL.map(|a| a.covers(subject));
+        assert_eq!(covers(Subject::Exchange), [true, true, false, false, false, false]);
+        assert_eq!(covers(Subject::ClassicQueue), [true, false, true, true, false, false]);
+        assert!(ApplyTo::ALL.iter().all(|a| ApplyTo::parse(a.as_str()) == Some(*a)));
+    }
+
+    #[test]
+    fn operators_lower_numbers_and_replace_words() {
+        let own = policy(
+            false,
+            "own",
+            0,
+            &[
+                ("max-length", Value::Int(5)),
+                ("message-ttl", Value::Int(1000)),
+                ("overflow", "reject-publish".into()),
+                ("delivery-limit", Value::Int(-1)),
+                ("dead-letter-exchange", "x".into()),
+            ],
+        );
+        let operator = policy(
+            true,
+            "op",
+            0,
+            &[
+                ("max-length", Value::Ulong(10)),
+                ("message-ttl", Value::Ulong(7)),
+                ("overflow", "drop-head".into()),
+                ("delivery-limit", Value::Ulong(3)),
+                ("expires", Value::Ulong(9)),
+            ],
+        );
+        let merged = merged_definition(Some(&own), Some(&operator));
+        let expected: Arguments = [
+            ("max-length", Value::Int(5)),
+            ("message-ttl", Value::Ulong(7)),
+            ("overflow", "drop-head".into()),
+            ("delivery-limit", Value::Ulong(3)),
+            ("expires", Value::Ulong(9)),
+            ("dead-letter-exchange", "x".into()),
+        ]
+        .map(|(k, v)| (k.to_owned(), v))
+        .into();
+        assert_eq!(merged, expected);
+        assert_eq!(merged_definition(None, None), Arguments::new());
+        assert_eq!(merged_definition(None, Some(&operator)), operator.definition);
+    }
+
+    #[test]
+    fn arguments_and_policies_together() {
+        let name: Arc<str> = "q".into();
+        let arguments = |pairs: &[(&str, Value)]| -> Arguments {
+            pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
+        };
+        let effective = |own: &[(&str, Value)], definition: &[(&str, Value)]| {
+            let (mut config, mut fsync) =
+                super::super::queue_config("/", &name, false, &arguments(own)).unwrap();
+            apply_definition(&arguments(definition), &mut config, &mut fsync);
+            (config, fsync)
+        };
+        let (config, fsync) = effective(
+            &[
+                ("x-max-length", Value::Int(5)),
+                ("x-message-ttl", Value::Int(10)),
+                ("x-overflow", "reject-publish".into()),
+                ("x-dead-letter-exchange", "own".into()),
+            ],
+            &[
+                ("max-length", Value::Int(7)),
+                ("message-ttl", Value::Int(3)),
+                ("max-length-bytes", Value::Int(100)),
+                ("expires", Value::Int(60)),
+                ("overflow", "drop-head".into()),
+                ("dead-letter-exchange", "policy".into()),
+                ("dead-letter-routing-key", "k".into()),
+                ("fsync", Value::Boolean(true)),
+            ],
+        );
+        assert_eq!((config.max_length, config.message_ttl_ms), (Some(5), Some(3)));
+        assert_eq!((config.max_length_bytes, config.expires_ms), (Some(100), Some(60)));
+        assert_eq!(config.overflow, queue::Overflow::DropHead);
+        let dead_letter = config.dead_letter.unwrap();
+        assert_eq!((&*dead_letter.exchange, dead_letter.key.as_deref()), ("own", Some("k")));
+        assert!(fsync);
+
+        let (config, fsync) = effective(
+            &[("x-fsync", Value::Boolean(true))],
+            &[("dead-letter-routing-key", "k".into()), ("fsync", Value::Boolean(false))],
+        );
+        assert_eq!(config.dead_letter, None, "a key alone leads nowhere");
+        assert!(fsync, "nobody makes a queue less safe than it was declared");
+    }
+
+    #[test]
+    fn definitions_that_make_no_sense() {
+        let check = |operator, key: &str, value: Value| {
+            check_definition(operator, &Arguments::from([(key.to_owned(), value)])).map_err(|e| e.to_string())
+        };
+        assert_eq!(check(false, "max-length", Value::Int(0)), Ok(()));
+        assert_eq!(check(true, "max-length", Value::Int(0)), Ok(()));
+        assert_eq!(check(false, "delivery-limit", Value::Int(-1)), Ok(()));
+        assert_eq!(
+            check(false, "max-len", Value::Int(1)).unwrap_err(),
+            "Validation failed: 'max-len' is not a recognised policy setting"
+        );
+        assert_eq!(
+            check(true, "dead-letter-exchange", "x".into()).unwrap_err(),
+            "Validation failed: 'dead-letter-exchange' is not a recognised operator policy setting"
+        );
+        assert_eq!(
+            check(false, "expires", Value::Int(0)).unwrap_err(),
+            "Validation failed: 'expires' needs a whole number from 1 to 4294967295"
+        );
+        assert!(check(false, "overflow", "sometimes".into()).is_err());
+        assert!(check(false, "fsync", "yes".into()).is_err());
+        assert!(check(false, "dead-letter-exchange", Value::Int(1)).is_err());
+        assert!(check_definition(false, &Arguments::new()).is_err());
+    }
+
+    #[test]
+    fn patterns_are_bounded() {
+        assert!(Pattern::new("^amq\\.(gen|x).*$").unwrap().is_match("amq.gen-1"));
+        assert!(Pattern::new("(").is_err());
+        assert!(Pattern::new(&"a".repeat(1025)).is_err());
+        assert!(Pattern::new("(?:a{1000}){1000}").is_err());
+    }
+}

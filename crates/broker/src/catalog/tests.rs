@@ -1,0 +1,207 @@
+//! The catalog as a machine: what policies do to what is there, and the stored form of every change.
+
+use std::sync::Arc;
+
+use amqp10::Value;
+use bytes::BytesMut;
+
+use super::*;
+
+fn run(catalog: &mut Catalog, command: Command) -> (Answer, Vec<Change>) {
+    let decision = catalog.decide(command).unwrap();
+    decision.changes.iter().for_each(|change| catalog.apply(change));
+    (decision.answer, decision.changes)
+}
+
+fn queue(name: &str, arguments: &[(&str, Value)]) -> Command {
+    Command::DeclareQueue(DeclareQueue {
+        vhost: "/".into(),
+        name: name.into(),
+        durable: true,
+        exclusive: false,
+        auto_delete: false,
+        arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        connection: None,
+        internal: false,
+        home: None,
+    })
+}
+
+fn policy(name: &str, operator: bool, pattern: &str, priority: i64, definition: &[(&str, Value)]) -> Command {
+    Command::SetPolicy(SetPolicy {
+        vhost: "/".into(),
+        name: name.into(),
+        operator,
+        pattern: pattern.into(),
+        priority,
+        apply_to: "all".into(),
+        definition: definition.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+    })
+}
+
+fn clear(name: &str, operator: bool) -> Command {
+    Command::ClearPolicy { vhost: "/".into(), name: name.into(), operator }
+}
+
+#[test]
+fn policies_follow_what_is_there() {
+    let mut catalog = Catalog::default();
+    run(&mut catalog, queue("q1", &[("x-max-length", Value::Int(50))]));
+    let max = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.max_length;
+    let length = |n: i32| [("max-length", Value::Int(n))];
+
+    let (answer, _) = run(&mut catalog, policy("p", false, "^q", 0, &length(10)));
+    assert_eq!(answer, Answer::Policy { created: true });
+    run(&mut catalog, queue("q2", &[]));
+    assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(10), Some(10)));
+
+    // A higher priority wins, also when it allows more; the argument still holds.
+    run(&mut catalog, policy("high", false, "q1", 1, &length(100)));
+    assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(50), Some(10)));
+    run(&mut catalog, policy("op", true, "", 0, &length(20)));
+    assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(20), Some(10)));
+
+    // A policy that is no longer for a queue lets it go.
+    let (answer, _) = run(&mut catalog, policy("high", false, "other", 1, &length(100)));
+    assert_eq!(answer, Answer::Policy { created: false });
+    assert_eq!(max(&catalog, "q1"), Some(10));
+    run(&mut catalog, clear("p", false));
+    run(&mut catalog, clear("op", true));
+    assert_eq!((max(&catalog, "q1"), max(&catalog, "q2")), (Some(50), None));
+    assert_eq!(catalog.queue("/", "q1").unwrap().policy, None);
+
+    let version = catalog.version();
+    assert_eq!(run(&mut catalog, clear("p", false)).0, Answer::Done { changed: false });
+    assert_eq!(run(&mut catalog, policy("high", false, "other", 1, &length(100))).1, []);
+    assert_eq!(catalog.version(), version, "nothing changed");
+}
+
+#[test]
+fn the_same_declaration_is_the_same_under_a_policy() {
+    let mut catalog = Catalog::default();
+    let exchange = |alternate: Option<&str>| {
+        Command::DeclareExchange(DeclareExchange {
+            vhost: "/".into(),
+            name: "x".into(),
+            kind: "fanout".into(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: alternate
+                .map(|a| ("alternate-exchange".to_owned(), Value::from(a)))
+                .into_iter()
+                .collect(),
+        })
+    };
+    run(&mut catalog, exchange(None));
+    run(&mut catalog, policy("p", false, "^x$", 0, &[("alternate-exchange", "amq.fanout".into())]));
+    assert_eq!(catalog.exchange("/", "x").unwrap().alternate.as_deref(), Some("amq.fanout"));
+    assert_eq!(run(&mut catalog, exchange(None)).0, Answer::Done { changed: false });
+
+    run(&mut catalog, queue("q", &[]));
+    let binding = Binding {
+        vhost: "/".into(),
+        source: "amq.fanout".into(),
+        destination: Destination::Queue("q".into()),
+        key: "".into(),
+        arguments: Arguments::new(),
+    };
+    run(&mut catalog, Command::Bind(binding));
+    let reached = |catalog: &Catalog| catalog.route("/", "x", &Letter::default()).unwrap().targets.len();
+    assert_eq!(reached(&catalog), 1);
+    run(&mut catalog, clear("p", false));
+    assert_eq!(reached(&catalog), 0);
+
+    // The argument's word counts more.
+    run(&mut catalog, Command::DeleteExchange { vhost: "/".into(), name: "x".into(), if_unused: false });
+    run(&mut catalog, policy("p", false, "^x$", 0, &[("alternate-exchange", "amq.fanout".into())]));
+    run(&mut catalog, exchange(Some("amq.topic")));
+    assert_eq!(catalog.exchange("/", "x").unwrap().alternate.as_deref(), Some("amq.topic"));
+}
+
+/// Stored and read back, the changes make the same catalog, in whatever order policies and queues came.
+#[test]
+fn stored_changes_restore_the_catalog() {
+    let mut catalog = Catalog::default();
+    let mut stored = Vec::new();
+    let ttl = [("message-ttl", Value::Int(7)), ("fsync", Value::Boolean(true))];
+    for command in [
+        policy("p", false, "^q", -3, &ttl),
+        queue("q1", &[]),
+        policy("op", true, "1$", 0, &[("expires", Value::Int(9))]),
+        queue("q2", &[]),
+        policy("gone", false, "", 9, &ttl),
+        clear("gone", false),
+    ] {
+        for change in run(&mut catalog, command).1 {
+            assert!(catalog.is_durable(&change));
+            let mut bytes = BytesMut::new();
+            encode_change(&change, &mut bytes);
+            assert_eq!(decode_change(&bytes).as_ref(), Some(&change));
+            stored.push(bytes);
+        }
+    }
+    let mut restored = Catalog::default();
+    stored.iter().for_each(|bytes| restored.apply(&decode_change(bytes).unwrap()));
+    for name in ["q1", "q2"] {
+        let record = restored.queue("/", name).unwrap();
+        assert_eq!(Some(record), catalog.queue("/", name));
+        assert_eq!((record.config.message_ttl_ms, record.fsync), (Some(7), true));
+    }
+    assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
+    assert_eq!(restored.policies(false).count(), 1);
+
+    // Told once more, all at once, on top of what is known and alone.
+    let again = catalog.definitions();
+    for mut base in [Catalog::default(), restored] {
+        again.iter().for_each(|change| base.apply(change));
+        for name in ["q1", "q2"] {
+            assert_eq!(base.queue("/", name), catalog.queue("/", name));
+        }
+        let names = |c: &Catalog| [false, true].map(|o| c.policies(o).cloned().collect::<Vec<_>>());
+        assert_eq!(names(&base), names(&catalog));
+    }
+}
+
+/// Format 1: what has been written once is read forever.
+#[test]
+fn formats_are_versioned() {
+    let arguments = |pairs: &[(&str, Value)]| -> Arguments {
+        pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
+    };
+    let kind = |kind, arguments| {
+        Change::ExchangeDeclared(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)))
+    };
+    let golden: &[(Change, &str)] = &[
+        (
+            kind(ExchangeKind::ConsistentHash, arguments(&[("hash-header", "h".into())])),
+            "c03208 5003 a1012f a10178 a111782d636f6e73697374656e742d68617368 41 42 42 \
+             c11102 a10b686173682d686561646572 a10168",
+        ),
+        (
+            Change::PolicySet(Arc::new(Policy {
+                vhost: "/".into(),
+                name: "p".into(),
+                operator: false,
+                pattern: Pattern::new("^q").unwrap(),
+                priority: -2,
+                apply_to: ApplyTo::ClassicQueues,
+                definition: arguments(&[("max-length", Value::Long(5))]),
+            })),
+            "c03108 5008 a1012f a10170 42 a1025e71 55fe a10e636c61737369635f717565756573 \
+             c10f02 a10a6d61782d6c656e677468 5505",
+        ),
+        (
+            Change::PolicyCleared { vhost: "/".into(), name: "p".into(), operator: true },
+            "c00a04 5009 a1012f a10170 41",
+        ),
+    ];
+    for (change, hex) in golden {
+        let mut bytes = BytesMut::new();
+        encode_change(change, &mut bytes);
+        let got: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(got, hex.replace(' ', ""), "{change:?}");
+        assert_eq!(decode_change(&bytes).as_ref(), Some(change));
+    }
+    assert_eq!(decode_change(b""), None);
+}

@@ -1,0 +1,291 @@
+//! Arguments and policies of queues, and exchanges that remember, on whole shards: from the command to what comes
+//! out of the queue. One thread, a false clock, and a log that writes at once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use amqp10::Value;
+use broker::access::Access;
+use broker::catalog::{
+    Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
+};
+use broker::ids::{QueueId, ShardId};
+use broker::mail::Mail;
+use broker::settings::Settings;
+use bytes::Bytes;
+use log::Completion;
+use message::{Message, Parts, Route};
+use node::facts::Restored;
+use node::make_shards;
+use node::shard::Shard;
+use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket};
+
+struct World {
+    shards: Vec<Shard>,
+    now_ms: u64,
+    seq: u64,
+}
+
+impl World {
+    fn new(count: ShardId) -> Self {
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let shards = make_shards(Restored::default(), count, &settings, &access, u64::MAX, 1000);
+        Self { shards, now_ms: 1000, seq: 0 }
+    }
+
+    /// Until nobody has anything to do.
+    fn settle(&mut self) {
+        let mut mail: VecDeque<(usize, Vec<Mail>)> = VecDeque::new();
+        loop {
+            for (from, shard) in self.shards.iter_mut().enumerate() {
+                shard.set_now(self.now_ms);
+                shard.handle_timeout();
+                while shard.turn() {}
+                while let Some(handover) = shard.poll_handover() {
+                    let (ticket, result) = (handover.ticket, Ok(()));
+                    shard.handle_logged(Completion {
+                        shard: from as u32,
+                        ticket,
+                        file: 0,
+                        size: Default::default(),
+                        result,
+                    });
+                }
+                while shard.turn() {}
+            }
+            for from in 0..self.shards.len() {
+                for to in 0..self.shards.len() {
+                    let batch = self.shards[from].poll_mail(to as ShardId);
+                    if !batch.is_empty() {
+                        mail.push_back((to, batch));
+                    }
+                }
+            }
+            let Some((to, batch)) = mail.pop_front() else { return };
+            self.shards[to].handle_mail(batch);
+            mail.drain(..).for_each(|(to, batch)| self.shards[to].handle_mail(batch));
+        }
+    }
+
+    fn change(&mut self, command: Command) -> Result<Answer, CatalogError> {
+        let answer = Arc::new(Mutex::new(None));
+        let seen = answer.clone();
+        self.shards[0].propose(command, Box::new(move |result| *seen.lock().unwrap() = Some(result)));
+        self.settle();
+        let answer = answer.lock().unwrap().take();
+        answer.expect("every proposal is answered")
+    }
+
+    fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) -> QueueId {
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        match self.change(Command::DeclareQueue(declare)) {
+            Ok(Answer::Queue { record, .. }) => record.id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn policy(&mut self, name: &str, definition: &[(&str, Value)]) {
+        let set = SetPolicy {
+            vhost: "/".into(),
+            name: name.into(),
+            operator: false,
+            pattern: "^q".into(),
+            priority: 0,
+            apply_to: "queues".into(),
+            definition: definition.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        };
+        self.change(Command::SetPolicy(set)).unwrap();
+    }
+
+    fn clear_policy(&mut self, name: &str) {
+        self.change(Command::ClearPolicy { vhost: "/".into(), name: name.into(), operator: false }).unwrap();
+    }
+
+    fn ask(&mut self, shard: usize, queue: QueueId, request: impl FnOnce(Ticket) -> Request) -> Effect {
+        let answer = Arc::new(Mutex::new(None));
+        let seen = answer.clone();
+        self.shards[shard].ask(queue, request, Box::new(move |effect| *seen.lock().unwrap() = Some(effect)));
+        self.settle();
+        let answer = answer.lock().unwrap().take();
+        answer.expect("every request is answered")
+    }
+
+    fn publish(&mut self, shard: usize, queue: QueueId, body: &str, priority: Option<u8>) {
+        self.seq += 1;
+        let (publisher, seq) = (PublisherId((shard as u64) << 56), self.seq);
+        let publish = Publish { publisher, seq, message: message(body, priority) };
+        let home = self.shards[0].catalog().queue_by_id(queue).and_then(|q| q.home).expect("placed");
+        self.shards[usize::from(home)]
+            .handle_mail(vec![Mail::Request { queue, request: Request::Publish(publish) }]);
+        self.settle();
+    }
+
+    /// Gives the queue a home.
+    fn place(&mut self, shard: usize, queue: QueueId) {
+        self.ask(shard, queue, |ticket| Request::Report { ticket });
+    }
+
+    /// Takes everything that is ready.
+    fn take(&mut self, queue: QueueId) -> Vec<String> {
+        let holder = ConsumerId(u64::MAX);
+        let fetch = |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true };
+        match self.ask(0, queue, fetch) {
+            Effect::Fetched { deliveries, .. } => {
+                deliveries.iter().map(|d| String::from_utf8_lossy(&d.message.bare()).into_owned()).collect()
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn exists(&self, queue: QueueId) -> bool {
+        self.shards.iter().all(|shard| shard.catalog().queue_by_id(queue).is_some())
+    }
+}
+
+fn message(body: &str, priority: Option<u8>) -> Message {
+    let parts =
+        Parts { wire: Bytes::copy_from_slice(body.as_bytes()), durable: true, priority, ..Parts::default() };
+    Message::new(parts, Arc::new(Route::simple("h", "k")))
+}
+
+#[test]
+fn a_queue_that_nobody_uses_expires() {
+    let mut world = World::new(2);
+    let queue = world.declare("q", &[("x-expires", Value::Int(1000))]);
+    world.place(1, queue);
+    world.publish(1, queue, "m", None);
+    world.now_ms += 900;
+    world.settle();
+    assert!(world.exists(queue));
+    // Fetching is using; publishing is not.
+    assert_eq!(world.take(queue), ["m"]);
+    world.now_ms += 900;
+    world.publish(1, queue, "n", None);
+    assert!(world.exists(queue));
+    world.now_ms += 200;
+    world.settle();
+    assert!(!world.exists(queue), "gone from every shard");
+}
+
+#[test]
+fn priorities_go_first() {
+    let mut world = World::new(1);
+    let queue = world.declare("q", &[("x-max-priority", Value::Int(5))]);
+    world.place(0, queue);
+    for (body, priority) in [
+        ("none", None),
+        ("one", Some(1)),
+        ("five", Some(5)),
+        ("nine", Some(9)),
+        ("zero", Some(0)),
+        ("uno", Some(1)),
+    ] {
+        world.publish(0, queue, body, priority);
+    }
+    assert_eq!(world.take(queue), ["five", "nine", "one", "uno", "none", "zero"]);
+}
+
+#[test]
+fn full_queues_send_what_they_refuse_to_where_dead_letters_go() {
+    let mut world = World::new(2);
+    let dead = world.declare("dead", &[]);
+    let queue = world.declare(
+        "q",
+        &[
+            ("x-max-length", Value::Int(1)),
+            ("x-overflow", "reject-publish-dlx".into()),
+            ("x-dead-letter-exchange", "".into()),
+            ("x-dead-letter-routing-key", "dead".into()),
+        ],
+    );
+    world.place(0, dead);
+    world.place(1, queue);
+    world.publish(0, queue, "kept", None);
+    world.publish(0, queue, "refused", None);
+    assert_eq!(world.take(queue), ["kept"]);
+    assert_eq!(world.take(dead), ["refused"]);
+}
+
+/// A policy reaches queues that are there, on every shard, and lets them go again.
+#[test]
+fn policies_are_applied_live() {
+    let mut world = World::new(2);
+    let queues = [world.declare("q0", &[]), world.declare("q1", &[("x-max-length", Value::Int(3))])];
+    for (shard, queue) in queues.into_iter().enumerate() {
+        world.place(shard, queue);
+        (0..5).for_each(|i| world.publish(shard, queue, &i.to_string(), None));
+    }
+    world.policy("p", &[("max-length", Value::Int(2))]);
+    assert_eq!(world.take(queues[0]), ["3", "4"], "what is too much goes at once");
+    assert_eq!(world.take(queues[1]), ["3", "4"]);
+
+    world.policy("p", &[("max-length", Value::Int(1)), ("overflow", "reject-publish".into())]);
+    for queue in queues {
+        (0..3).for_each(|i| world.publish(0, queue, &i.to_string(), None));
+        assert_eq!(world.take(queue), ["0"]);
+    }
+    world.clear_policy("p");
+    for (queue, expected) in queues.into_iter().zip([&["0", "1", "2", "3"][..], &["1", "2", "3"]]) {
+        (0..4).for_each(|i| world.publish(1, queue, &i.to_string(), None));
+        assert_eq!(world.take(queue), expected);
+    }
+    world.policy("short", &[("expires", Value::Int(10)), ("message-ttl", Value::Int(5))]);
+    world.publish(0, queues[0], "old", None);
+    world.now_ms += 5;
+    world.settle();
+    assert_eq!(world.take(queues[0]), Vec::<String>::new());
+    world.now_ms += 1000;
+    world.settle();
+    assert!(!queues.iter().any(|q| world.exists(*q)));
+}
+
+#[test]
+fn who_binds_later_gets_the_recent_history() {
+    let mut world = World::new(2);
+    let exchange = DeclareExchange {
+        vhost: "/".into(),
+        name: "h".into(),
+        kind: "x-recent-history".into(),
+        durable: true,
+        auto_delete: false,
+        internal: false,
+        arguments: [("x-recent-history-length".to_owned(), Value::Int(2))].into(),
+    };
+    world.change(Command::DeclareExchange(exchange)).unwrap();
+    // As the gate of the other shard does it.
+    let exchange = world.shards[1].catalog().exchange("/", "h").unwrap().clone();
+    for body in ["1", "2", "3"] {
+        let messages = vec![message(body, None)];
+        let remember = Mail::Remember { exchange: exchange.clone(), messages };
+        world.shards[0].handle_mail(vec![remember]);
+    }
+    world.settle();
+    let queue = world.declare("late", &[]);
+    world.place(1, queue);
+    let binding = |source: &str, destination| Binding {
+        vhost: "/".into(),
+        source: source.into(),
+        destination,
+        key: "".into(),
+        arguments: [].into(),
+    };
+    let late = Destination::Queue("late".into());
+    world.change(Command::Bind(binding("h", late.clone()))).unwrap();
+    assert_eq!(world.take(queue), ["2", "3"]);
+    world.change(Command::Bind(binding("h", late.clone()))).unwrap();
+    assert_eq!(world.take(queue), Vec::<String>::new(), "bound already");
+    // Through another exchange too.
+    world.change(Command::Bind(binding("amq.fanout", late))).unwrap();
+    world.change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())))).unwrap();
+    assert_eq!(world.take(queue), ["2", "3"]);
+}
