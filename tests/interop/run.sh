@@ -3,7 +3,8 @@
 #
 #   tests/interop/run.sh [NAME]...        all suites, or the named ones
 #
-# SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
+# SLUICE_BIN names the broker (default: the newest build of the profiles ci and release), SLUICE_LOG_LINES how much of
+# its log is shown when a suite fails (default: 20).
 # Everything a suite needs is installed below ./.cache with the package client of its language. A suite whose
 # toolchain is absent is named and skipped; with CI=true that is a failure.
 # A suite gets SLUICE_AMQP and SLUICE_HTTP (both host:port), runs named checks, ends with `NAME: N passed, M failed`
@@ -87,6 +88,10 @@ install_jms() {
         javac -Xlint:all,-try -cp "$cache/jms/lib/*" -d "$cache/jms/classes" "$here"/jms/*.java
 }
 run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
+
+needs_fe2o3() { has cargo; }
+install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
+run_fe2o3() { "$cache/fe2o3/debug/interop"; }
 
 # --- the run --------------------------------------------------------------------------------------------------------
 
