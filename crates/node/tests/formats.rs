@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use broker::catalog::{Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination};
+use broker::catalog::{
+    Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
+};
 use bytes::{Bytes, BytesMut};
 use log::testing::FalseDisk;
 use log::{Handover, Log, Options, Records};
@@ -139,8 +141,8 @@ fn formats_are_versioned() {
         disk.put(&name, &bytes);
     }
     let mut restored = Restored::default();
-    let (_, recovery) =
-        Log::open(disk, Options::default(), &mut |record| restored.handle_record(record)).expect("a sound log");
+    let (_, recovery) = Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
+        .expect("a sound log");
     restored.finish();
     assert!(recovery.clean && recovery.damage.is_empty());
     assert_eq!(restored.unreadable, Vec::<String>::new());
@@ -148,7 +150,8 @@ fn formats_are_versioned() {
     let first = catalog.queue("/", "first").expect("the queue").clone();
     assert_eq!(first.config.max_length, Some(1000));
     assert!(catalog.queue("/", "second").is_some() && catalog.exchange("/", "orders").is_some());
-    let keys: Vec<String> = catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
+    let keys: Vec<String> =
+        catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
     assert_eq!(keys, ["a.*"]);
     let facts: Vec<Fact> = restored.queues.remove(&first.id).expect("its messages").into_facts().collect();
     let [
