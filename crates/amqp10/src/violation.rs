@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::decode::DecodeError;
+use crate::frame;
 use crate::{AmqpError, Symbol, condition};
 
 /// A rule of the protocol that the peer has broken.
@@ -12,7 +13,7 @@ pub enum Violation {
     /// [2.2] The first eight bytes are no protocol header that we speak.
     ProtocolHeader([u8; 8]),
     /// [2.3.1] A frame header that cannot be.
-    Framing(crate::frame::FrameError),
+    Framing(frame::FrameError),
     /// [2.3.1] A SASL frame outside SASL, or an AMQP frame within it.
     FrameType,
     /// [2.3.1] A frame on a channel above the negotiated channel-max.
@@ -91,6 +92,9 @@ impl Violation {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::ProtocolHeader(frame::AMQP091_HEADER | frame::AMQP09_HEADER | frame::AMQP08_HEADER) => {
+                f.write_str("the client speaks AMQP 0.9.1, which is not enabled yet")
+            }
             Self::ProtocolHeader(bytes) => write!(f, "unsupported protocol header {bytes:02x?}"),
             Self::Framing(error) => write!(f, "{error}"),
             Self::FrameType => f.write_str("the type of the frame does not fit the phase of the connection"),
@@ -100,11 +104,7 @@ impl fmt::Display for Violation {
             Self::Decode(error) => write!(f, "undecodable performative: {error}"),
             Self::UnexpectedFrame(what) => write!(f, "unexpected {what}"),
             Self::FrameSizeTooSmall(size) => {
-                write!(
-                    f,
-                    "max-frame-size {size} is below the minimum of {}",
-                    crate::frame::MIN_MAX_FRAME_SIZE
-                )
+                write!(f, "max-frame-size {size} is below the minimum of {}", frame::MIN_MAX_FRAME_SIZE)
             }
             Self::IdleTimeOutTooShort(ms) => write!(f, "idle-time-out of {ms} ms is below 1000 ms"),
             Self::IdleTimeOut => f.write_str("no frame received from client within idle timeout threshold"),

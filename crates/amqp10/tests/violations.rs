@@ -34,7 +34,8 @@ fn receiving() -> Script {
 #[test]
 fn protocol_header() {
     let mut script = Script::fresh();
-    check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
+    let fault = check(script.bytes(b"AMQP\x00\x00\x09\x01"), CONNECTION, FRAMING);
+    assert_eq!(fault.violation.to_string(), "the client speaks AMQP 0.9.1, which is not enabled yet");
     assert_eq!(script.sent(), ["header"]);
     check(Script::fresh().bytes(b"GET / HT"), CONNECTION, FRAMING);
 }
