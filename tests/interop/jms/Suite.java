@@ -348,7 +348,7 @@ public final class Suite {
             StreamMessage stream = session.createStreamMessage();
             stream.writeInt(1);
             stream.writeString("two");
-            // With the priority of 4 there would be no header, which leaves durability to the broker's configuration.
+            // With the priority of 4 and no time to live, the client would leave the header out.
             producer.send(stream, DeliveryMode.NON_PERSISTENT, 9, 3_600_000);
             ObjectMessage object = session.createObjectMessage("three");
             object.setJMSCorrelationID("four");
