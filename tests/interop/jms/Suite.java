@@ -1,12 +1,17 @@
 import jakarta.jms.BytesMessage;
 import jakarta.jms.CompletionListener;
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.InvalidDestinationException;
 import jakarta.jms.JMSException;
 import jakarta.jms.JMSSecurityException;
+import jakarta.jms.MapMessage;
 import jakarta.jms.Message;
 import jakarta.jms.MessageConsumer;
 import jakarta.jms.MessageProducer;
+import jakarta.jms.ObjectMessage;
 import jakarta.jms.Session;
+import jakarta.jms.StreamMessage;
+import jakarta.jms.TemporaryQueue;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
@@ -39,6 +44,7 @@ public final class Suite {
         CHECKS.put("declare_over_http", Suite::declareOverHttp);
         CHECKS.put("send_and_receive_10000_of_mixed_sizes", Suite::sendAndReceiveMixedSizes);
         CHECKS.put("release_redelivers", Suite::releaseRedelivers);
+        CHECKS.put("recover_redelivers", Suite::recoverRedelivers);
         CHECKS.put("reject_discards", Suite::rejectDiscards);
         CHECKS.put("modify_counts_the_failure", Suite::modifyCountsTheFailure);
         CHECKS.put("drain_returns_what_is_there_and_tells", Suite::drainReturnsWhatIsThere);
@@ -50,6 +56,9 @@ public final class Suite {
         CHECKS.put("deleting_the_queue_detaches_its_links", Suite::deletingTheQueueDetaches);
         CHECKS.put("settled_both_ways", Suite::settledBothWays);
         CHECKS.put("anonymous_terminus_routes_by_to", Suite::anonymousTerminus);
+        CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
+        CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
+        CHECKS.put("transactions_are_not_implemented", Suite::transactionsAreNotImplemented);
         CHECKS.put("idle_connection_stays", Suite::idleConnectionStays);
     }
 
@@ -134,6 +143,7 @@ public final class Suite {
                 expect(message.getIntProperty("number"), number);
                 expect(body.length, sizeOf(number));
                 expect(crc(body), message.getLongProperty("crc"));
+                expect(message.getJMSDeliveryMode(), DeliveryMode.PERSISTENT);
                 expect(message.getJMSRedelivered(), false);
                 message.acknowledge();
             }
@@ -161,6 +171,23 @@ public final class Suite {
         int deliveries = message.getIntProperty("JMSXDeliveryCount");
         expect(message.getJMSRedelivered(), deliveries > 1);
         return Client.body(message) + " " + deliveries;
+    }
+
+    /** Recovering is the client's own affair; what it kept comes from the broker again when the session ends. */
+    static void recoverRedelivers() throws Exception {
+        try (Client client = Client.connect("jms.prefetchPolicy.all=10")) {
+            client.onQueue("recovered", "a", "b");
+            Session session = client.connection.createSession(false, Session.CLIENT_ACKNOWLEDGE);
+            MessageConsumer consumer = session.createConsumer(session.createQueue("/queues/recovered"));
+            expect(seen(Client.take(consumer)), "a 1");
+            session.recover();
+            expect(seen(Client.take(consumer)), "a 2");
+            expect(seen(Client.take(consumer)), "b 1");
+            session.close();
+            MessageConsumer second = client.consumer("recovered");
+            expect(Client.body(Client.take(second)), "a");
+            expect(Client.body(Client.take(second)), "b");
+        }
     }
 
     static void rejectDiscards() throws Exception {
@@ -306,6 +333,78 @@ public final class Suite {
                     client.session.createQueue("/exchanges/absent/key"), client.session.createTextMessage()));
             expect(Client.drain(client.consumer("to-one")), List.of("for /queues/to-one"));
             expect(Client.drain(client.consumer("to%20two")), List.of("for /queues/to%20two"));
+        }
+    }
+
+    static void messageTypesArrive() throws Exception {
+        Client.queue("types");
+        try (Client client = Client.connect()) {
+            Session session = client.session;
+            MessageProducer producer = session.createProducer(session.createQueue("/queues/types"));
+            MapMessage map = session.createMapMessage();
+            map.setString("text", "gr\u00fcn");
+            map.setLong("number", Long.MIN_VALUE);
+            producer.send(map);
+            StreamMessage stream = session.createStreamMessage();
+            stream.writeInt(1);
+            stream.writeString("two");
+            // With the priority of 4 and no time to live, the client would leave the header out.
+            producer.send(stream, DeliveryMode.NON_PERSISTENT, 9, 3_600_000);
+            ObjectMessage object = session.createObjectMessage("three");
+            object.setJMSCorrelationID("four");
+            object.setDoubleProperty("half", 0.5);
+            producer.send(object);
+            // A message of no type has no body section, which the standard demands.
+            refused(JMSException.class, "amqp:decode-error", () -> producer.send(session.createMessage()));
+
+            MessageConsumer consumer = client.consumer("types");
+            map = (MapMessage) Client.take(consumer);
+            expect(map.getString("text"), "gr\u00fcn");
+            expect(map.getLong("number"), Long.MIN_VALUE);
+            expect(List.of(map.getJMSDeliveryMode(), map.getJMSPriority()), List.of(DeliveryMode.PERSISTENT, 4));
+            stream = (StreamMessage) Client.take(consumer);
+            expect(stream.readInt(), 1);
+            expect(stream.readString(), "two");
+            expect(List.of(stream.getJMSDeliveryMode(), stream.getJMSPriority()),
+                    List.of(DeliveryMode.NON_PERSISTENT, 9));
+            object = (ObjectMessage) Client.take(consumer);
+            expect(object.getObject(), "three");
+            expect(object.getJMSCorrelationID(), "four");
+            expect(object.getDoubleProperty("half"), 0.5);
+            expect(consumer.receiveNoWait(), null);
+        }
+    }
+
+    static void temporaryQueueTakesTheReply() throws Exception {
+        Client.queue("requests");
+        try (Client asker = Client.connect(); Client answerer = Client.connect()) {
+            TemporaryQueue replies = asker.session.createTemporaryQueue();
+            Message request = asker.session.createTextMessage("how many?");
+            request.setJMSReplyTo(replies);
+            asker.session.createProducer(asker.session.createQueue("/queues/requests")).send(request);
+
+            Message asked = Client.take(answerer.consumer("requests"));
+            expect(((TemporaryQueue) asked.getJMSReplyTo()).getQueueName(), replies.getQueueName());
+            Message answer = answerer.session.createTextMessage("two");
+            answer.setJMSCorrelationID(asked.getJMSMessageID());
+            answerer.session.createProducer(asked.getJMSReplyTo()).send(answer);
+
+            MessageConsumer consumer = asker.session.createConsumer(replies);
+            answer = Client.take(consumer);
+            expect(Client.body(answer), "two");
+            expect(answer.getJMSCorrelationID(), request.getJMSMessageID());
+            consumer.close();
+            replies.delete();
+            refused(InvalidDestinationException.class, "amqp:not-found",
+                    () -> answerer.session.createProducer(asked.getJMSReplyTo()));
+        }
+    }
+
+    static void transactionsAreNotImplemented() throws Exception {
+        try (Client client = Client.connect()) {
+            refused(JMSException.class, "amqp:not-implemented",
+                    () -> client.connection.createSession(true, Session.SESSION_TRANSACTED));
+            client.onQueue("after-transactions", "a");
         }
     }
 
