@@ -337,19 +337,3 @@ pub struct Report {
     /// Taken by where dead letters go.
     pub dead_lettered: u64,
 }
-
-/// What must survive the process. Facts restore the machine without running any decision again. Only
-/// durable messages have facts.
-#[derive(Clone, Debug)]
-pub enum Fact {
-    Put {
-        seq: u64,
-        message: Message,
-        /// When it arrived, in milliseconds since the epoch: its time to live counts from here.
-        at_ms: u64,
-    },
-    /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive.
-    Gone { first: u64, last: u64 },
-    /// Requeued: its marks from now on.
-    Returned { seq: u64, delivery_count: u32, redelivered: bool },
-}
