@@ -40,6 +40,7 @@ mod record;
 mod recover;
 mod scan;
 pub mod testing;
+mod worker;
 mod writer;
 
 pub use disk::{Disk, RealDisk};
