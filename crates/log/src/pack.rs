@@ -21,6 +21,7 @@
 mod block;
 mod packs;
 mod reader;
+mod threads;
 
 use bytes::Bytes;
 
@@ -28,6 +29,9 @@ use crate::record::{RECORD_HEADER, Records};
 
 pub use packs::{PackError, PackOptions, Packs, WriteFailure};
 pub use reader::{Block, Flaw, PackReader, ReadError};
+pub use threads::{
+    BlockRead, OnBlockRead, OnPackRound, PackJob, PackReaderHandle, PackRound, Packed, PacksHandle, ReadJob,
+};
 
 /// Bytes after which a new pack begins, so that space comes back in small pieces. A run stands in one pack, so that
 /// a run of more bytes makes a pack of its own that is as large as it.
