@@ -29,8 +29,8 @@ pub struct Record {
     pub seq: u64,
     /// The owner's tag for it.
     pub kind: u8,
-    /// The number of the file it stands in: forgotten once that file is. No older than that of any record in front
-    /// of it.
+    /// The number of the log file it stands in: forgotten once that file is. No older than that of any record in
+    /// front of it. 0 for a record of a pack.
     pub file: u64,
     /// A slice of the buffer its file was read into: keeping it keeps the file's bytes in memory.
     pub body: Bytes,

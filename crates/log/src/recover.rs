@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::Disk;
-use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader};
+use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, LOG_MAGIC};
 use crate::machine::{Closed, Size, Span};
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
@@ -219,7 +219,7 @@ impl Directory {
 
     fn read_file<D: Disk>(&mut self, disk: &mut D, number: u64) -> Result<(), OpenError> {
         let (bytes, unreadable) = load(disk, number)?;
-        let mut header = FileHeader::decode(&bytes);
+        let mut header = FileHeader::decode(&bytes, LOG_MAGIC);
         let mut generation = None;
         if let Some(found) = header {
             if found.version > FORMAT_VERSION {
