@@ -157,7 +157,16 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
         attach.initial_delivery_count = Some(f.u32("count").unwrap_or(0));
     }
     let (dynamic, capabilities) = (f.flag("dynamic"), f.symbols("capabilities"));
-    let (durable, expiry) = (TerminusDurability::None, TerminusExpiryPolicy::LinkDetach);
+    let expiry = match f.text("expiry").as_deref() {
+        Some("session-end") => TerminusExpiryPolicy::SessionEnd,
+        Some("never") => TerminusExpiryPolicy::Never,
+        _ => TerminusExpiryPolicy::LinkDetach,
+    };
+    let durable = match f.flag("terminus-durable") {
+        true => TerminusDurability::UnsettledState,
+        false => TerminusDurability::None,
+    };
+    let timeout = f.u32("terminus-timeout").unwrap_or(0);
     let (source, target) = (f.value("source"), f.value("target"));
     let text = |v: &Option<Value>| v.as_ref().and_then(Value::as_str).map(str::to_owned);
     if source != Some(Value::Null) {
@@ -169,6 +178,7 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
             filter: f.map("filter"),
             durable,
             expiry_policy: expiry,
+            timeout,
             ..Source::default()
         });
     }

@@ -11,4 +11,5 @@ pub mod desk;
 pub mod gate;
 pub mod ids;
 pub mod mail;
+pub mod reply_to;
 pub mod settings;

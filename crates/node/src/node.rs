@@ -1,6 +1,7 @@
 //! A node: the log, the shards on their threads, and the handle to stop it all.
 
 use std::fmt;
+use std::hash::RandomState;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -192,6 +193,7 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
     }
+    let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
@@ -204,6 +206,7 @@ pub fn make_shards(
                 catalog,
                 live: live.clone(),
                 garbage_allowed,
+                reply_keys: reply_keys.clone(),
             })
         })
         .collect();

@@ -59,11 +59,11 @@ impl std::fmt::Debug for QueueSlot {
 /// What became of `first..=last` of one publisher at one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
-    queue: QueueId,
-    publisher: PublisherId,
-    first: u64,
-    last: u64,
-    verdict: Verdict,
+    pub queue: QueueId,
+    pub publisher: PublisherId,
+    pub first: u64,
+    pub last: u64,
+    pub verdict: Verdict,
 }
 
 /// Adds a receipt, joined to the last one if it continues it.
@@ -199,6 +199,7 @@ impl Shard {
     pub(super) fn handle_one(&mut self, mail: Mail) {
         match mail {
             Mail::Request { queue, request } => self.apply(queue, request),
+            Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),
             Mail::Effect { queue, effect } => self.handle_effect(queue, effect),
             Mail::Receipts { queue, publisher, first, last, verdict } => {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
@@ -397,7 +398,7 @@ impl Shard {
                     };
                     for target in targets {
                         let publish = Publish { publisher, seq: 0, message: message.clone() };
-                        self.post.request(target.queue, Request::Publish(publish));
+                        self.post.publish(vhost, target, publish);
                     }
                 }
             }

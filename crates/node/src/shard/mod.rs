@@ -11,10 +11,12 @@
 mod apply;
 mod catalog;
 mod desk;
+mod direct;
 mod history;
 mod journal;
 mod reclaim;
 
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -74,6 +76,8 @@ pub struct Setup {
     pub live: Arc<[AtomicU64]>,
     /// Bytes of garbage that the log may hold whatever is alive.
     pub garbage_allowed: u64,
+    /// Makes names of reply links that cannot be guessed.
+    pub reply_keys: RandomState,
 }
 
 /// See the module.
@@ -127,6 +131,7 @@ pub struct Shard {
     scratch: BytesMut,
     pub counters: Counters,
     unique: u64,
+    reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
     blocked: bool,
@@ -153,6 +158,7 @@ macro_rules! with_gate {
                 scratch: &mut $shard.scratch,
                 counters: &mut $shard.counters,
                 unique: &mut $shard.unique,
+                reply_keys: &$shard.reply_keys,
             };
             $body;
             if !conn.dirty {
@@ -166,7 +172,7 @@ use with_gate;
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, live, garbage_allowed } = setup;
+        let Setup { id, shards, settings, access, catalog, live, garbage_allowed, reply_keys } = setup;
         Self {
             id,
             settings,
@@ -204,6 +210,7 @@ impl Shard {
             scratch: BytesMut::new(),
             counters: Counters::default(),
             unique: 0,
+            reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
             blocked: false,
@@ -481,6 +488,11 @@ impl Shard {
             self.dispatch(queue, request);
         }
         self.post.requests = requests;
+        let mut direct = std::mem::take(&mut self.post.direct);
+        for (to, vhost, request) in direct.drain(..) {
+            self.dispatch_direct(to, vhost, request);
+        }
+        self.post.direct = direct;
         let mut proposals = std::mem::take(&mut self.post.proposals);
         for (ticket, command) in proposals.drain(..) {
             self.send(0, Mail::Propose { ticket, from: self.id, command });

@@ -7,7 +7,7 @@ use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, Symbol, Value, condition};
 use bytes::Bytes;
 use message::{Message, Route, kept};
-use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
+use queue::{Publish, PublisherId, RejectReason, Verdict};
 
 use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Settled, error};
@@ -286,7 +286,7 @@ impl Gate {
         let message = Message::new(kept.into_parts(wire), route);
         let publisher = intake.publisher;
         let seq = intake.push((delivery.id, delivery.settled), size, targets.len() as u32);
-        send(cx, publisher, seq, message, &targets);
+        send(cx, vhost, publisher, seq, message, &targets);
         Ok(())
     }
 
@@ -396,14 +396,20 @@ fn note(session: &mut Session, id: u32, state: DeliveryState) {
     session.dispositions.push(Settled { first: id, last: id, state });
 }
 
-/// Sends a message to every queue of its route.
-fn send(cx: &mut Cx<'_>, publisher: PublisherId, seq: u64, message: Message, targets: &[RouteTarget]) {
+/// Sends a message to every end of its route.
+fn send(
+    cx: &mut Cx<'_>,
+    vhost: &Arc<str>,
+    publisher: PublisherId,
+    seq: u64,
+    message: Message,
+    targets: &[RouteTarget],
+) {
     let Some((last, others)) = targets.split_last() else { return };
     for target in others {
-        let publish = Publish { publisher, seq, message: message.clone() };
-        cx.post.request(target.queue, Request::Publish(publish));
+        cx.post.publish(vhost, *target, Publish { publisher, seq, message: message.clone() });
     }
-    cx.post.request(last.queue, Request::Publish(Publish { publisher, seq, message }));
+    cx.post.publish(vhost, *last, Publish { publisher, seq, message });
 }
 
 /// Gives the kept bytes of a message their home.

@@ -17,6 +17,7 @@ use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, CatalogError, Command, Destination};
 use crate::ids::QueueId;
+use crate::reply_to::ReplyTo;
 
 pub(super) use self::request::Pending;
 
@@ -207,6 +208,11 @@ impl Gate {
         let vhost = self.vhost.clone();
         match &pending.verb {
             Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name).cloned() {
+                None if let Some(to) = ReplyTo::parse(name) => {
+                    if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
+                        cx.post.probe(&vhost, to, ticket);
+                    }
+                }
                 None => {
                     let reply = Reply::not_found(&vhost, name);
                     self.respond(pair, pending, reply);
@@ -365,6 +371,9 @@ impl Gate {
                 let Verb::GetQueue { name } = &pending.verb else { return };
                 match cx.catalog.queue(&self.vhost, name) {
                     Some(record) => Reply::queue(200, record, &report, cx.settings),
+                    None if ReplyTo::parse(name).is_some() => {
+                        Reply::volatile_queue(&self.vhost, name, cx.settings)
+                    }
                     None => Reply::not_found(&self.vhost, name),
                 }
             }

@@ -11,8 +11,10 @@ mod inbound;
 mod management;
 mod open;
 mod outbound;
+mod replies;
 mod report;
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -27,11 +29,13 @@ use queue::{Effect, Request, Ticket, Verdict};
 use self::inbound::Intake;
 use self::management::Pair;
 use self::outbound::Outlet;
+use self::replies::Replies;
 use crate::access::{Access, AccessRefused, Identity};
 use crate::catalog::{Answer, Catalog, CatalogError, DEFAULT_VHOST};
 use crate::counters::Counters;
 use crate::ids::{ConnectionId, QueueId, Registry, ShardId};
 use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
+use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
@@ -58,6 +62,8 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// A number that nobody else gets.
     pub unique: &'a mut u64,
+    /// Makes names of reply links that cannot be guessed. Decides nothing else.
+    pub reply_keys: &'a RandomState,
 }
 
 impl Cx<'_> {
@@ -91,6 +97,8 @@ enum LinkRole {
     Intake(Box<Intake>),
     /// The client consumes.
     Outlet(Box<Outlet>),
+    /// The client takes replies, past all queues.
+    Replies(Box<Replies>),
     /// One of the two links of a management pair.
     Requests {
         pair: u32,
@@ -129,6 +137,13 @@ enum Waiting {
         session: u16,
         link: u32,
         attach: Box<amqp10::Attach>,
+    },
+    /// Whether there is the reply link whose address this link has.
+    Replies {
+        session: u16,
+        link: u32,
+        attach: Box<amqp10::Attach>,
+        to: ReplyTo,
     },
     /// A queue of this connection is being deleted.
     Deletion,
@@ -421,6 +436,10 @@ impl Gate {
         self.sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
     }
 
+    fn role_of(&self, session: u16, link: u32) -> Option<&LinkRole> {
+        self.sessions.get(usize::from(session))?.as_ref()?.links.get(link as usize)?.as_ref()
+    }
+
     fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
         let Some(Some(session)) = self.sessions.get_mut(usize::from(session)) else { return };
         let at = link as usize;
@@ -458,6 +477,10 @@ impl Gate {
                 }
                 cx.counters.consumers -= 1;
                 outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Replies(replies) => {
+                cx.consumers.remove(replies.to.outlet.0);
+                cx.counters.consumers -= 1;
             }
             LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
                 // A pair needs both of its links; the other one is told at its next use.
@@ -525,6 +548,9 @@ impl Gate {
                 self.finish_queue_request(pair, request, effect, cx);
             }
             Some(Waiting::Deletion) => self.deletion_done(cx),
+            Some(Waiting::Replies { session, link, attach, to }) => {
+                self.finish_probe((session, link), &attach, to, &effect, cx);
+            }
             Some(Waiting::Dynamic { .. }) | None => {}
         }
     }
@@ -537,7 +563,7 @@ impl Gate {
             Some(Waiting::Dynamic { session, link, attach }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
             }
-            Some(Waiting::Deletion) | None => {}
+            Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}
         }
     }
 
@@ -601,7 +627,8 @@ impl Gate {
                     let pair = *pair;
                     self.regulate_management(*session, pair, cx);
                 }
-                None => {}
+                // Replies never wait, so there is nothing to ask for.
+                Some(LinkRole::Replies(_)) | None => {}
             }
         }
         let mut touched = touched;

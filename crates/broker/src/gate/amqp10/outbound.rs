@@ -69,8 +69,8 @@ impl Gate {
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
         match self.role(session, link) {
             Some(LinkRole::Outlet(outlet)) => outlet.bridge.handle_flow(flow.drain, flow.echo),
-            // Nothing is ever available on a link of responses.
-            Some(LinkRole::Responses { .. }) if flow.drain || flow.echo => {
+            // Nothing is ever available on a link of responses or of replies.
+            Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
             _ => {}

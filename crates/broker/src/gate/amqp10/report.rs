@@ -72,6 +72,7 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         Some(LinkRole::Outlet(outlet)) => {
             (Some(super::queue_address(&outlet.queue_name)), None, u64::from(outlet.unsettled()))
         }
+        Some(LinkRole::Replies(replies)) => (Some(super::queue_address(&replies.to.name())), None, 0),
         Some(LinkRole::Requests { .. }) => (None, Some(super::address::MANAGEMENT.into()), 0),
         Some(LinkRole::Responses { .. }) => (Some(super::address::MANAGEMENT.into()), None, 0),
         None => (None, None, 0),
