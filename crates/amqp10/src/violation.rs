@@ -71,7 +71,8 @@ impl Violation {
             Self::FrameSizeTooSmall(_) => (Connection, condition::FRAME_SIZE_TOO_SMALL),
             Self::IdleTimeOutTooShort(_) => (Connection, condition::NOT_ALLOWED),
             Self::IdleTimeOut => (Connection, condition::RESOURCE_LIMIT_EXCEEDED),
-            Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
+            // As the reference does: the session that has the channel ends (behaviour B.2).
+            Self::ChannelInUse(_) => (Session, condition::INTERNAL_ERROR),
             Self::WindowViolation => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
             Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),
@@ -108,7 +109,9 @@ impl fmt::Display for Violation {
             }
             Self::IdleTimeOutTooShort(ms) => write!(f, "idle-time-out of {ms} ms is below 1000 ms"),
             Self::IdleTimeOut => f.write_str("no frame received from client within idle timeout threshold"),
-            Self::ChannelInUse(channel) => write!(f, "BEGIN on channel {channel}, which has a session"),
+            Self::ChannelInUse(channel) => {
+                write!(f, "unexpected BEGIN on channel {channel}, which has a session")
+            }
             Self::WindowViolation => f.write_str("incoming window violated by peer"),
             Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
             Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),

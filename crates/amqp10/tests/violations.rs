@@ -105,7 +105,7 @@ fn idle_time_out() {
 
 #[test]
 fn channel_in_use() {
-    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
+    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:internal-error");
 }
 
 #[test]
