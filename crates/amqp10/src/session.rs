@@ -85,7 +85,7 @@ pub(crate) enum SessionEvent<'a> {
     Detach { link: u32, detach: Detach, answered: bool },
     Flow { link: Option<u32>, flow: Flow },
     Transfer { link: u32, delivery: crate::Delivery<'a> },
-    Aborted { link: u32 },
+    Discarded { link: u32 },
     Disposition { role: Role, settled: bool, state: Option<DeliveryState>, first: u32, last: u32 },
 }
 
@@ -225,14 +225,14 @@ impl Session {
         if l.state == LinkState::Detaching {
             return Ok(None);
         }
-        let (max, mode) = (l.max_message_size, l.snd_settle_mode);
+        let terms = l.terms();
         let End::Receiving(receiving) = &mut l.end else {
             return Err((None, Violation::UnexpectedFrame("TRANSFER on a link on which we send")));
         };
-        match receiving.handle_transfer(transfer, frame, payload_at, max, mode) {
+        match receiving.handle_transfer(transfer, frame, payload_at, terms) {
             Ok(Progress::Complete(delivery)) => Ok(Some(SessionEvent::Transfer { link, delivery })),
             Ok(Progress::Incomplete) => Ok(None),
-            Ok(Progress::Aborted) => Ok(Some(SessionEvent::Aborted { link })),
+            Ok(Progress::Discarded) => Ok(Some(SessionEvent::Discarded { link })),
             Err(violation) => Err((Some(link), violation)),
         }
     }

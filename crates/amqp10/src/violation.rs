@@ -46,7 +46,7 @@ pub enum Violation {
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
     SettledMismatch,
-    /// [2.7.5] rcv-settle-mode second on a delivery, which was not negotiated.
+    /// [2.7.5] A transfer with rcv-settle-mode second on a link that was attached with first.
     SettleModeSecond,
 }
 
@@ -79,8 +79,9 @@ impl Violation {
             Self::UnattachedHandle(_) => (Session, condition::UNATTACHED_HANDLE),
             Self::TransferLimitExceeded => (Link, condition::TRANSFER_LIMIT_EXCEEDED),
             Self::MessageSizeExceeded { .. } => (Session, condition::MESSAGE_SIZE_EXCEEDED),
-            Self::InconsistentDelivery(_) | Self::SettledMismatch => (Link, condition::INVALID_FIELD),
-            Self::SettleModeSecond => (Link, condition::NOT_IMPLEMENTED),
+            Self::InconsistentDelivery(_) | Self::SettledMismatch | Self::SettleModeSecond => {
+                (Link, condition::INVALID_FIELD)
+            }
         }
     }
 
@@ -126,7 +127,9 @@ impl fmt::Display for Violation {
             Self::SettledMismatch => {
                 f.write_str("the settled flag of a transfer contradicts the negotiated snd-settle-mode")
             }
-            Self::SettleModeSecond => f.write_str("rcv-settle-mode second is not supported"),
+            Self::SettleModeSecond => {
+                f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")
+            }
         }
     }
 }

@@ -2,8 +2,11 @@
 
 mod script;
 
-use amqp10::{Begin, Detach, Disposition, End, Flow, Outgoing, Role, Tag, TransferHead};
-use bytes::Bytes;
+use amqp10::{
+    Attach, Begin, Chunk, Detach, Disposition, End, Event, Flow, Outgoing, Performative, ReceiverSettleMode,
+    Role, Tag, Transfer, TransferHead, put_frame,
+};
+use bytes::{Bytes, BytesMut};
 use script::{Script, attach, head, session_flow};
 
 fn heard(name: &str) -> script::Heard {
@@ -12,6 +15,23 @@ fn heard(name: &str) -> script::Heard {
 
 fn detach(handle: u32) -> Detach {
     Detach { handle, closed: true, error: None }
+}
+
+/// A delivery of one transfer without payload on handle 0.
+fn single(id: u32) -> Transfer<'static> {
+    Transfer {
+        handle: 0,
+        delivery_id: Some(id),
+        delivery_tag: Some(b"t"),
+        message_format: None,
+        settled: None,
+        more: false,
+        rcv_settle_mode: None,
+        state: None,
+        resume: false,
+        aborted: false,
+        batchable: false,
+    }
 }
 
 #[test]
@@ -106,10 +126,52 @@ fn aborted_deliveries_spend_credit_and_leave_nothing() {
     assert_eq!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, b"half"), Ok(None));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 4);
     let abort = TransferHead { aborted: true, ..TransferHead::default() };
-    assert_eq!(script.transfer(&abort, b"ignored"), heard("Aborted"));
+    assert_eq!(script.transfer(&abort, b"ignored"), heard("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
     assert_eq!(script.transfer(&head(1, b"t"), b"x"), heard("Transfer b\"x\""));
     assert!(script.transfer(&head(2, b"t"), b"x").is_err());
+}
+
+#[test]
+fn resumed_deliveries_are_ignored() {
+    // [2.6.13] Nothing is known of them, whether they are one transfer or many.
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 3, false, false);
+    let resumed = |id, more| Transfer { resume: true, more, ..single(id) };
+    assert_eq!(script.hear(0, &Performative::Transfer(resumed(0, false))), heard("Discarded"));
+    assert_eq!(script.hear(0, &Performative::Transfer(resumed(1, true))), Ok(None));
+    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), heard("Discarded"));
+    assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
+    assert_eq!(script.transfer(&head(2, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert!(script.transfer(&head(3, b"t"), b"x").is_err(), "their credit is spent");
+}
+
+#[test]
+fn a_delivery_says_who_settles_first() {
+    // [2.7.5] The link's mode, unless the transfer has its own, which may not be second on a link of first.
+    use ReceiverSettleMode::{First, Second};
+    for (link, transfer, effective) in [
+        (First, None, First),
+        (First, Some(First), First),
+        (Second, None, Second),
+        (Second, Some(First), First),
+    ] {
+        let mut script = Script::begun(10);
+        assert_eq!(
+            script.hear(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
+            heard("Attach")
+        );
+        let answer = Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Receiver) };
+        script.endpoint.attach(0, Some(0), answer);
+        script.endpoint.grant(0, 0, 1, false, false);
+        let mut frame = BytesMut::new();
+        let sent = Transfer { rcv_settle_mode: transfer, ..single(0) };
+        put_frame(&mut frame, 0, &Performative::Transfer(sent));
+        match script.endpoint.handle_frame(Chunk::Borrowed(&frame), 0) {
+            Ok(Some(Event::Transfer { delivery, .. })) => assert_eq!(delivery.rcv_settle_mode, effective),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]

@@ -211,7 +211,7 @@ fn settle_mode_second() {
         aborted: false,
         batchable: false,
     };
-    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:not-implemented");
+    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
 }
 
 #[test]

@@ -111,7 +111,7 @@ impl Connection {
             }
             SessionEvent::Flow { link, flow } => Event::Flow { session: number, link, flow },
             SessionEvent::Transfer { link, delivery } => Event::Transfer { session: number, link, delivery },
-            SessionEvent::Aborted { link } => Event::Aborted { session: number, link },
+            SessionEvent::Discarded { link } => Event::Discarded { session: number, link },
             SessionEvent::Disposition { role, settled, state, first, last } => {
                 Event::Disposition { session: number, role, settled, state, first, last }
             }

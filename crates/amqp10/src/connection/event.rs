@@ -54,8 +54,9 @@ pub enum Event<'a> {
         link: u32,
         delivery: Delivery<'a>,
     },
-    /// The sender took a delivery back half-way; its credit is spent.
-    Aborted {
+    /// A delivery that came to nothing: the sender took it back half-way, or resumed what we do not know. Its credit
+    /// is spent.
+    Discarded {
         session: u16,
         link: u32,
     },

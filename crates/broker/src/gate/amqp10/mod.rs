@@ -259,7 +259,7 @@ impl Gate {
             Event::Disposition { .. } => {}
             Event::Flow { session, link: Some(link), flow } => self.handle_flow(session, link, &flow),
             Event::Flow { session, link: None, .. } => self.touch_session(session),
-            Event::Aborted { session, link } => self.touch(session, link),
+            Event::Discarded { session, link } => self.touch(session, link),
             Event::HeaderExchanged => self.offer_mechanisms(cx),
             Event::SaslInit(init) => self.handle_sasl_init(&init, cx),
             Event::Open(open) => self.handle_open(*open, cx),
