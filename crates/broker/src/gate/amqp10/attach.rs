@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use amqp10::{
-    AmqpError, Attach, DeliveryState, Described, Map, ReceiverSettleMode, Role, SenderSettleMode, Source,
-    Symbol, Target, TargetArchetype, Value, condition, descriptor,
+    AmqpError, Attach, DeliveryState, Described, Map, Role, SenderSettleMode, Source, Symbol, Target,
+    TargetArchetype, Value, condition, descriptor,
 };
 use message::Route;
 use queue::PublisherId;
@@ -90,10 +90,6 @@ impl Gate {
     fn check_common(attach: &Attach) -> Result<(), Refused> {
         if attach.unsettled.as_ref().is_some_and(|u| !u.is_empty()) || attach.incomplete_unsettled {
             return Err(not_implemented("Link recovery not supported"));
-        }
-        let second = attach.rcv_settle_mode == ReceiverSettleMode::Second;
-        if second && attach.snd_settle_mode != SenderSettleMode::Settled {
-            return Err(not_implemented("rcv-settle-mode second not supported"));
         }
         Ok(())
     }
@@ -203,7 +199,6 @@ impl Gate {
     ) {
         let reply = Attach {
             role: Role::Receiver,
-            rcv_settle_mode: ReceiverSettleMode::First,
             source: attach.source.clone(),
             target: Some(TargetArchetype::Target(target)),
             max_message_size: Some(cx.settings.max_message_size),

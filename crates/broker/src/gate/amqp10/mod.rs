@@ -73,15 +73,24 @@ impl Cx<'_> {
 struct Session {
     links: Vec<Option<LinkRole>>,
     /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
-    dispositions: Vec<Settled>,
+    dispositions: Vec<Told>,
 }
 
 /// `first..=last` of the client's delivery-ids and what became of them.
 #[derive(Debug, PartialEq)]
-struct Settled {
+struct Told {
     first: u32,
     last: u32,
+    /// False if the client is to settle first.
+    settled: bool,
     state: DeliveryState,
+}
+
+impl Told {
+    /// Whether the next id is that of `next` and nothing else differs.
+    fn joins(&self, next: &Self) -> bool {
+        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
+    }
 }
 
 /// What a link is for.
@@ -255,7 +264,8 @@ impl Gate {
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
                 self.handle_disposition(session, settled, state, (first, last), cx);
             }
-            // A publisher's own word about its deliveries changes nothing (behaviour B.4).
+            // A publisher's own word about its deliveries changes nothing (behaviour B.4): where it settles first,
+            // the outcome stands already.
             Event::Disposition { .. } => {}
             Event::Flow { session, link: Some(link), flow } => self.handle_flow(session, link, &flow),
             Event::Flow { session, link: None, .. } => self.touch_session(session),
@@ -638,24 +648,24 @@ impl Gate {
         if s.dispositions.is_empty() {
             return;
         }
-        let mut settled = std::mem::take(&mut s.dispositions);
-        if settled.len() > 1 {
-            let base = settled[0].first;
-            settled.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
-            settled.dedup_by(|next, kept| {
-                let joins = kept.last.wrapping_add(1) == next.first && kept.state == next.state;
+        let mut told = std::mem::take(&mut s.dispositions);
+        if told.len() > 1 {
+            let base = told[0].first;
+            told.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
+            told.dedup_by(|next, kept| {
+                let joins = kept.joins(next);
                 if joins {
                     kept.last = next.last;
                 }
                 joins
             });
         }
-        for d in &settled {
-            self.conn.disposition(session, Role::Receiver, (d.first, d.last), true, &d.state);
+        for d in &told {
+            self.conn.disposition(session, Role::Receiver, (d.first, d.last), d.settled, &d.state);
         }
-        settled.clear();
+        told.clear();
         if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
-            s.dispositions = settled;
+            s.dispositions = told;
         }
     }
 
