@@ -219,13 +219,19 @@ impl Connection {
 
     // ---- the end ------------------------------------------------------------------------------------------
 
-    /// Sends CLOSE, with the reason if there is one; answers the peer's CLOSE if it was first.
+    /// Sends CLOSE, with the reason if there is one; answers the peer's CLOSE if it was first. Nothing is said
+    /// before the AMQP headers are exchanged, where no AMQP frame may be [2.2, 5.3].
     pub fn close(&mut self, error: Option<AmqpError>, peer_has_closed: bool) {
-        if matches!(self.state, ConnectionState::Closing | ConnectionState::Closed) {
-            return;
-        }
-        put_frame(self.output.buffer(), 0, &Close { error });
-        self.state = if peer_has_closed { ConnectionState::Closed } else { ConnectionState::Closing };
+        self.state = match self.state {
+            ConnectionState::Closing | ConnectionState::Closed => return,
+            ConnectionState::Header | ConnectionState::Sasl | ConnectionState::AmqpHeader => {
+                ConnectionState::Closed
+            }
+            ConnectionState::Opening | ConnectionState::Opened => {
+                put_frame(self.output.buffer(), 0, &Close { error });
+                if peer_has_closed { ConnectionState::Closed } else { ConnectionState::Closing }
+            }
+        };
         self.sessions.clear();
         self.by_remote_channel.clear();
     }

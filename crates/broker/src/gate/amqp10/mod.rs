@@ -121,9 +121,18 @@ pub struct Client {
 pub enum Phase {
     /// Before OPEN.
     Handshake,
+    /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
+    Refused,
     Open,
     /// To be closed when the output is written.
     Done,
+}
+
+impl Phase {
+    /// Whether what the client sends is looked at.
+    pub fn listens(self) -> bool {
+        matches!(self, Self::Handshake | Self::Open)
+    }
 }
 
 /// What an asked ticket was for.
@@ -162,6 +171,7 @@ pub struct Gate {
     name: Arc<str>,
     conn: Connection,
     phase: Phase,
+    /// When the handshake ends, by OPEN not having come or by telling that the login was refused.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     identity: Option<Identity>,
@@ -248,7 +258,7 @@ impl Gate {
 
     /// One frame or protocol header, whole.
     pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Done {
+        if !self.phase.listens() {
             return;
         }
         match self.conn.handle_frame(input, cx.now_ms) {
@@ -335,7 +345,7 @@ impl Gate {
 
     /// The node stops, or an operator closes the connection.
     pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Open {
+        if self.can_be_told() {
             self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
         } else {
             self.handle_disconnect(cx);
@@ -674,7 +684,7 @@ impl Gate {
     /// When [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
-            Phase::Handshake => Some(self.handshake_deadline_ms),
+            Phase::Handshake | Phase::Refused => Some(self.handshake_deadline_ms),
             Phase::Open => self.conn.next_deadline(),
             Phase::Done => None,
         }
@@ -682,10 +692,8 @@ impl Gate {
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => {
-                tracing::warn!(connection = %self.name, "closing: no OPEN within the handshake timeout");
-                self.handle_disconnect(cx);
-            }
+            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.give_up_handshake(cx),
+            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.tell_refusal(),
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
