@@ -228,6 +228,7 @@ impl Connection {
                 ConnectionState::Closed
             }
             ConnectionState::Opening | ConnectionState::Opened => {
+                let error = error.map(|e| e.within(self.remote_max_frame_size as usize));
                 put_frame(self.output.buffer(), 0, &Close { error });
                 if peer_has_closed { ConnectionState::Closed } else { ConnectionState::Closing }
             }

@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use crate::chunk::Chunk;
 use crate::credit::{ReceiverCredit, SenderCredit};
 use crate::violation::Violation;
-use crate::{ReceiverSettleMode, SenderSettleMode, Transfer};
+use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
 
 /// Our end of a link: sending or receiving, with its credit.
 #[derive(Debug)]
@@ -217,6 +217,9 @@ impl Terms {
             }
             SenderSettleMode::Unsettled if settled => return Err(Violation::SettledMismatch),
             _ => {}
+        }
+        if transfer.state.as_ref().is_some_and(DeliveryState::is_transactional) {
+            return Err(Violation::NoTransaction);
         }
         let second = transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second);
         if second && !settled && self.rcv_settle_mode == ReceiverSettleMode::First {

@@ -245,8 +245,11 @@ impl Session {
         // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id.
         let next_incoming_id = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
         if serial::distance(next_incoming_id, self.next_outgoing_id) > 0 {
-            return Err((None, Violation::WindowViolation));
+            let next_outgoing_id = self.next_outgoing_id;
+            return Err((None, Violation::NeverSent { next_incoming_id, next_outgoing_id }));
         }
+        // [2.5.6] The peer knows best what it has sent.
+        self.next_incoming_id = flow.next_outgoing_id;
         let in_flight = self.next_outgoing_id.wrapping_sub(next_incoming_id);
         self.remote_incoming_window = flow.incoming_window.saturating_sub(in_flight);
         let mut link = None;

@@ -30,8 +30,10 @@ pub enum Violation {
     IdleTimeOut,
     /// [2.5.1] BEGIN on a channel that has a session.
     ChannelInUse(u16),
-    /// [2.5.6] A transfer while our incoming window was closed, or ids that were never sent.
+    /// [2.5.6] A transfer beyond our incoming window.
     WindowViolation,
+    /// [2.5.6] FLOW speaks of transfers that we have not sent.
+    NeverSent { next_incoming_id: u32, next_outgoing_id: u32 },
     /// [2.6.2] ATTACH with a handle above handle-max.
     HandleMax { handle: u32, max: u32 },
     /// [2.6.2] ATTACH with a handle that is in use.
@@ -46,6 +48,8 @@ pub enum Violation {
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
     SettledMismatch,
+    /// [4.4.1] A transfer as part of a transaction, and no transaction was ever declared.
+    NoTransaction,
     /// [2.7.5] A transfer with rcv-settle-mode second on a link that was attached with first.
     SettleModeSecond,
 }
@@ -73,7 +77,7 @@ impl Violation {
             Self::IdleTimeOut => (Connection, condition::RESOURCE_LIMIT_EXCEEDED),
             // As the reference does: the session that has the channel ends (behaviour B.2).
             Self::ChannelInUse(_) => (Session, condition::INTERNAL_ERROR),
-            Self::WindowViolation => (Session, condition::WINDOW_VIOLATION),
+            Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
             Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),
             Self::UnattachedHandle(_) => (Session, condition::UNATTACHED_HANDLE),
@@ -82,6 +86,7 @@ impl Violation {
             Self::InconsistentDelivery(_) | Self::SettledMismatch | Self::SettleModeSecond => {
                 (Link, condition::INVALID_FIELD)
             }
+            Self::NoTransaction => (Link, condition::UNKNOWN_ID),
         }
     }
 
@@ -113,7 +118,12 @@ impl fmt::Display for Violation {
             Self::ChannelInUse(channel) => {
                 write!(f, "unexpected BEGIN on channel {channel}, which has a session")
             }
-            Self::WindowViolation => f.write_str("incoming window violated by peer"),
+            Self::WindowViolation => f.write_str("TRANSFER beyond the incoming window of the session"),
+            Self::NeverSent { next_incoming_id, next_outgoing_id } => write!(
+                f,
+                "FLOW with next-incoming-id {next_incoming_id} of a session that has sent transfers up to \
+                 {next_outgoing_id}, exclusive"
+            ),
             Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
             Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),
             Self::UnattachedHandle(handle) => write!(f, "unattached link handle {handle}"),
@@ -127,6 +137,7 @@ impl fmt::Display for Violation {
             Self::SettledMismatch => {
                 f.write_str("the settled flag of a transfer contradicts the negotiated snd-settle-mode")
             }
+            Self::NoTransaction => f.write_str("a transfer names a transaction that was never declared"),
             Self::SettleModeSecond => {
                 f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")
             }

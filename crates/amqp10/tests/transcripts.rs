@@ -3,8 +3,9 @@
 mod script;
 
 use amqp10::{
-    Attach, Begin, Chunk, Detach, Disposition, End, Event, Flow, Outgoing, Performative, ReceiverSettleMode,
-    Role, Tag, Transfer, TransferHead, put_frame,
+    AmqpError, Attach, Begin, Chunk, DeliveryState, Detach, Disposition, End, Event, Flow, Map, Open,
+    Outgoing, Performative, Radius, ReceiverSettleMode, Role, Symbol, Tag, Target, TargetArchetype, Transfer,
+    TransferHead, Value, condition, put_frame,
 };
 use bytes::{Bytes, BytesMut};
 use script::{Script, attach, head, session_flow};
@@ -261,6 +262,88 @@ fn refusing_is_attach_and_detach() {
     assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
     assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
     assert_eq!(script.attach("yes", 3, Role::Sender), 0);
+}
+
+#[test]
+fn frames_fit_what_the_peer_takes() {
+    // [2.7.1] The peer takes 512 bytes.
+    let long = "x".repeat(1000);
+    let frame = |script: &mut Script| {
+        let len = script.endpoint.output_len();
+        assert!((1..=512).contains(&len), "{len} bytes");
+        script.sent()
+    };
+    let mut script = Script::logged_in();
+    script.hear(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
+    let mut properties = Map::new();
+    properties.insert(Symbol::from_static("product"), Value::from(long.as_str()));
+    script.endpoint.open(Open { properties: Some(properties), ..Open::new("server") });
+    assert_eq!(frame(&mut script), ["open"]);
+    script.hear(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
+    script.endpoint.begin(Some(0), true);
+    script.sent();
+    // An ATTACH cannot be cut: nothing is sent, and its owner is told.
+    script.hear(0, &attach("l", 0, Role::Sender)).unwrap();
+    let answer = |address: &str| {
+        let target = Target { address: Some(address.to_owned()), ..Target::default() };
+        Attach { target: Some(TargetArchetype::Target(target)), ..attach("l", 0, Role::Receiver) }
+    };
+    assert_eq!(script.endpoint.attach(0, Some(0), answer(&long)), None);
+    assert_eq!(script.endpoint.attach(0, None, answer(&long)), None);
+    assert_eq!(script.endpoint.output_len(), 0);
+    assert_eq!(script.endpoint.attach(0, Some(0), answer("short")), Some(0));
+    assert_eq!(frame(&mut script), ["attach 0 l"]);
+    // Errors are cut.
+    let error = || {
+        let mut info = Map::new();
+        info.insert(Symbol::from_static("info"), Value::from(long.as_str()));
+        let (condition, description) = (condition::NOT_FOUND, Some("\u{fc}".repeat(1000)));
+        AmqpError { condition, description, info: Some(info) }
+    };
+    let rejected = DeliveryState::Rejected(Some(error()));
+    script.endpoint.disposition(0, Role::Receiver, (u32::MAX - 1, u32::MAX), true, &rejected);
+    assert_eq!(frame(&mut script), ["disposition"]);
+    script.endpoint.detach(0, 0, Some(error()));
+    assert_eq!(frame(&mut script), ["detach 0 amqp:not-found"]);
+    script.endpoint.end(0, Some(error()));
+    assert_eq!(frame(&mut script), ["end"]);
+    script.endpoint.close(Some(error()), false);
+    assert_eq!(frame(&mut script), ["close"]);
+    // What fits stays whole.
+    let short = AmqpError { description: Some("why".into()), ..AmqpError::new(condition::NOT_FOUND) };
+    assert_eq!(short.clone().within(512), short);
+}
+
+#[test]
+fn handles_above_the_peers_are_not_used() {
+    // [2.7.2] It takes one link, and has detached and attached again before its DETACH was answered.
+    let mut script = Script::opened();
+    script.hear(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
+    script.endpoint.begin(Some(0), true);
+    script.attach("l", 0, Role::Sender);
+    assert!(script.hear(0, &attach("other", 1, Role::Sender)).is_err());
+    assert_eq!(script.endpoint.attach(0, None, attach("ours", 0, Role::Sender)), None);
+    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    let fault = script.hear(0, &attach("l", 0, Role::Sender)).unwrap_err();
+    assert_eq!(fault.radius(), Radius::Session);
+}
+
+#[test]
+fn channels_above_the_peers_are_not_used() {
+    // [2.7.1]
+    let mut script = Script::logged_in();
+    script.hear(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
+    script.endpoint.open(Open::new("server"));
+    let begun = [0; 3].map(|_| script.endpoint.begin(None, true));
+    assert_eq!(begun, [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_flow_says_what_the_peer_has_sent() {
+    // [2.5.6]
+    let mut script = Script::begun(10);
+    script.flow(Flow { next_outgoing_id: 7, ..session_flow(0, 10) }).unwrap();
+    assert_eq!(script.endpoint.session(0).unwrap().next_incoming_id(), 7);
 }
 
 #[test]

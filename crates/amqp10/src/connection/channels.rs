@@ -141,8 +141,8 @@ impl Connection {
 
     /// Ends the session, or answers the peer's END.
     pub fn end(&mut self, session: u16, error: Option<AmqpError>) {
-        let Some((s, output, _)) = self.parts(session) else { return };
-        s.put_end(error, output);
+        let Some((s, output, max_frame)) = self.parts(session) else { return };
+        s.put_end(error.map(|e| e.within(max_frame)), output);
         s.state = SessionState::Ending;
         if s.peer_ended {
             self.sessions[usize::from(session)] = None;
@@ -165,8 +165,13 @@ impl Connection {
         settled: bool,
         state: &DeliveryState,
     ) {
-        if let Some((s, output, _)) = self.parts(session) {
-            s.disposition(role, ids, settled, state, output);
+        let Some((s, output, max_frame)) = self.parts(session) else { return };
+        match state {
+            DeliveryState::Rejected(Some(error)) => {
+                let state = DeliveryState::Rejected(Some(error.clone().within(max_frame)));
+                s.disposition(role, ids, settled, &state, output);
+            }
+            state => s.disposition(role, ids, settled, state, output),
         }
     }
 
@@ -178,16 +183,17 @@ impl Connection {
     }
 
     /// Answers the peer's ATTACH on `link`, or with `None` proposes a link. `attach.handle` is filled in.
-    /// Returns the number of the link; `None` if the session is gone or all its handles are in use.
+    /// Returns the number of the link; `None` if the session is gone, all its handles are in use, or the peer's
+    /// max-frame-size is too small for it: nothing has been written then.
     pub fn attach(&mut self, session: u16, link: Option<u32>, attach: Attach) -> Option<u32> {
-        let (s, output, _) = self.parts(session)?;
-        s.attach(link, attach, output)
+        let (s, output, max_frame) = self.parts(session)?;
+        s.attach(link, attach, max_frame, output)
     }
 
     /// Detaches (closed), or answers the peer's DETACH.
     pub fn detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
-        if let Some((s, output, _)) = self.parts(session) {
-            s.detach(link, error, output);
+        if let Some((s, output, max_frame)) = self.parts(session) {
+            s.detach(link, error.map(|e| e.within(max_frame)), output);
         }
     }
 

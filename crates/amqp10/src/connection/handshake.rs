@@ -2,7 +2,7 @@
 
 use super::{Connection, ConnectionState, Event, Fault, MIN_IDLE_TIME_OUT_MS};
 use crate::frame::{self, HEADER_SIZE};
-use crate::performative::{put_frame, put_sasl_frame};
+use crate::performative::{put_frame, put_frame_within, put_sasl_frame};
 use crate::violation::Violation;
 use crate::{Open, SaslCode, SaslFrame, SaslInit, SaslMechanisms, SaslOutcome, Symbol};
 
@@ -79,12 +79,18 @@ impl Connection {
         self.state = if code == SaslCode::Ok { ConnectionState::AmqpHeader } else { ConnectionState::Closed };
     }
 
-    /// Sends OPEN. Frame size, channel-max and idle-time-out are filled in from the configuration.
+    /// Sends OPEN. Frame size, channel-max and idle-time-out are filled in from the configuration; properties that
+    /// the peer's frames cannot hold are left out.
     pub fn open(&mut self, mut open: Open) {
         open.max_frame_size = self.config.max_frame_size;
         open.channel_max = self.channel_max;
         open.idle_time_out = (self.config.idle_time_out_ms > 0).then_some(self.config.idle_time_out_ms / 2);
-        put_frame(self.output.buffer(), 0, &open);
+        // [2.4.1] Until the peer's OPEN has come, and for a peer that takes no more, frames have 512 bytes.
+        let max = if self.open_received { self.remote_max_frame_size } else { frame::MIN_MAX_FRAME_SIZE };
+        if !put_frame_within(self.output.buffer(), 0, &open, max as usize) {
+            open.properties = None;
+            put_frame(self.output.buffer(), 0, &open);
+        }
         self.open_sent = true;
         if self.open_received && self.state == ConnectionState::Opening {
             self.state = ConnectionState::Opened;

@@ -4,7 +4,7 @@ use super::{Session, SessionEvent, SessionFault};
 use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState, Receiving};
 use crate::output::Output;
-use crate::performative::put_frame;
+use crate::performative::{put_frame, put_frame_within};
 use crate::violation::Violation;
 use crate::{AmqpError, Attach, Detach, Role};
 
@@ -47,6 +47,10 @@ impl Session {
                     max_message_size: attach.max_message_size.unwrap_or(0),
                     initial_delivery_count: 0,
                 });
+                if link > self.handle_max {
+                    // The peer has as many links as it can have: an old one still waits for its DETACH.
+                    return Err((None, Violation::HandleMax { handle: link, max: self.handle_max }));
+                }
                 (link, false)
             }
         };
@@ -124,8 +128,15 @@ impl Session {
     }
 
     /// Attaches: answers the peer's ATTACH on `link`, or with `None` proposes a new link. `attach.handle` is
-    /// filled in. Returns the link's number; `None` if all handles are in use.
-    pub(crate) fn attach(&mut self, link: Option<u32>, mut attach: Attach, out: &mut Output) -> Option<u32> {
+    /// filled in. Returns the link's number; `None` if all handles are in use or the frame would be larger than
+    /// `max_frame`.
+    pub(crate) fn attach(
+        &mut self,
+        link: Option<u32>,
+        mut attach: Attach,
+        max_frame: usize,
+        out: &mut Output,
+    ) -> Option<u32> {
         let sending = attach.role == Role::Sender;
         let initial = attach.initial_delivery_count.unwrap_or(0);
         if link.is_none() && self.links().count() > self.handle_max as usize {
@@ -149,6 +160,12 @@ impl Session {
             })
         });
         attach.handle = number;
+        if !put_frame_within(out.buffer(), self.channel, &attach, max_frame) {
+            if link.is_none() {
+                self.drop_link(number);
+            }
+            return None;
+        }
         if let Some(l) = self.link_mut(number) {
             if let End::Sending(credit) = &mut l.end
                 && l.state == LinkState::Half
@@ -165,7 +182,6 @@ impl Session {
                 l.max_message_size = attach.max_message_size.unwrap_or(0);
             }
         }
-        put_frame(out.buffer(), self.channel, &attach);
         Some(number)
     }
 

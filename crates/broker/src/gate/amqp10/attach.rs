@@ -81,10 +81,26 @@ impl Gate {
                         ..blank_reply(attach)
                     },
                 };
-                self.conn.attach(session, Some(link), reply);
-                self.detach(session, link, error, cx);
+                if self.answer_attach(session, link, reply, cx) {
+                    self.detach(session, link, error, cx);
+                }
             }
         }
+    }
+
+    /// Answers an ATTACH. If the client's frames cannot hold the answer the session ends [2.7.1]: false.
+    pub(super) fn answer_attach(&mut self, session: u16, link: u32, reply: Attach, cx: &mut Cx<'_>) -> bool {
+        let name = reply.name.clone();
+        let answered = self.conn.attach(session, Some(link), reply).is_some();
+        if !answered {
+            let max = self.conn.remote_max_frame_size();
+            let reason = format!(
+                "the answer to ATTACH of link '{}' is larger than the client's max-frame-size of {max} bytes",
+                name.escape_default()
+            );
+            self.end(session, error(condition::FRAME_SIZE_TOO_SMALL, reason), cx);
+        }
+        answered
     }
 
     fn check_common(attach: &Attach) -> Result<(), Refused> {
@@ -204,8 +220,8 @@ impl Gate {
             max_message_size: Some(cx.settings.max_message_size),
             ..blank_reply(attach)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
+        self.answer_attach(session, link, reply, cx);
         self.touch(session, link);
     }
 
@@ -309,6 +325,7 @@ impl Gate {
         attach: &Attach,
         address: &str,
         settled: bool,
+        cx: &mut Cx<'_>,
     ) {
         let asked = attach.source.clone().unwrap_or_default();
         let mut source = Source {
@@ -340,7 +357,7 @@ impl Gate {
             max_message_size: attach.max_message_size,
             ..blank_reply(attach)
         };
-        self.conn.attach(session, Some(link), reply);
+        self.answer_attach(session, link, reply, cx);
     }
 
     // ---- dynamic nodes --------------------------------------------------------------------------------------

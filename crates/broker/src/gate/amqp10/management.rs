@@ -68,8 +68,8 @@ impl Gate {
             properties: attach.properties.clone(),
             ..Attach::new(attach.name.clone(), 0, Role::Receiver)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Requests { pair });
+        self.answer_attach(session, link, reply, cx);
         self.conn.grant(session, link, CREDIT, false, false);
         Ok(())
     }
@@ -79,7 +79,7 @@ impl Gate {
         session: u16,
         link: u32,
         attach: &Attach,
-        _cx: &mut Cx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let pair = self.join_pair(session, link, attach)?;
         let reply = Attach {
@@ -91,8 +91,8 @@ impl Gate {
             properties: attach.properties.clone(),
             ..Attach::new(attach.name.clone(), 0, Role::Sender)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Responses { pair });
+        self.answer_attach(session, link, reply, cx);
         Ok(())
     }
 

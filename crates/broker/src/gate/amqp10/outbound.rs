@@ -125,7 +125,7 @@ impl Gate {
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 let Some(attach) = outlet.attach.take() else { return };
                 let (address, settled) = (queue_address(&outlet.queue_name), outlet.settled);
-                self.accept_consumer(session, link, &attach, &address, settled);
+                self.accept_consumer(session, link, &attach, &address, settled, cx);
                 self.touch(session, link);
             }
             Effect::Refused { why, .. } => {
