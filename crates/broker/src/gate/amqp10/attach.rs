@@ -12,7 +12,7 @@ use queue::PublisherId;
 use super::address::{self, Address, queue_address};
 use super::inbound::{Intake, Target as IntakeTarget};
 use super::outbound::Outlet;
-use super::{Cx, Gate, LinkRole, Waiting, error};
+use super::{Cx, Gate, LinkRole, Waiting, error, shown};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::mail::{LinkAddress, PublisherAddress};
@@ -39,8 +39,12 @@ impl From<AmqpError> for Refused {
     }
 }
 
-fn not_implemented(what: &str) -> Refused {
-    Refused::Link(error(condition::NOT_IMPLEMENTED, what))
+fn not_implemented(what: &str, attach: &Attach) -> Refused {
+    on_link(condition::NOT_IMPLEMENTED, what, attach)
+}
+
+fn on_link(condition: Symbol, what: &str, attach: &Attach) -> Refused {
+    Refused::Link(error(condition, format!("{what} on link '{}'", shown(&attach.name))))
 }
 
 impl Gate {
@@ -96,7 +100,7 @@ impl Gate {
             let max = self.conn.remote_max_frame_size();
             let reason = format!(
                 "the answer to ATTACH of link '{}' is larger than the client's max-frame-size of {max} bytes",
-                name.escape_default()
+                shown(&name)
             );
             self.end(session, error(condition::FRAME_SIZE_TOO_SMALL, reason), cx);
         }
@@ -105,7 +109,7 @@ impl Gate {
 
     fn check_common(attach: &Attach) -> Result<(), Refused> {
         if attach.unsettled.as_ref().is_some_and(|u| !u.is_empty()) || attach.incomplete_unsettled {
-            return Err(not_implemented("Link recovery not supported"));
+            return Err(not_implemented("Link recovery not supported", attach));
         }
         Ok(())
     }
@@ -121,7 +125,7 @@ impl Gate {
     ) -> Result<(), Refused> {
         let target = match &attach.target {
             Some(TargetArchetype::Coordinator(_)) => {
-                return Err(not_implemented("Transactions not supported"));
+                return Err(not_implemented("Transactions not supported", attach));
             }
             Some(TargetArchetype::Target(target)) => target.clone(),
             None => Target::default(),
@@ -242,14 +246,12 @@ impl Gate {
         attach: &Attach,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let invalid = |reason: String| Refused::Link(error(condition::INVALID_FIELD, reason));
-        let source = attach.source.as_ref().ok_or_else(|| invalid("source must be set".into()))?;
+        let invalid = |what: &str| on_link(condition::INVALID_FIELD, what, attach);
+        let source = attach.source.as_ref().ok_or_else(|| invalid("source must be set"))?;
         Self::check_common(attach)?;
         if let Some(unknown) = source.outcomes.iter().find(|o| !OUTCOMES.contains(&o.as_str())) {
-            return Err(not_implemented(&format!(
-                "outcome '{}' not supported",
-                unknown.as_str().escape_default()
-            )));
+            let what = format!("outcome '{}' not supported", shown(unknown.as_str()));
+            return Err(not_implemented(&what, attach));
         }
         if source.dynamic {
             return self.start_dynamic(
@@ -261,16 +263,14 @@ impl Gate {
                 cx,
             );
         }
-        let address =
-            source.address.as_deref().ok_or_else(|| invalid("source address must be set".into()))?;
+        let address = source.address.as_deref().ok_or_else(|| invalid("source address must be set"))?;
         if address == address::MANAGEMENT {
             return self.attach_responses(session, link, attach, cx);
         }
         let Ok(Address::Queue(queue)) = Address::parse(address) else {
-            return Err(invalid(format!(
-                "bad source address '{}': expected /queues/:queue, percent-encoded",
-                address.chars().take(256).collect::<String>().escape_default()
-            )));
+            let what =
+                format!("bad source address '{}': expected /queues/:queue, percent-encoded,", shown(address));
+            return Err(invalid(&what));
         };
         self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
         let record = self.usable_queue(&queue, cx)?;
@@ -372,10 +372,11 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         if has_address {
-            return Err(error(condition::INVALID_FIELD, "a dynamic terminus must have no address").into());
+            return Err(on_link(condition::INVALID_FIELD, "a dynamic terminus must have no address", attach));
         }
         if !capabilities.iter().any(|c| c.as_str() == TEMPORARY_QUEUE) {
-            return Err(not_implemented("a dynamic terminus needs the capability temporary-queue"));
+            let what = format!("a dynamic terminus without the capability {TEMPORARY_QUEUE}");
+            return Err(not_implemented(&what, attach));
         }
         *cx.unique += 1;
         let random = format!("{:x}.{:x}", self.id.0, *cx.unique);

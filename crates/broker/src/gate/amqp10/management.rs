@@ -13,6 +13,7 @@ use queue::{Effect, Refusal, Request, Ticket};
 use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
 use super::attach::Refused;
+use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, CatalogError, Command, Destination};
@@ -368,12 +369,16 @@ impl Gate {
                     None => Reply::not_found(&self.vhost, name),
                 }
             }
-            Effect::Refused { why: Refusal::NotFound, .. } => match &pending.verb {
-                Verb::DeleteQueue { .. } => Reply::message_count(0),
-                Verb::GetQueue { name } | Verb::PurgeQueue { name } => Reply::not_found(&self.vhost, name),
+            Effect::Refused { why, .. } => match (&pending.verb, why) {
+                (Verb::DeleteQueue { .. }, Refusal::NotFound) => Reply::message_count(0),
+                (Verb::GetQueue { name } | Verb::PurgeQueue { name }, Refusal::NotFound) => {
+                    Reply::not_found(&self.vhost, name)
+                }
+                (Verb::GetQueue { name } | Verb::PurgeQueue { name } | Verb::DeleteQueue { name }, why) => {
+                    Reply::error(400, refused_by_queue(why, name, &self.vhost).1)
+                }
                 _ => return,
             },
-            Effect::Refused { why, .. } => Reply::error(400, format!("the queue refused: {why:?}")),
             _ => return,
         };
         self.respond(pair, pending, reply);

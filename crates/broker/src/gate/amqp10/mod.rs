@@ -300,7 +300,11 @@ impl Gate {
 
     /// Punishes a violation as far as it reaches.
     pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
-        let error = fault.violation.to_error();
+        let mut error = fault.violation.to_error();
+        let link = fault.session.zip(fault.link).and_then(|(s, l)| self.conn.session(s)?.link(l));
+        if let Some((link, description)) = link.zip(error.description.as_mut()) {
+            *description += &format!(" on link '{}'", shown(&link.name));
+        }
         // A management pair is nothing without either of its links (behaviour B.10).
         let radius = match (fault.radius(), fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link))
@@ -710,6 +714,14 @@ fn rank(state: &DeliveryState) -> u8 {
         DeliveryState::Released => 1,
         _ => 2,
     }
+}
+
+/// How much of a name that the client made up is repeated to it and to the log.
+const SHOWN_MAX: usize = 256;
+
+/// A name that the client made up, as it may stand in an error.
+fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
 /// An error with a description.
