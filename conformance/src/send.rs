@@ -239,7 +239,11 @@ fn transfer(f: &mut Fields, channel: u16, track: &mut Track, out: &mut BytesMut)
         None => id.map(|id| Bytes::copy_from_slice(&id.to_be_bytes())),
     };
     let settled = f.value("settled").and_then(|v| v.as_bool());
-    let second = f.text("rcv").as_deref() == Some("second");
+    let rcv_settle_mode = match f.text("rcv").as_deref() {
+        Some("first") => Some(ReceiverSettleMode::First),
+        Some("second") => Some(ReceiverSettleMode::Second),
+        _ => None,
+    };
     let transfer = Transfer {
         handle,
         delivery_id: id,
@@ -247,9 +251,9 @@ fn transfer(f: &mut Fields, channel: u16, track: &mut Track, out: &mut BytesMut)
         message_format: id.map(|_| 0),
         settled: if continues { settled } else { Some(settled.unwrap_or(false)) },
         more,
-        rcv_settle_mode: second.then_some(ReceiverSettleMode::Second),
+        rcv_settle_mode,
         state: None,
-        resume: false,
+        resume: f.flag("resume"),
         aborted,
         batchable: false,
     };

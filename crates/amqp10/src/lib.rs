@@ -34,7 +34,8 @@ pub use link::{Delivery, Link};
 pub use output::Output;
 pub use performative::{
     DeliveryState, Performative, SaslFrame, TargetArchetype, Transfer, TransferHead, put_disposition_frame,
-    put_flow_frame, put_frame, put_sasl_frame, put_transfer_frame, transfer_frame_overhead_max,
+    put_flow_frame, put_frame, put_frame_within, put_sasl_frame, put_transfer_frame,
+    transfer_frame_overhead_max,
 };
 pub use session::{Outgoing, Session, SessionConfig, Tag};
 pub use types::{Array, Constructor, Described, Map, Symbol, Value};

@@ -17,7 +17,7 @@ use bytes::{Bytes, BytesMut};
 use crate::chunk::Chunk;
 use crate::credit::{ReceiverCredit, SenderCredit};
 use crate::violation::Violation;
-use crate::{ReceiverSettleMode, SenderSettleMode, Transfer};
+use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
 
 /// Our end of a link: sending or receiving, with its credit.
 #[derive(Debug)]
@@ -65,8 +65,20 @@ struct Partial {
     delivery_id: u32,
     tag: Bytes,
     settled: bool,
+    rcv_settle_mode: ReceiverSettleMode,
     message_format: u32,
+    /// It claims to go on from an earlier attach: none of it is kept.
+    resumed: bool,
     bytes: BytesMut,
+}
+
+/// What both sides have agreed to in their ATTACHes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Bytes; 0 is no limit.
+    pub max_message_size: u64,
+    pub snd_settle_mode: SenderSettleMode,
+    pub rcv_settle_mode: ReceiverSettleMode,
 }
 
 /// A whole delivery from the peer.
@@ -77,6 +89,8 @@ pub struct Delivery<'a> {
     pub message_format: u32,
     /// The sender has settled it: it expects no disposition.
     pub settled: bool,
+    /// Second: we settle after the sender has; the link's mode unless the transfer has its own [2.7.5].
+    pub rcv_settle_mode: ReceiverSettleMode,
     pub message: Chunk<'a>,
 }
 
@@ -85,7 +99,8 @@ pub struct Delivery<'a> {
 pub(crate) enum Progress<'a> {
     Complete(Delivery<'a>),
     Incomplete,
-    Aborted,
+    /// It comes to nothing: aborted, or resumed though nothing is known of it.
+    Discarded,
 }
 
 impl Link {
@@ -103,6 +118,11 @@ impl Link {
             End::Receiving(receiving) => receiving.credit,
             End::Sending(_) => ReceiverCredit::default(),
         }
+    }
+
+    pub(crate) fn terms(&self) -> Terms {
+        let Self { max_message_size, snd_settle_mode, rcv_settle_mode, .. } = *self;
+        Terms { max_message_size, snd_settle_mode, rcv_settle_mode }
     }
 
     /// We have proposed it and the peer has not answered.
@@ -134,26 +154,12 @@ impl Receiving {
         transfer: &Transfer<'_>,
         frame: &Chunk<'a>,
         payload_at: usize,
-        max_message_size: u64,
-        snd_settle_mode: SenderSettleMode,
+        terms: Terms,
     ) -> Result<Progress<'a>, Violation> {
-        let payload = frame.from(payload_at);
-        let first = self.partial.is_none();
-        if let Some(partial) = &mut self.partial {
-            if transfer.delivery_id.is_some_and(|id| id != partial.delivery_id) {
-                return Err(Violation::InconsistentDelivery("delivery-id"));
-            }
-            if transfer.delivery_tag.is_some_and(|tag| tag != &partial.tag[..]) {
-                return Err(Violation::InconsistentDelivery("delivery-tag"));
-            }
-            match transfer.settled {
-                // A sender may settle late, with the last transfer [2.7.5].
-                Some(false) if partial.settled => return Err(Violation::InconsistentDelivery("settled")),
-                Some(settled) => partial.settled |= settled,
-                None => {}
-            }
-        } else if !self.credit.spend() {
-            return Err(Violation::TransferLimitExceeded);
+        match &mut self.partial {
+            Some(partial) => partial.check_continuation(transfer)?,
+            None if self.credit.spend() => {}
+            None => return Err(Violation::TransferLimitExceeded),
         }
         let settled = match &self.partial {
             Some(partial) => partial.settled,
@@ -161,60 +167,103 @@ impl Receiving {
         };
         if transfer.aborted {
             self.partial = None;
-            return Ok(Progress::Aborted);
+            return Ok(Progress::Discarded);
         }
-        match snd_settle_mode {
+        terms.check_modes(transfer, settled)?;
+        let payload = frame.from(payload_at);
+        let partial = match &mut self.partial {
+            Some(partial) => partial,
+            None => {
+                // [2.7.5] The first transfer of a delivery carries its id.
+                let Some(id) = transfer.delivery_id else {
+                    return Err(Violation::InconsistentDelivery("missing delivery-id"));
+                };
+                let tag = transfer.delivery_tag.unwrap_or_default();
+                let message_format = transfer.message_format.unwrap_or(0);
+                let rcv_settle_mode = transfer.rcv_settle_mode.unwrap_or(terms.rcv_settle_mode);
+                if !transfer.more && !transfer.resume {
+                    terms.check_size(payload.len())?;
+                    let (tag, message) = (frame.sub(tag), payload);
+                    let whole = Delivery { id, tag, message_format, settled, rcv_settle_mode, message };
+                    return Ok(Progress::Complete(whole));
+                }
+                self.partial.insert(Partial {
+                    delivery_id: id,
+                    tag: Bytes::copy_from_slice(tag),
+                    settled,
+                    rcv_settle_mode,
+                    message_format,
+                    resumed: transfer.resume,
+                    bytes: BytesMut::new(),
+                })
+            }
+        };
+        if !partial.resumed {
+            terms.check_size(partial.bytes.len() + payload.len())?;
+            partial.bytes.extend_from_slice(&payload);
+        }
+        if transfer.more {
+            return Ok(Progress::Incomplete);
+        }
+        Ok(self.partial.take().map_or(Progress::Incomplete, Partial::complete))
+    }
+}
+
+impl Terms {
+    fn check_modes(self, transfer: &Transfer<'_>, settled: bool) -> Result<(), Violation> {
+        match self.snd_settle_mode {
             SenderSettleMode::Settled if !settled && !transfer.more => {
                 return Err(Violation::SettledMismatch);
             }
             SenderSettleMode::Unsettled if settled => return Err(Violation::SettledMismatch),
             _ => {}
         }
-        if !settled && transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second) {
+        if transfer.state.as_ref().is_some_and(DeliveryState::is_transactional) {
+            return Err(Violation::NoTransaction);
+        }
+        let second = transfer.rcv_settle_mode == Some(ReceiverSettleMode::Second);
+        if second && !settled && self.rcv_settle_mode == ReceiverSettleMode::First {
             return Err(Violation::SettleModeSecond);
         }
-        let so_far = self.partial.as_ref().map_or(0, |p| p.bytes.len());
-        if max_message_size > 0 && (so_far + payload.len()) as u64 > max_message_size {
-            return Err(Violation::MessageSizeExceeded { max: max_message_size });
+        Ok(())
+    }
+
+    fn check_size(self, bytes: usize) -> Result<(), Violation> {
+        let max = self.max_message_size;
+        if max > 0 && bytes as u64 > max { Err(Violation::MessageSizeExceeded { max }) } else { Ok(()) }
+    }
+}
+
+impl Partial {
+    fn check_continuation(&mut self, transfer: &Transfer<'_>) -> Result<(), Violation> {
+        if transfer.delivery_id.is_some_and(|id| id != self.delivery_id) {
+            return Err(Violation::InconsistentDelivery("delivery-id"));
         }
-        if first {
-            // [2.7.5] The first transfer of a delivery carries its id.
-            let Some(id) = transfer.delivery_id else {
-                return Err(Violation::InconsistentDelivery("missing delivery-id"));
-            };
-            let tag = transfer.delivery_tag.unwrap_or_default();
-            let message_format = transfer.message_format.unwrap_or(0);
-            if !transfer.more {
-                let tag = frame.sub(tag);
-                return Ok(Progress::Complete(Delivery {
-                    id,
-                    tag,
-                    message_format,
-                    settled,
-                    message: payload,
-                }));
-            }
-            self.partial = Some(Partial {
-                delivery_id: id,
-                tag: Bytes::copy_from_slice(tag),
-                settled,
-                message_format,
-                bytes: BytesMut::from(&payload[..]),
-            });
-            return Ok(Progress::Incomplete);
+        if transfer.delivery_tag.is_some_and(|tag| tag != &self.tag[..]) {
+            return Err(Violation::InconsistentDelivery("delivery-tag"));
         }
-        let Some(partial) = &mut self.partial else { return Ok(Progress::Incomplete) };
-        partial.bytes.extend_from_slice(&payload);
-        if transfer.more {
-            return Ok(Progress::Incomplete);
+        match transfer.settled {
+            // A sender may settle late, with the last transfer [2.7.5].
+            Some(false) if self.settled => return Err(Violation::InconsistentDelivery("settled")),
+            Some(settled) => self.settled |= settled,
+            None => {}
         }
-        let Some(partial) = self.partial.take() else { return Ok(Progress::Incomplete) };
-        Ok(Progress::Complete(Delivery {
-            id: partial.delivery_id,
-            tag: Chunk::Owned(partial.tag),
-            message_format: partial.message_format,
-            settled: partial.settled,
-            message: Chunk::Owned(partial.bytes.freeze()),
-        }))
+        Ok(())
+    }
+
+    /// [2.6.13] A resumed delivery that is not among our unsettled ones is ignored, and none ever is: links are
+    /// not recovered.
+    fn complete<'a>(self) -> Progress<'a> {
+        if self.resumed {
+            return Progress::Discarded;
+        }
+        Progress::Complete(Delivery {
+            id: self.delivery_id,
+            tag: Chunk::Owned(self.tag),
+            message_format: self.message_format,
+            settled: self.settled,
+            rcv_settle_mode: self.rcv_settle_mode,
+            message: Chunk::Owned(self.bytes.freeze()),
+        })
     }
 }

@@ -10,7 +10,8 @@ use crate::descriptor;
 use crate::encode::{Encode, ListWriter, put_binary};
 use crate::frame::{FrameKind, begin_frame, end_frame};
 use crate::generated::{
-    Attach, Begin, Close, Coordinator, Detach, Disposition, End, Flow, Open, ReceiverSettleMode, Role, Target,
+    AmqpError, Attach, Begin, Close, Coordinator, Detach, Disposition, End, Flow, Open, ReceiverSettleMode,
+    Role, Target,
 };
 
 mod sasl_frame;
@@ -272,6 +273,48 @@ pub fn put_frame<P: Encode + ?Sized>(out: &mut BytesMut, channel: u16, performat
     let start = begin_frame(out, FrameKind::Amqp, channel);
     performative.encode(out);
     end_frame(out, start, 0);
+}
+
+/// A frame without payload, unless it is larger than `size_max` bytes: false, and nothing is written.
+pub fn put_frame_within<P: Encode + ?Sized>(
+    out: &mut BytesMut,
+    channel: u16,
+    performative: &P,
+    size_max: usize,
+) -> bool {
+    let start = out.len();
+    put_frame(out, channel, performative);
+    let fits = out.len() - start <= size_max;
+    if !fits {
+        out.truncate(start);
+    }
+    fits
+}
+
+/// What a frame that carries an error has besides it, at most, in bytes.
+const AROUND_ERROR_MAX: usize = 64;
+
+impl AmqpError {
+    /// As much of the error as a frame of `size_max` bytes can carry [2.7.1]: the info goes first, then the end of
+    /// the description.
+    #[must_use]
+    pub fn within(mut self, size_max: usize) -> Self {
+        let room = size_max.saturating_sub(AROUND_ERROR_MAX);
+        let size = |error: &Self| {
+            let mut encoded = BytesMut::new();
+            error.encode(&mut encoded);
+            encoded.len()
+        };
+        if size(&self) > room {
+            self.info = None;
+        }
+        let too_much = size(&self).saturating_sub(room);
+        if let Some(description) = self.description.as_mut().filter(|_| too_much > 0) {
+            let kept = description.floor_char_boundary(description.len().saturating_sub(too_much));
+            description.truncate(kept);
+        }
+        self
+    }
 }
 
 /// What can stand at the receiving end of a link [2.7.3, 4.5.1].

@@ -30,8 +30,10 @@ pub enum Violation {
     IdleTimeOut,
     /// [2.5.1] BEGIN on a channel that has a session.
     ChannelInUse(u16),
-    /// [2.5.6] A transfer while our incoming window was closed, or ids that were never sent.
+    /// [2.5.6] A transfer beyond our incoming window.
     WindowViolation,
+    /// [2.5.6] FLOW speaks of transfers that we have not sent.
+    NeverSent { next_incoming_id: u32, next_outgoing_id: u32 },
     /// [2.6.2] ATTACH with a handle above handle-max.
     HandleMax { handle: u32, max: u32 },
     /// [2.6.2] ATTACH with a handle that is in use.
@@ -46,7 +48,9 @@ pub enum Violation {
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
     SettledMismatch,
-    /// [2.7.5] rcv-settle-mode second on a delivery, which was not negotiated.
+    /// [4.4.1] A transfer as part of a transaction, and no transaction was ever declared.
+    NoTransaction,
+    /// [2.7.5] A transfer with rcv-settle-mode second on a link that was attached with first.
     SettleModeSecond,
 }
 
@@ -71,15 +75,18 @@ impl Violation {
             Self::FrameSizeTooSmall(_) => (Connection, condition::FRAME_SIZE_TOO_SMALL),
             Self::IdleTimeOutTooShort(_) => (Connection, condition::NOT_ALLOWED),
             Self::IdleTimeOut => (Connection, condition::RESOURCE_LIMIT_EXCEEDED),
-            Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
-            Self::WindowViolation => (Session, condition::WINDOW_VIOLATION),
+            // As the reference does: the session that has the channel ends (behaviour B.2).
+            Self::ChannelInUse(_) => (Session, condition::INTERNAL_ERROR),
+            Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
             Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),
             Self::UnattachedHandle(_) => (Session, condition::UNATTACHED_HANDLE),
             Self::TransferLimitExceeded => (Link, condition::TRANSFER_LIMIT_EXCEEDED),
             Self::MessageSizeExceeded { .. } => (Session, condition::MESSAGE_SIZE_EXCEEDED),
-            Self::InconsistentDelivery(_) | Self::SettledMismatch => (Link, condition::INVALID_FIELD),
-            Self::SettleModeSecond => (Link, condition::NOT_IMPLEMENTED),
+            Self::InconsistentDelivery(_) | Self::SettledMismatch | Self::SettleModeSecond => {
+                (Link, condition::INVALID_FIELD)
+            }
+            Self::NoTransaction => (Link, condition::UNKNOWN_ID),
         }
     }
 
@@ -108,8 +115,15 @@ impl fmt::Display for Violation {
             }
             Self::IdleTimeOutTooShort(ms) => write!(f, "idle-time-out of {ms} ms is below 1000 ms"),
             Self::IdleTimeOut => f.write_str("no frame received from client within idle timeout threshold"),
-            Self::ChannelInUse(channel) => write!(f, "BEGIN on channel {channel}, which has a session"),
-            Self::WindowViolation => f.write_str("incoming window violated by peer"),
+            Self::ChannelInUse(channel) => {
+                write!(f, "unexpected BEGIN on channel {channel}, which has a session")
+            }
+            Self::WindowViolation => f.write_str("TRANSFER beyond the incoming window of the session"),
+            Self::NeverSent { next_incoming_id, next_outgoing_id } => write!(
+                f,
+                "FLOW with next-incoming-id {next_incoming_id} of a session that has sent transfers up to \
+                 {next_outgoing_id}, exclusive"
+            ),
             Self::HandleMax { handle, max } => write!(f, "link handle {handle} exceeds maximum handle {max}"),
             Self::HandleInUse(handle) => write!(f, "link handle {handle} is already in use"),
             Self::UnattachedHandle(handle) => write!(f, "unattached link handle {handle}"),
@@ -123,7 +137,10 @@ impl fmt::Display for Violation {
             Self::SettledMismatch => {
                 f.write_str("the settled flag of a transfer contradicts the negotiated snd-settle-mode")
             }
-            Self::SettleModeSecond => f.write_str("rcv-settle-mode second is not supported"),
+            Self::NoTransaction => f.write_str("a transfer names a transaction that was never declared"),
+            Self::SettleModeSecond => {
+                f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")
+            }
         }
     }
 }

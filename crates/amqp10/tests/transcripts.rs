@@ -2,8 +2,12 @@
 
 mod script;
 
-use amqp10::{Begin, Detach, Disposition, End, Flow, Outgoing, Role, Tag, TransferHead};
-use bytes::Bytes;
+use amqp10::{
+    AmqpError, Attach, Begin, Chunk, DeliveryState, Detach, Disposition, End, Event, Flow, Map, Open,
+    Outgoing, Performative, Radius, ReceiverSettleMode, Role, Symbol, Tag, Target, TargetArchetype, Transfer,
+    TransferHead, Value, condition, put_frame,
+};
+use bytes::{Bytes, BytesMut};
 use script::{Script, attach, head, session_flow};
 
 fn heard(name: &str) -> script::Heard {
@@ -12,6 +16,23 @@ fn heard(name: &str) -> script::Heard {
 
 fn detach(handle: u32) -> Detach {
     Detach { handle, closed: true, error: None }
+}
+
+/// A delivery of one transfer without payload on handle 0.
+fn single(id: u32) -> Transfer<'static> {
+    Transfer {
+        handle: 0,
+        delivery_id: Some(id),
+        delivery_tag: Some(b"t"),
+        message_format: None,
+        settled: None,
+        more: false,
+        rcv_settle_mode: None,
+        state: None,
+        resume: false,
+        aborted: false,
+        batchable: false,
+    }
 }
 
 #[test]
@@ -106,10 +127,52 @@ fn aborted_deliveries_spend_credit_and_leave_nothing() {
     assert_eq!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, b"half"), Ok(None));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 4);
     let abort = TransferHead { aborted: true, ..TransferHead::default() };
-    assert_eq!(script.transfer(&abort, b"ignored"), heard("Aborted"));
+    assert_eq!(script.transfer(&abort, b"ignored"), heard("Discarded"));
     assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
     assert_eq!(script.transfer(&head(1, b"t"), b"x"), heard("Transfer b\"x\""));
     assert!(script.transfer(&head(2, b"t"), b"x").is_err());
+}
+
+#[test]
+fn resumed_deliveries_are_ignored() {
+    // [2.6.13] Nothing is known of them, whether they are one transfer or many.
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 3, false, false);
+    let resumed = |id, more| Transfer { resume: true, more, ..single(id) };
+    assert_eq!(script.hear(0, &Performative::Transfer(resumed(0, false))), heard("Discarded"));
+    assert_eq!(script.hear(0, &Performative::Transfer(resumed(1, true))), Ok(None));
+    assert_eq!(script.transfer(&TransferHead::default(), b"the rest"), heard("Discarded"));
+    assert_eq!(script.endpoint.session(0).unwrap().partial_bytes(), 0);
+    assert_eq!(script.transfer(&head(2, b"t"), b"x"), heard("Transfer b\"x\""));
+    assert!(script.transfer(&head(3, b"t"), b"x").is_err(), "their credit is spent");
+}
+
+#[test]
+fn a_delivery_says_who_settles_first() {
+    // [2.7.5] The link's mode, unless the transfer has its own, which may not be second on a link of first.
+    use ReceiverSettleMode::{First, Second};
+    for (link, transfer, effective) in [
+        (First, None, First),
+        (First, Some(First), First),
+        (Second, None, Second),
+        (Second, Some(First), First),
+    ] {
+        let mut script = Script::begun(10);
+        assert_eq!(
+            script.hear(0, &Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Sender) }),
+            heard("Attach")
+        );
+        let answer = Attach { rcv_settle_mode: link, ..attach("l", 0, Role::Receiver) };
+        script.endpoint.attach(0, Some(0), answer);
+        script.endpoint.grant(0, 0, 1, false, false);
+        let mut frame = BytesMut::new();
+        let sent = Transfer { rcv_settle_mode: transfer, ..single(0) };
+        put_frame(&mut frame, 0, &Performative::Transfer(sent));
+        match script.endpoint.handle_frame(Chunk::Borrowed(&frame), 0) {
+            Ok(Some(Event::Transfer { delivery, .. })) => assert_eq!(delivery.rcv_settle_mode, effective),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[test]
@@ -199,6 +262,88 @@ fn refusing_is_attach_and_detach() {
     assert_eq!(script.hear(0, &detach(3)), heard("Detach"));
     assert_eq!(script.endpoint.session(0).unwrap().links().count(), 0);
     assert_eq!(script.attach("yes", 3, Role::Sender), 0);
+}
+
+#[test]
+fn frames_fit_what_the_peer_takes() {
+    // [2.7.1] The peer takes 512 bytes.
+    let long = "x".repeat(1000);
+    let frame = |script: &mut Script| {
+        let len = script.endpoint.output_len();
+        assert!((1..=512).contains(&len), "{len} bytes");
+        script.sent()
+    };
+    let mut script = Script::logged_in();
+    script.hear(0, &Open { max_frame_size: 512, ..Open::new("client") }).unwrap();
+    let mut properties = Map::new();
+    properties.insert(Symbol::from_static("product"), Value::from(long.as_str()));
+    script.endpoint.open(Open { properties: Some(properties), ..Open::new("server") });
+    assert_eq!(frame(&mut script), ["open"]);
+    script.hear(0, &Begin { incoming_window: 9, ..Begin::default() }).unwrap();
+    script.endpoint.begin(Some(0), true);
+    script.sent();
+    // An ATTACH cannot be cut: nothing is sent, and its owner is told.
+    script.hear(0, &attach("l", 0, Role::Sender)).unwrap();
+    let answer = |address: &str| {
+        let target = Target { address: Some(address.to_owned()), ..Target::default() };
+        Attach { target: Some(TargetArchetype::Target(target)), ..attach("l", 0, Role::Receiver) }
+    };
+    assert_eq!(script.endpoint.attach(0, Some(0), answer(&long)), None);
+    assert_eq!(script.endpoint.attach(0, None, answer(&long)), None);
+    assert_eq!(script.endpoint.output_len(), 0);
+    assert_eq!(script.endpoint.attach(0, Some(0), answer("short")), Some(0));
+    assert_eq!(frame(&mut script), ["attach 0 l"]);
+    // Errors are cut.
+    let error = || {
+        let mut info = Map::new();
+        info.insert(Symbol::from_static("info"), Value::from(long.as_str()));
+        let (condition, description) = (condition::NOT_FOUND, Some("\u{fc}".repeat(1000)));
+        AmqpError { condition, description, info: Some(info) }
+    };
+    let rejected = DeliveryState::Rejected(Some(error()));
+    script.endpoint.disposition(0, Role::Receiver, (u32::MAX - 1, u32::MAX), true, &rejected);
+    assert_eq!(frame(&mut script), ["disposition"]);
+    script.endpoint.detach(0, 0, Some(error()));
+    assert_eq!(frame(&mut script), ["detach 0 amqp:not-found"]);
+    script.endpoint.end(0, Some(error()));
+    assert_eq!(frame(&mut script), ["end"]);
+    script.endpoint.close(Some(error()), false);
+    assert_eq!(frame(&mut script), ["close"]);
+    // What fits stays whole.
+    let short = AmqpError { description: Some("why".into()), ..AmqpError::new(condition::NOT_FOUND) };
+    assert_eq!(short.clone().within(512), short);
+}
+
+#[test]
+fn handles_above_the_peers_are_not_used() {
+    // [2.7.2] It takes one link, and has detached and attached again before its DETACH was answered.
+    let mut script = Script::opened();
+    script.hear(0, &Begin { incoming_window: 9, handle_max: 0, ..Begin::default() }).unwrap();
+    script.endpoint.begin(Some(0), true);
+    script.attach("l", 0, Role::Sender);
+    assert!(script.hear(0, &attach("other", 1, Role::Sender)).is_err());
+    assert_eq!(script.endpoint.attach(0, None, attach("ours", 0, Role::Sender)), None);
+    assert_eq!(script.hear(0, &detach(0)), heard("Detach"));
+    let fault = script.hear(0, &attach("l", 0, Role::Sender)).unwrap_err();
+    assert_eq!(fault.radius(), Radius::Session);
+}
+
+#[test]
+fn channels_above_the_peers_are_not_used() {
+    // [2.7.1]
+    let mut script = Script::logged_in();
+    script.hear(0, &Open { channel_max: 1, ..Open::new("client") }).unwrap();
+    script.endpoint.open(Open::new("server"));
+    let begun = [0; 3].map(|_| script.endpoint.begin(None, true));
+    assert_eq!(begun, [Some(0), Some(1), None]);
+}
+
+#[test]
+fn a_flow_says_what_the_peer_has_sent() {
+    // [2.5.6]
+    let mut script = Script::begun(10);
+    script.flow(Flow { next_outgoing_id: 7, ..session_flow(0, 10) }).unwrap();
+    assert_eq!(script.endpoint.session(0).unwrap().next_incoming_id(), 7);
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn idle_time_out() {
 
 #[test]
 fn channel_in_use() {
-    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
+    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:internal-error");
 }
 
 #[test]
@@ -118,8 +118,14 @@ fn window_violation() {
         assert!(script.transfer(&more, b"x").is_ok(), "{n}");
     }
     check(script.transfer(&head(0, b"t"), b"x"), SESSION, "amqp:session:window-violation");
+}
+
+#[test]
+fn never_sent() {
     let ahead = session_flow(1, 10);
-    check(Script::begun(1).flow(ahead), SESSION, "amqp:session:window-violation");
+    let fault = check(Script::begun(1).flow(ahead), SESSION, "amqp:session:window-violation");
+    let text = "FLOW with next-incoming-id 1 of a session that has sent transfers up to 0, exclusive";
+    assert_eq!(fault.violation.to_string(), text);
 }
 
 #[test]
@@ -211,7 +217,25 @@ fn settle_mode_second() {
         aborted: false,
         batchable: false,
     };
-    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:not-implemented");
+    check(receiving().hear(0, &Performative::Transfer(transfer)), LINK, "amqp:invalid-field");
+}
+
+#[test]
+fn no_transaction() {
+    // [4.4.1] By its number and by its name; the id is binary, of one byte.
+    let states: [&[u8]; 2] = [b"\x00\x53\x34", b"\x00\xa3\x1damqp:transactional-state:list"];
+    for descriptor in states {
+        // The fields of TRANSFER up to its state: handle, id, tag, format, settled, more, rcv-settle-mode.
+        let mut fields = b"\x43\x43\xa0\x01t\x43\x42\x42\x40".to_vec();
+        fields.extend_from_slice(descriptor);
+        fields.extend_from_slice(b"\xc0\x04\x01\xa0\x01x");
+        let mut body = vec![0x00, 0x53, 0x14, 0xc0, fields.len() as u8 + 1, 8];
+        body.extend_from_slice(&fields);
+        let mut bytes = ((body.len() + 8) as u32).to_be_bytes().to_vec();
+        bytes.extend_from_slice(b"\x02\x00\x00\x00");
+        bytes.extend_from_slice(&body);
+        check(receiving().bytes(&bytes), LINK, "amqp:transaction:unknown-id");
+    }
 }
 
 #[test]

@@ -410,7 +410,7 @@ impl World {
             }
             Event::HeaderExchanged if side == 0 => s.endpoint.open(Open::new("client")),
             Event::HeaderExchanged | Event::SaslOutcome(_) => {}
-            Event::Aborted { session, link } => {
+            Event::Discarded { session, link } => {
                 self.seen.aborted += 1;
                 self.models[s.links[&(session, link)]].expected.pop_front();
             }

@@ -14,7 +14,7 @@ impl State {
     pub(crate) fn handle_event(&mut self, event: Event<'static>) -> Result<(), Error> {
         match event {
             Event::SaslMechanisms(mechanisms) => return self.handle_mechanisms(&mechanisms),
-            Event::SaslOutcome(SaslCode::Ok) | Event::SaslInit(_) | Event::Aborted { .. } => {}
+            Event::SaslOutcome(SaslCode::Ok) | Event::SaslInit(_) | Event::Discarded { .. } => {}
             Event::SaslOutcome(code) => return Err(Error::Login(code)),
             Event::HeaderExchanged => {
                 if let Some(open) = self.open.take() {

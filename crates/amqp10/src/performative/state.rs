@@ -38,6 +38,18 @@ impl DeliveryState {
         Self::read(reader)?.ok_or(DecodeError::WrongType { offset, code: 0x40, expected: "delivery-state" })
     }
 
+    /// Whether it makes the delivery a part of a transaction [4.5.8].
+    pub fn is_transactional(&self) -> bool {
+        let Self::Other(described) = self else { return false };
+        match &described.descriptor {
+            Value::Ulong(code) => *code == descriptor::TRANSACTIONAL_STATE,
+            Value::Symbol(name) => {
+                descriptor::from_symbol(name.as_str()) == Some(descriptor::TRANSACTIONAL_STATE)
+            }
+            _ => false,
+        }
+    }
+
     /// Whether this is one of the four outcomes that a receiver settles with.
     pub fn is_outcome(&self) -> bool {
         !matches!(self, Self::Received(_) | Self::Other(_))

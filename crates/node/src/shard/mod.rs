@@ -26,7 +26,7 @@ use amqp10::{Chunk, Fault};
 use broker::access::Access;
 use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
-use broker::gate::amqp10::{Cx, Gate, Phase};
+use broker::gate::amqp10::{Cx, Gate};
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
@@ -263,7 +263,7 @@ impl Shard {
         }
         while !input.is_empty() {
             let Some(conn) = self.conns.get_mut(key) else { return };
-            if conn.gate.phase() == Phase::Done {
+            if !conn.gate.phase().listens() {
                 return;
             }
             if conn.partial.is_empty() {
@@ -342,7 +342,7 @@ impl Shard {
     /// closes the connection.
     fn frame_len(&mut self, key: usize, input: &[u8]) -> Option<usize> {
         let conn = self.conns.get_mut(key)?;
-        if conn.gate.phase() == Phase::Done {
+        if !conn.gate.phase().listens() {
             return None;
         }
         match conn.gate.connection().frame_len(input) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use amqp10::{
-    AmqpError, Attach, DeliveryState, Described, Map, ReceiverSettleMode, Role, SenderSettleMode, Source,
-    Symbol, Target, TargetArchetype, Value, condition, descriptor,
+    AmqpError, Attach, DeliveryState, Described, Map, Role, SenderSettleMode, Source, Symbol, Target,
+    TargetArchetype, Value, condition, descriptor,
 };
 use message::Route;
 use queue::PublisherId;
@@ -13,7 +13,7 @@ use super::address::{self, Address, queue_address};
 use super::inbound::{Intake, Target as IntakeTarget};
 use super::outbound::Outlet;
 use super::replies::wants_replies;
-use super::{Cx, Gate, LinkRole, Waiting, error};
+use super::{Cx, Gate, LinkRole, Waiting, error, shown};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::mail::{LinkAddress, PublisherAddress};
@@ -41,8 +41,12 @@ impl From<AmqpError> for Refused {
     }
 }
 
-pub(super) fn not_implemented(what: &str) -> Refused {
-    Refused::Link(error(condition::NOT_IMPLEMENTED, what))
+pub(super) fn not_implemented(what: &str, attach: &Attach) -> Refused {
+    on_link(condition::NOT_IMPLEMENTED, what, attach)
+}
+
+fn on_link(condition: Symbol, what: &str, attach: &Attach) -> Refused {
+    Refused::Link(error(condition, format!("{what} on link '{}'", shown(&attach.name))))
 }
 
 impl Gate {
@@ -83,19 +87,31 @@ impl Gate {
                         ..blank_reply(attach)
                     },
                 };
-                self.conn.attach(session, Some(link), reply);
-                self.detach(session, link, error, cx);
+                if self.answer_attach(session, link, reply, cx) {
+                    self.detach(session, link, error, cx);
+                }
             }
         }
     }
 
+    /// Answers an ATTACH. If the client's frames cannot hold the answer the session ends [2.7.1]: false.
+    pub(super) fn answer_attach(&mut self, session: u16, link: u32, reply: Attach, cx: &mut Cx<'_>) -> bool {
+        let name = reply.name.clone();
+        let answered = self.conn.attach(session, Some(link), reply).is_some();
+        if !answered {
+            let max = self.conn.remote_max_frame_size();
+            let reason = format!(
+                "the answer to ATTACH of link '{}' is larger than the client's max-frame-size of {max} bytes",
+                shown(&name)
+            );
+            self.end(session, error(condition::FRAME_SIZE_TOO_SMALL, reason), cx);
+        }
+        answered
+    }
+
     fn check_common(attach: &Attach) -> Result<(), Refused> {
         if attach.unsettled.as_ref().is_some_and(|u| !u.is_empty()) || attach.incomplete_unsettled {
-            return Err(not_implemented("Link recovery not supported"));
-        }
-        let second = attach.rcv_settle_mode == ReceiverSettleMode::Second;
-        if second && attach.snd_settle_mode != SenderSettleMode::Settled {
-            return Err(not_implemented("rcv-settle-mode second not supported"));
+            return Err(not_implemented("Link recovery not supported", attach));
         }
         Ok(())
     }
@@ -111,7 +127,7 @@ impl Gate {
     ) -> Result<(), Refused> {
         let target = match &attach.target {
             Some(TargetArchetype::Coordinator(_)) => {
-                return Err(not_implemented("Transactions not supported"));
+                return Err(not_implemented("Transactions not supported", attach));
             }
             Some(TargetArchetype::Target(target)) => target.clone(),
             None => Target::default(),
@@ -211,14 +227,13 @@ impl Gate {
     ) {
         let reply = Attach {
             role: Role::Receiver,
-            rcv_settle_mode: ReceiverSettleMode::First,
             source: attach.source.clone(),
             target: Some(TargetArchetype::Target(target)),
             max_message_size: Some(cx.settings.max_message_size),
             ..blank_reply(attach)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
+        self.answer_attach(session, link, reply, cx);
         self.touch(session, link);
     }
 
@@ -239,14 +254,12 @@ impl Gate {
         attach: &Attach,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let invalid = |reason: String| Refused::Link(error(condition::INVALID_FIELD, reason));
-        let source = attach.source.as_ref().ok_or_else(|| invalid("source must be set".into()))?;
+        let invalid = |what: &str| on_link(condition::INVALID_FIELD, what, attach);
+        let source = attach.source.as_ref().ok_or_else(|| invalid("source must be set"))?;
         Self::check_common(attach)?;
         if let Some(unknown) = source.outcomes.iter().find(|o| !OUTCOMES.contains(&o.as_str())) {
-            return Err(not_implemented(&format!(
-                "outcome '{}' not supported",
-                unknown.as_str().escape_default()
-            )));
+            let what = format!("outcome '{}' not supported", shown(unknown.as_str()));
+            return Err(not_implemented(&what, attach));
         }
         if source.dynamic && wants_replies(source) {
             return self.attach_replies(session, link, attach, source, cx);
@@ -261,16 +274,14 @@ impl Gate {
                 cx,
             );
         }
-        let address =
-            source.address.as_deref().ok_or_else(|| invalid("source address must be set".into()))?;
+        let address = source.address.as_deref().ok_or_else(|| invalid("source address must be set"))?;
         if address == address::MANAGEMENT {
             return self.attach_responses(session, link, attach, cx);
         }
         let Ok(Address::Queue(queue)) = Address::parse(address) else {
-            return Err(invalid(format!(
-                "bad source address '{}': expected /queues/:queue, percent-encoded",
-                address.chars().take(256).collect::<String>().escape_default()
-            )));
+            let what =
+                format!("bad source address '{}': expected /queues/:queue, percent-encoded,", shown(address));
+            return Err(invalid(&what));
         };
         self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
         if let Some(to) = ReplyTo::parse(&queue) {
@@ -328,6 +339,7 @@ impl Gate {
         attach: &Attach,
         address: &str,
         settled: bool,
+        cx: &mut Cx<'_>,
     ) {
         let asked = attach.source.clone().unwrap_or_default();
         let mut source = Source {
@@ -359,7 +371,7 @@ impl Gate {
             max_message_size: attach.max_message_size,
             ..blank_reply(attach)
         };
-        self.conn.attach(session, Some(link), reply);
+        self.answer_attach(session, link, reply, cx);
     }
 
     // ---- dynamic nodes --------------------------------------------------------------------------------------
@@ -374,10 +386,11 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         if has_address {
-            return Err(error(condition::INVALID_FIELD, "a dynamic terminus must have no address").into());
+            return Err(on_link(condition::INVALID_FIELD, "a dynamic terminus must have no address", attach));
         }
         if !capabilities.iter().any(|c| c.as_str() == TEMPORARY_QUEUE) {
-            return Err(not_implemented("a dynamic terminus needs the capability temporary-queue"));
+            let what = format!("a dynamic terminus without the capability {TEMPORARY_QUEUE}");
+            return Err(not_implemented(&what, attach));
         }
         *cx.unique += 1;
         let random = format!("{:x}.{:x}", self.id.0, *cx.unique);

@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use amqp10::sections::{self, Sections};
-use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, Symbol, Value, condition};
+use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol, Value, condition};
 use bytes::Bytes;
 use message::{Message, Route, kept};
 use queue::{Publish, PublisherId, RejectReason, Verdict};
 
 use super::address::{Address, encode_segment};
-use super::{Cx, Gate, LinkRole, Session, Settled, error};
+use super::{Cx, Gate, LinkRole, Session, Told, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
 use crate::ids::QueueId;
@@ -60,8 +60,30 @@ struct Pending {
     bytes: u32,
     /// Queues that have not answered.
     left: u32,
-    settled: bool,
+    answer: Answer,
     merged: Merged,
+}
+
+/// What a publisher is told of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// Nothing: it has settled it.
+    Nothing,
+    /// The outcome, which settles it.
+    Settled,
+    /// The outcome alone: it settles first [2.7.5]. When it has, nothing is left to be done here, because links are
+    /// not recovered and so nobody asks for what is unsettled.
+    Unsettled,
+}
+
+impl Answer {
+    fn to(delivery: &Delivery<'_>) -> Self {
+        match (delivery.settled, delivery.rcv_settle_mode) {
+            (true, _) => Self::Nothing,
+            (false, ReceiverSettleMode::First) => Self::Settled,
+            (false, ReceiverSettleMode::Second) => Self::Unsettled,
+        }
+    }
 }
 
 /// Receipts of several queues as one: a rejection wins at once, else accepted if any accepted, else released.
@@ -107,19 +129,19 @@ impl Intake {
             .then_some(max)
     }
 
-    fn push(&mut self, delivery: (u32, bool), bytes: u32, left: u32) -> u64 {
-        let (delivery_id, settled) = delivery;
+    fn push(&mut self, delivery: &Delivery<'_>, bytes: u32, left: u32) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
-        self.pending.push_back(Pending { delivery_id, bytes, left, settled, merged: Merged::Nothing });
+        let (delivery_id, answer) = (delivery.id, Answer::to(delivery));
+        self.pending.push_back(Pending { delivery_id, bytes, left, answer, merged: Merged::Nothing });
         seq
     }
 
-    /// One queue's word on one message. Returns the delivery-id and outcome when that completes an unsettled
-    /// message.
-    fn handle_receipt(&mut self, seq: u64, verdict: Verdict) -> Option<(u32, Verdict)> {
+    /// One queue's word on one message. Returns the delivery-id and outcome when that completes a message whose
+    /// publisher is to be told.
+    fn handle_receipt(&mut self, seq: u64, verdict: Verdict) -> Option<(u32, Answer, Verdict)> {
         let first = self.next_seq - self.pending.len() as u64;
         let pending = self.pending.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)?;
         if pending.merged == Merged::Answered {
@@ -147,7 +169,8 @@ impl Intake {
         pending.merged = Merged::Answered;
         self.unconfirmed -= 1;
         self.unconfirmed_bytes -= u64::from(pending.bytes);
-        let answer = (!pending.settled).then_some((pending.delivery_id, outcome));
+        let answer =
+            (pending.answer != Answer::Nothing).then_some((pending.delivery_id, pending.answer, outcome));
         while self.pending.front().is_some_and(|p| p.merged == Merged::Answered) {
             self.pending.pop_front();
         }
@@ -175,10 +198,9 @@ impl Gate {
     ) {
         match self.role(session, link) {
             Some(LinkRole::Intake(_)) => {
-                let ids = (delivery.id, delivery.settled);
                 self.touch(session, link);
                 if let Err(refusal) = self.publish(session, link, &delivery, cx) {
-                    self.refuse_delivery(session, link, ids, refusal, cx);
+                    self.refuse_delivery(session, link, &delivery, refusal, cx);
                 }
             }
             Some(LinkRole::Requests { pair }) => {
@@ -285,7 +307,7 @@ impl Gate {
         let size = wire.len() as u32;
         let message = Message::new(kept.into_parts(wire), route);
         let publisher = intake.publisher;
-        let seq = intake.push((delivery.id, delivery.settled), size, targets.len() as u32);
+        let seq = intake.push(delivery, size, targets.len() as u32);
         send(cx, vhost, publisher, seq, message, &targets);
         Ok(())
     }
@@ -311,20 +333,15 @@ impl Gate {
         &mut self,
         session: u16,
         link: u32,
-        delivery: (u32, bool),
+        delivery: &Delivery<'_>,
         refusal: Refusal,
         cx: &mut Cx<'_>,
     ) {
-        let (id, settled) = delivery;
         match refusal {
-            Refusal::Outcome(state) => {
-                if !settled {
-                    self.note_disposition(session, id, state);
-                }
-            }
+            Refusal::Outcome(state) => self.note_disposition(session, delivery, state),
             Refusal::Detach(error, state) => {
-                if let Some(state) = state.filter(|_| !settled) {
-                    self.note_disposition(session, id, state);
+                if let Some(state) = state {
+                    self.note_disposition(session, delivery, state);
                 }
                 self.detach(session, link, *error, cx);
             }
@@ -333,9 +350,9 @@ impl Gate {
     }
 
     /// Remembers an outcome for the end of the turn, joined to the one before if it continues it.
-    fn note_disposition(&mut self, session: u16, id: u32, state: DeliveryState) {
+    fn note_disposition(&mut self, session: u16, delivery: &Delivery<'_>, state: DeliveryState) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        note(s, id, state);
+        note(s, delivery.id, Answer::to(delivery), state);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a receipt has that many parts, and they are used at once")]
@@ -353,18 +370,18 @@ impl Gate {
         let Some(Some(LinkRole::Intake(intake))) = s.links.get_mut(link as usize) else { return };
         let mut done = Vec::new();
         for seq in first..=last {
-            if let Some((id, outcome)) = intake.handle_receipt(seq, verdict) {
+            if let Some(completed) = intake.handle_receipt(seq, verdict) {
                 cx.counters.confirmed += 1;
-                done.push((id, outcome));
+                done.push(completed);
             }
         }
-        for (id, outcome) in done {
+        for (id, answer, outcome) in done {
             let state = match outcome {
                 Verdict::Accepted => DeliveryState::Accepted,
                 Verdict::Released => DeliveryState::Released,
                 Verdict::Rejected(reason) => rejected(reason, queue, cx),
             };
-            note(s, id, state);
+            note(s, id, answer, state);
         }
         self.touch(session, link);
     }
@@ -385,15 +402,15 @@ fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Op
     sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
 }
 
-fn note(session: &mut Session, id: u32, state: DeliveryState) {
-    if let Some(last) = session.dispositions.last_mut()
-        && last.last.wrapping_add(1) == id
-        && last.state == state
-    {
-        last.last = id;
+fn note(session: &mut Session, id: u32, answer: Answer, state: DeliveryState) {
+    if answer == Answer::Nothing {
         return;
     }
-    session.dispositions.push(Settled { first: id, last: id, state });
+    let told = Told { first: id, last: id, settled: answer == Answer::Settled, state };
+    match session.dispositions.last_mut() {
+        Some(last) if last.joins(&told) => last.last = id,
+        _ => session.dispositions.push(told),
+    }
 }
 
 /// Sends a message to every end of its route.

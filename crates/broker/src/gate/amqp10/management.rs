@@ -13,6 +13,7 @@ use queue::{Effect, Refusal, Request, Ticket};
 use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
 use super::attach::Refused;
+use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, CatalogError, Command, Destination};
@@ -69,8 +70,8 @@ impl Gate {
             properties: attach.properties.clone(),
             ..Attach::new(attach.name.clone(), 0, Role::Receiver)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Requests { pair });
+        self.answer_attach(session, link, reply, cx);
         self.conn.grant(session, link, CREDIT, false, false);
         Ok(())
     }
@@ -80,7 +81,7 @@ impl Gate {
         session: u16,
         link: u32,
         attach: &Attach,
-        _cx: &mut Cx<'_>,
+        cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let pair = self.join_pair(session, link, attach)?;
         let reply = Attach {
@@ -92,8 +93,8 @@ impl Gate {
             properties: attach.properties.clone(),
             ..Attach::new(attach.name.clone(), 0, Role::Sender)
         };
-        self.conn.attach(session, Some(link), reply);
         self.set_role(session, link, LinkRole::Responses { pair });
+        self.answer_attach(session, link, reply, cx);
         Ok(())
     }
 
@@ -377,12 +378,16 @@ impl Gate {
                     None => Reply::not_found(&self.vhost, name),
                 }
             }
-            Effect::Refused { why: Refusal::NotFound, .. } => match &pending.verb {
-                Verb::DeleteQueue { .. } => Reply::message_count(0),
-                Verb::GetQueue { name } | Verb::PurgeQueue { name } => Reply::not_found(&self.vhost, name),
+            Effect::Refused { why, .. } => match (&pending.verb, why) {
+                (Verb::DeleteQueue { .. }, Refusal::NotFound) => Reply::message_count(0),
+                (Verb::GetQueue { name } | Verb::PurgeQueue { name }, Refusal::NotFound) => {
+                    Reply::not_found(&self.vhost, name)
+                }
+                (Verb::GetQueue { name } | Verb::PurgeQueue { name } | Verb::DeleteQueue { name }, why) => {
+                    Reply::error(400, refused_by_queue(why, name, &self.vhost).1)
+                }
                 _ => return,
             },
-            Effect::Refused { why, .. } => Reply::error(400, format!("the queue refused: {why:?}")),
             _ => return,
         };
         self.respond(pair, pending, reply);

@@ -79,15 +79,24 @@ impl Cx<'_> {
 struct Session {
     links: Vec<Option<LinkRole>>,
     /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
-    dispositions: Vec<Settled>,
+    dispositions: Vec<Told>,
 }
 
 /// `first..=last` of the client's delivery-ids and what became of them.
 #[derive(Debug, PartialEq)]
-struct Settled {
+struct Told {
     first: u32,
     last: u32,
+    /// False if the client is to settle first.
+    settled: bool,
     state: DeliveryState,
+}
+
+impl Told {
+    /// Whether the next id is that of `next` and nothing else differs.
+    fn joins(&self, next: &Self) -> bool {
+        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
+    }
 }
 
 /// What a link is for.
@@ -120,9 +129,18 @@ pub struct Client {
 pub enum Phase {
     /// Before OPEN.
     Handshake,
+    /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
+    Refused,
     Open,
     /// To be closed when the output is written.
     Done,
+}
+
+impl Phase {
+    /// Whether what the client sends is looked at.
+    pub fn listens(self) -> bool {
+        matches!(self, Self::Handshake | Self::Open)
+    }
 }
 
 /// What an asked ticket was for.
@@ -168,6 +186,7 @@ pub struct Gate {
     name: Arc<str>,
     conn: Connection,
     phase: Phase,
+    /// When the handshake ends, by OPEN not having come or by telling that the login was refused.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     identity: Option<Identity>,
@@ -254,7 +273,7 @@ impl Gate {
 
     /// One frame or protocol header, whole.
     pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Done {
+        if !self.phase.listens() {
             return;
         }
         match self.conn.handle_frame(input, cx.now_ms) {
@@ -270,11 +289,12 @@ impl Gate {
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
                 self.handle_disposition(session, settled, state, (first, last), cx);
             }
-            // A publisher's own word about its deliveries changes nothing (behaviour B.4).
+            // A publisher's own word about its deliveries changes nothing (behaviour B.4): where it settles first,
+            // the outcome stands already.
             Event::Disposition { .. } => {}
             Event::Flow { session, link: Some(link), flow } => self.handle_flow(session, link, &flow),
             Event::Flow { session, link: None, .. } => self.touch_session(session),
-            Event::Aborted { session, link } => self.touch(session, link),
+            Event::Discarded { session, link } => self.touch(session, link),
             Event::HeaderExchanged => self.offer_mechanisms(cx),
             Event::SaslInit(init) => self.handle_sasl_init(&init, cx),
             Event::Open(open) => self.handle_open(*open, cx),
@@ -295,7 +315,11 @@ impl Gate {
 
     /// Punishes a violation as far as it reaches.
     pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
-        let error = fault.violation.to_error();
+        let mut error = fault.violation.to_error();
+        let link = fault.session.zip(fault.link).and_then(|(s, l)| self.conn.session(s)?.link(l));
+        if let Some((link, description)) = link.zip(error.description.as_mut()) {
+            *description += &format!(" on link '{}'", shown(&link.name));
+        }
         // A management pair is nothing without either of its links (behaviour B.10).
         let radius = match (fault.radius(), fault.session, fault.link) {
             (Radius::Link, Some(session), Some(link))
@@ -340,7 +364,7 @@ impl Gate {
 
     /// The node stops, or an operator closes the connection.
     pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Open {
+        if self.can_be_told() {
             self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
         } else {
             self.handle_disconnect(cx);
@@ -665,24 +689,24 @@ impl Gate {
         if s.dispositions.is_empty() {
             return;
         }
-        let mut settled = std::mem::take(&mut s.dispositions);
-        if settled.len() > 1 {
-            let base = settled[0].first;
-            settled.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
-            settled.dedup_by(|next, kept| {
-                let joins = kept.last.wrapping_add(1) == next.first && kept.state == next.state;
+        let mut told = std::mem::take(&mut s.dispositions);
+        if told.len() > 1 {
+            let base = told[0].first;
+            told.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
+            told.dedup_by(|next, kept| {
+                let joins = kept.joins(next);
                 if joins {
                     kept.last = next.last;
                 }
                 joins
             });
         }
-        for d in &settled {
-            self.conn.disposition(session, Role::Receiver, (d.first, d.last), true, &d.state);
+        for d in &told {
+            self.conn.disposition(session, Role::Receiver, (d.first, d.last), d.settled, &d.state);
         }
-        settled.clear();
+        told.clear();
         if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
-            s.dispositions = settled;
+            s.dispositions = told;
         }
     }
 
@@ -691,7 +715,7 @@ impl Gate {
     /// When [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
-            Phase::Handshake => Some(self.handshake_deadline_ms),
+            Phase::Handshake | Phase::Refused => Some(self.handshake_deadline_ms),
             Phase::Open => self.conn.next_deadline(),
             Phase::Done => None,
         }
@@ -699,10 +723,8 @@ impl Gate {
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => {
-                tracing::warn!(connection = %self.name, "closing: no OPEN within the handshake timeout");
-                self.handle_disconnect(cx);
-            }
+            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.give_up_handshake(cx),
+            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.tell_refusal(),
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
@@ -719,6 +741,14 @@ fn rank(state: &DeliveryState) -> u8 {
         DeliveryState::Released => 1,
         _ => 2,
     }
+}
+
+/// How much of a name that the client made up is repeated to it and to the log.
+const SHOWN_MAX: usize = 256;
+
+/// A name that the client made up, as it may stand in an error.
+fn shown(name: &str) -> String {
+    name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
 /// An error with a description.

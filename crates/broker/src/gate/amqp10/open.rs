@@ -11,6 +11,10 @@ use crate::settings::SLUICE_VERSION;
 /// OPEN's hostname names a virtual host in this form; any other is the default one.
 const VHOST_PREFIX: &str = "vhost:";
 
+/// A refused login is told after this long, so that guessing passwords is slow (behaviour B.1; the reference waits as
+/// long). It does not outlast the handshake timeout: who guesses may keep a connection no longer than who is silent.
+const REFUSAL_DELAY_MS: u64 = 3000;
+
 impl Gate {
     pub(super) fn offer_mechanisms(&mut self, cx: &mut Cx<'_>) {
         if self.conn.state() != ConnectionState::Sasl {
@@ -49,10 +53,26 @@ impl Gate {
             Err(reason) => {
                 cx.counters.auth_attempts_failed += 1;
                 tracing::warn!(connection = %self.name, "login refused: {reason}");
-                self.conn.sasl_outcome(SaslCode::Auth);
-                self.phase = Phase::Done;
+                self.phase = Phase::Refused;
+                self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
             }
         }
+    }
+
+    pub(super) fn tell_refusal(&mut self) {
+        self.conn.sasl_outcome(SaslCode::Auth);
+        self.phase = Phase::Done;
+    }
+
+    pub(super) fn give_up_handshake(&mut self, cx: &mut Cx<'_>) {
+        let ms = cx.settings.handshake_timeout_ms;
+        let reason = format!("no OPEN within the handshake timeout of {ms} ms");
+        self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
+    }
+
+    /// Whether the protocol has got so far that an error can be sent.
+    pub(super) fn can_be_told(&self) -> bool {
+        matches!(self.conn.state(), ConnectionState::Opening | ConnectionState::Opened)
     }
 
     pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {

@@ -2,7 +2,7 @@
 
 use amqp10::sections::ANNOTATION_PREFIX;
 use amqp10::{
-    Attach, DeliveryState, Flow, Modified, Outgoing, Role, SenderSettleMode, Tag, Value, condition,
+    Attach, DeliveryState, Flow, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value, condition,
 };
 use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
 
@@ -125,14 +125,15 @@ impl Gate {
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 let Some(attach) = outlet.attach.take() else { return };
                 let (address, settled) = (queue_address(&outlet.queue_name), outlet.settled);
-                self.accept_consumer(session, link, &attach, &address, settled);
+                self.accept_consumer(session, link, &attach, &address, settled, cx);
                 self.touch(session, link);
             }
             Effect::Refused { why, .. } => {
                 let vhost = self.vhost.clone();
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 outlet.gone = true;
-                let refusal = refusal_error(why, &outlet.queue_name, &vhost);
+                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &vhost);
+                let refusal = error(condition, reason);
                 if let Some(attach) = outlet.attach.take() {
                     self.drop_link(session, link, true, cx);
                     self.refuse(session, link, &attach, Refused::Link(refusal), cx);
@@ -163,7 +164,10 @@ impl Gate {
         let head = cx.scratch.split().freeze();
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {
-            let reason = format!("a message is larger than the link's max-message-size of {max} bytes");
+            let (name, vhost) = (outlet.queue_name.clone(), self.vhost.clone());
+            let reason = format!(
+                "a message of queue '{name}' in vhost '{vhost}' is larger than the link's max-message-size of {max} bytes"
+            );
             self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
             return;
         }
@@ -219,12 +223,13 @@ impl Gate {
             // Not final, and nothing that we keep.
             None | Some(DeliveryState::Received(_)) if !settled => return,
             other => {
-                let reason = match other {
+                let what = match other {
                     Some(DeliveryState::Modified(_)) => {
                         "keys of modified.message-annotations must be symbols that start with x-"
                     }
-                    _ => "unrecognised delivery state in DISPOSITION",
+                    _ => "unrecognised delivery state",
                 };
+                let reason = format!("{what} in DISPOSITION of the deliveries {first} to {last}");
                 self.end(session, error(condition::INVALID_FIELD, reason), cx);
                 return;
             }
@@ -263,9 +268,9 @@ fn has_reserved_key(modified: &Modified) -> bool {
     modified.message_annotations.iter().flat_map(|map| map.iter()).any(|(key, _)| !ours(key))
 }
 
-/// The one table from a queue's refusal to this protocol's error.
-fn refusal_error(why: Refusal, queue: &str, vhost: &str) -> amqp10::AmqpError {
-    let (condition, what) = match why {
+/// The one table from a queue's refusal to this protocol's condition and words.
+pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbol, String) {
+    match why {
         Refusal::NotFound => (condition::NOT_FOUND, format!("no queue '{queue}' in vhost '{vhost}'")),
         Refusal::ExclusiveConsumer => (
             condition::UNAUTHORIZED_ACCESS,
@@ -287,6 +292,5 @@ fn refusal_error(why: Refusal, queue: &str, vhost: &str) -> amqp10::AmqpError {
         Refusal::Unavailable => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is not available"))
         }
-    };
-    error(condition, what)
+    }
 }

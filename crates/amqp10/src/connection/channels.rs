@@ -1,0 +1,241 @@
+//! Sessions by channel [2.5.1, 2.5.2], and the way through them to their links.
+
+use super::{Connection, Event, Fault};
+use crate::chunk::Chunk;
+use crate::output::Output;
+use crate::session::{Outgoing, Session, SessionEvent, SessionState};
+use crate::unsettled::Run;
+use crate::violation::Violation;
+use crate::{AmqpError, Attach, Begin, DeliveryState, Performative, Role};
+
+impl Connection {
+    pub(super) fn handle_begin<'a>(
+        &mut self,
+        channel: u16,
+        begin: Begin,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        let at = usize::from(channel);
+        if let Some(session) = self.by_remote_channel.get(at).copied().flatten() {
+            let fault = Violation::ChannelInUse(channel);
+            return Err(Fault { violation: fault, session: Some(session), link: None });
+        }
+        let (session, answered) = match begin.remote_channel {
+            Some(ours) if self.session(ours).is_some_and(Session::awaits_begin) => (ours, true),
+            Some(_) => return Err(Fault::connection(Violation::UnexpectedFrame("answer to no BEGIN"))),
+            // Our channel is the peer's, unless a session still has it.
+            None if self.session(channel).is_none() => (channel, false),
+            None => match self.free_channel() {
+                Some(free) => (free, false),
+                None => return Err(Fault::connection(Violation::ChannelInUse(channel))),
+            },
+        };
+        if self.by_remote_channel.len() <= at {
+            self.by_remote_channel.resize(at + 1, None);
+        }
+        self.by_remote_channel[at] = Some(session);
+        if !answered {
+            self.put_session(session);
+        }
+        if let Some(s) = self.session_mut(session) {
+            s.remote_channel = Some(channel);
+            s.handle_begin(&begin);
+            if s.state == SessionState::Ending {
+                return Ok(None);
+            }
+            if answered {
+                s.state = SessionState::Mapped;
+            }
+        }
+        Ok(Some(Event::Begin { session, begin, answered }))
+    }
+
+    fn free_channel(&self) -> Option<u16> {
+        let free = self.sessions.iter().position(Option::is_none).unwrap_or(self.sessions.len());
+        u16::try_from(free).ok().filter(|n| *n <= self.channel_max)
+    }
+
+    fn put_session(&mut self, number: u16) {
+        let at = usize::from(number);
+        if self.sessions.len() <= at {
+            self.sessions.resize_with(at + 1, || None);
+        }
+        self.sessions[at] = Some(Box::new(Session::new(number, self.config.session, self.first_id)));
+    }
+
+    fn session_mut(&mut self, session: u16) -> Option<&mut Session> {
+        self.sessions.get_mut(usize::from(session))?.as_deref_mut()
+    }
+
+    fn by_channel(&self, channel: u16) -> Option<u16> {
+        self.by_remote_channel.get(usize::from(channel)).copied().flatten()
+    }
+
+    pub(super) fn handle_end<'a>(&mut self, channel: u16, error: Option<AmqpError>) -> Option<Event<'a>> {
+        let session = self.by_channel(channel)?;
+        self.by_remote_channel[usize::from(channel)] = None;
+        let s = self.session_mut(session)?;
+        let answered = s.state == SessionState::Ending;
+        if answered {
+            self.sessions[usize::from(session)] = None;
+        } else {
+            s.peer_ended = true;
+        }
+        Some(Event::End { session, error, answered })
+    }
+
+    pub(super) fn handle_session_frame<'a>(
+        &mut self,
+        channel: u16,
+        performative: Performative<'_>,
+        input: &Chunk<'a>,
+        payload_at: usize,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        // Frames on a channel without a session are those of one that has ended: ignored (behaviour B.1).
+        let Some(number) = self.by_channel(channel) else { return Ok(None) };
+        let max_frame = self.remote_max_frame_size as usize;
+        let output = &mut self.output;
+        let Some(session) = self.sessions.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
+            return Ok(None);
+        };
+        let is_flow = matches!(performative, Performative::Flow(_));
+        let event = session
+            .handle_frame(performative, input, payload_at, output)
+            .map_err(|(link, violation)| Fault { violation, session: Some(number), link })?;
+        if is_flow {
+            session.pump(max_frame, output);
+        }
+        Ok(event.map(|event| match event {
+            SessionEvent::Attach { link, attach } => Event::Attach { session: number, link, attach },
+            SessionEvent::Detach { link, detach, answered } => {
+                Event::Detach { session: number, link, detach, answered }
+            }
+            SessionEvent::Flow { link, flow } => Event::Flow { session: number, link, flow },
+            SessionEvent::Transfer { link, delivery } => Event::Transfer { session: number, link, delivery },
+            SessionEvent::Discarded { link } => Event::Discarded { session: number, link },
+            SessionEvent::Disposition { role, settled, state, first, last } => {
+                Event::Disposition { session: number, role, settled, state, first, last }
+            }
+        }))
+    }
+
+    /// Answers the peer's BEGIN on `session`, or with `None` begins a new session; `None` if there is no free
+    /// channel. `window_open`: whether the peer may send at once.
+    pub fn begin(&mut self, session: Option<u16>, window_open: bool) -> Option<u16> {
+        let number = match session {
+            Some(number) => number,
+            None => {
+                let free = self.free_channel()?;
+                self.put_session(free);
+                free
+            }
+        };
+        let output = &mut self.output;
+        let s = self.sessions.get_mut(usize::from(number)).and_then(Option::as_deref_mut)?;
+        s.set_window_open(window_open, output);
+        s.put_begin(output);
+        if session.is_some() {
+            s.state = SessionState::Mapped;
+        }
+        Some(number)
+    }
+
+    /// Ends the session, or answers the peer's END.
+    pub fn end(&mut self, session: u16, error: Option<AmqpError>) {
+        let Some((s, output, max_frame)) = self.parts(session) else { return };
+        s.put_end(error.map(|e| e.within(max_frame)), output);
+        s.state = SessionState::Ending;
+        if s.peer_ended {
+            self.sessions[usize::from(session)] = None;
+        }
+    }
+
+    /// Opens or closes our window for what the peer sends on this session.
+    pub fn set_window_open(&mut self, session: u16, open: bool) {
+        if let Some((s, output, _)) = self.parts(session) {
+            s.set_window_open(open, output);
+        }
+    }
+
+    /// Tells the peer what became of the deliveries `first..=last`. `role`: ours on that link.
+    pub fn disposition(
+        &mut self,
+        session: u16,
+        role: Role,
+        ids: (u32, u32),
+        settled: bool,
+        state: &DeliveryState,
+    ) {
+        let Some((s, output, max_frame)) = self.parts(session) else { return };
+        match state {
+            DeliveryState::Rejected(Some(error)) => {
+                let state = DeliveryState::Rejected(Some(error.clone().within(max_frame)));
+                s.disposition(role, ids, settled, &state, output);
+            }
+            state => s.disposition(role, ids, settled, state, output),
+        }
+    }
+
+    /// What of `first..=last` we have sent and not yet seen settled, appended to `runs`; settled if so wished.
+    pub fn resolve(&mut self, session: u16, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
+        if let Some((s, _, _)) = self.parts(session) {
+            s.resolve(first, last, settle, runs);
+        }
+    }
+
+    /// Answers the peer's ATTACH on `link`, or with `None` proposes a link. `attach.handle` is filled in.
+    /// Returns the number of the link; `None` if the session is gone, all its handles are in use, or the peer's
+    /// max-frame-size is too small for it: nothing has been written then.
+    pub fn attach(&mut self, session: u16, link: Option<u32>, attach: Attach) -> Option<u32> {
+        let (s, output, max_frame) = self.parts(session)?;
+        s.attach(link, attach, max_frame, output)
+    }
+
+    /// Detaches (closed), or answers the peer's DETACH.
+    pub fn detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
+        if let Some((s, output, max_frame)) = self.parts(session) {
+            s.detach(link, error.map(|e| e.within(max_frame)), output);
+        }
+    }
+
+    /// Grants credit on a link on which we receive: set, not added.
+    pub fn grant(&mut self, session: u16, link: u32, credit: u32, drain: bool, echo: bool) {
+        if let Some((s, output, _)) = self.parts(session) {
+            s.grant(link, credit, drain, echo, output);
+        }
+    }
+
+    /// Sends a delivery on a link on which we send. False without link, or without credit if the delivery is
+    /// unsettled: nothing happened. A settled delivery is sent even without credit.
+    pub fn send(&mut self, session: u16, link: u32, delivery: Outgoing) -> bool {
+        match self.parts(session) {
+            Some((s, output, max_frame)) => s.send(link, delivery, max_frame, output),
+            None => false,
+        }
+    }
+
+    /// Reports our credit on a link on which we send, behind its deliveries; with `drain` after using it up.
+    pub fn report_credit(&mut self, session: u16, link: u32, available: u32, drain: bool) {
+        if let Some((s, output, _)) = self.parts(session) {
+            s.report_credit(link, available, drain, output);
+        }
+    }
+
+    /// Sends what waited for room in the output.
+    pub fn pump(&mut self) {
+        let max_frame = self.remote_max_frame_size as usize;
+        for session in self.sessions.iter_mut().flatten() {
+            if session.pending_len() > 0 && session.state == SessionState::Mapped {
+                session.pump(max_frame, &mut self.output);
+            }
+        }
+    }
+
+    /// A session on which something may be said: nothing follows our END [2.5.5].
+    fn parts(&mut self, session: u16) -> Option<(&mut Session, &mut Output, usize)> {
+        let s = self.sessions.get_mut(usize::from(session))?.as_deref_mut()?;
+        if s.state == SessionState::Ending {
+            return None;
+        }
+        Some((s, &mut self.output, self.remote_max_frame_size as usize))
+    }
+}

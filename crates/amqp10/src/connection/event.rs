@@ -1,0 +1,94 @@
+//! What a frame of the peer comes to: an event to act on, or a fault to punish.
+
+use crate::link::Delivery;
+use crate::violation::{Radius, Violation};
+use crate::{
+    AmqpError, Attach, Begin, DeliveryState, Detach, Flow, Open, Role, SaslCode, SaslInit, SaslMechanisms,
+};
+
+/// What the peer wants of us. Sessions and links are named by our own numbers.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Server: SASL-INIT has come; answer with [`sasl_outcome`](super::Connection::sasl_outcome).
+    SaslInit(SaslInit),
+    /// Client: choose with [`sasl_init`](super::Connection::sasl_init).
+    SaslMechanisms(SaslMechanisms),
+    /// Client: not `Ok` is final.
+    SaslOutcome(SaslCode),
+    /// Server: SASL is done and the AMQP header exchanged; or client: call [`open`](super::Connection::open) now.
+    HeaderExchanged,
+    Open(Box<Open>),
+    Close(Option<AmqpError>),
+    /// The peer began a session (answer with [`begin`](super::Connection::begin)) or answered our BEGIN.
+    Begin {
+        session: u16,
+        begin: Begin,
+        answered: bool,
+    },
+    /// The peer ended the session. Unless `answered`, answer with [`end`](super::Connection::end).
+    End {
+        session: u16,
+        error: Option<AmqpError>,
+        answered: bool,
+    },
+    Attach {
+        session: u16,
+        link: u32,
+        attach: Box<Attach>,
+    },
+    /// The peer detached the link. Unless `answered`, answer with [`detach`](super::Connection::detach).
+    Detach {
+        session: u16,
+        link: u32,
+        detach: Detach,
+        answered: bool,
+    },
+    Flow {
+        session: u16,
+        link: Option<u32>,
+        flow: Flow,
+    },
+    /// A whole delivery.
+    Transfer {
+        session: u16,
+        link: u32,
+        delivery: Delivery<'a>,
+    },
+    /// A delivery that came to nothing: the sender took it back half-way, or resumed what we do not know. Its credit
+    /// is spent.
+    Discarded {
+        session: u16,
+        link: u32,
+    },
+    /// Resolve it with [`resolve`](super::Connection::resolve).
+    Disposition {
+        session: u16,
+        role: Role,
+        settled: bool,
+        state: Option<DeliveryState>,
+        first: u32,
+        last: u32,
+    },
+}
+
+/// A violation, and where it strikes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fault {
+    pub violation: Violation,
+    pub session: Option<u16>,
+    pub link: Option<u32>,
+}
+
+impl Fault {
+    pub(super) fn connection(violation: Violation) -> Self {
+        Self { violation, session: None, link: None }
+    }
+
+    pub fn radius(&self) -> Radius {
+        match (self.violation.sentence().0, self.session, self.link) {
+            (Radius::Link, Some(_), Some(_)) => Radius::Link,
+            (Radius::Link | Radius::Session, Some(_), _) => Radius::Session,
+            _ => Radius::Connection,
+        }
+    }
+}

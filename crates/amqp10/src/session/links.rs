@@ -1,0 +1,204 @@
+//! Links and their handles: ATTACH and DETACH, in both directions [2.6.2, 2.6.3, 2.6.6].
+
+use super::{Session, SessionEvent, SessionFault};
+use crate::credit::SenderCredit;
+use crate::link::{End, Link, LinkState, Receiving};
+use crate::output::Output;
+use crate::performative::{put_frame, put_frame_within};
+use crate::violation::Violation;
+use crate::{AmqpError, Attach, Detach, Role};
+
+impl Session {
+    pub(super) fn handle_attach<'a>(
+        &mut self,
+        attach: Box<Attach>,
+    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+        if attach.handle > self.handle_max {
+            return Err((None, Violation::HandleMax { handle: attach.handle, max: self.handle_max }));
+        }
+        let remote = attach.handle as usize;
+        if self.by_remote_handle.get(remote).copied().flatten().is_some() {
+            return Err((None, Violation::HandleInUse(attach.handle)));
+        }
+        let sending = attach.role == Role::Receiver;
+        // The answer to an ATTACH of ours has the same name and the other role.
+        // If there are two, to the older one, which we have given up meanwhile.
+        let ours = self
+            .links()
+            .filter(|(_, l)| l.awaits_attach() && l.is_sending() == sending && l.name == attach.name)
+            .max_by_key(|(_, l)| l.state == LinkState::Detaching);
+        let (link, answers_ours) = match ours {
+            Some((link, _)) => (link, true),
+            None => {
+                let end = if sending {
+                    End::Sending(SenderCredit::starting_at(0))
+                } else {
+                    let initial = attach.initial_delivery_count.unwrap_or(0);
+                    End::Receiving(Receiving::starting_at(initial))
+                };
+                let link = self.insert_link(Link {
+                    name: attach.name.clone(),
+                    state: LinkState::Half,
+                    end,
+                    remote_handle: None,
+                    peer_detached: false,
+                    snd_settle_mode: attach.snd_settle_mode,
+                    rcv_settle_mode: attach.rcv_settle_mode,
+                    max_message_size: attach.max_message_size.unwrap_or(0),
+                    initial_delivery_count: 0,
+                });
+                if link > self.handle_max {
+                    // The peer has as many links as it can have: an old one still waits for its DETACH.
+                    return Err((None, Violation::HandleMax { handle: link, max: self.handle_max }));
+                }
+                (link, false)
+            }
+        };
+        if self.by_remote_handle.len() <= remote {
+            self.by_remote_handle.resize(remote + 1, None);
+        }
+        self.by_remote_handle[remote] = Some(link);
+        if let Some(l) = self.link_mut(link) {
+            l.remote_handle = Some(attach.handle);
+            if l.state == LinkState::Detaching {
+                return Ok(None);
+            }
+            if answers_ours {
+                l.state = LinkState::Attached;
+                l.snd_settle_mode = attach.snd_settle_mode;
+                l.rcv_settle_mode = attach.rcv_settle_mode;
+                match &mut l.end {
+                    End::Receiving(r) => {
+                        r.credit.restart_at(attach.initial_delivery_count.unwrap_or(0));
+                    }
+                    End::Sending(_) => l.max_message_size = attach.max_message_size.unwrap_or(0),
+                }
+            }
+        }
+        Ok(Some(SessionEvent::Attach { link, attach }))
+    }
+
+    fn insert_link(&mut self, link: Link) -> u32 {
+        match self.links.iter().position(Option::is_none) {
+            Some(free) => {
+                self.links[free] = Some(link);
+                free as u32
+            }
+            None => {
+                self.links.push(Some(link));
+                (self.links.len() - 1) as u32
+            }
+        }
+    }
+
+    pub(super) fn by_handle(&self, handle: u32) -> Option<u32> {
+        self.by_remote_handle.get(handle as usize).copied().flatten()
+    }
+
+    pub(super) fn handle_detach<'a>(
+        &mut self,
+        detach: Detach,
+    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+        let Some(link) = self.by_handle(detach.handle) else {
+            // fe2o3-amqp answers the DETACH of a refused link twice. The reference ignores this too.
+            return Ok(None);
+        };
+        let answered = self.link(link).is_some_and(|l| l.state == LinkState::Detaching);
+        if answered {
+            self.drop_link(link);
+        } else if let Some(l) = self.link_mut(link) {
+            // The peer sends nothing more on it; our DETACH is still to come.
+            let handle = l.remote_handle.take();
+            l.peer_detached = true;
+            if let Some(slot) = handle.and_then(|h| self.by_remote_handle.get_mut(h as usize)) {
+                *slot = None;
+            }
+        }
+        Ok(Some(SessionEvent::Detach { link, detach, answered }))
+    }
+
+    fn drop_link(&mut self, link: u32) {
+        if let Some(slot) = self.links.get_mut(link as usize)
+            && let Some(gone) = slot.take()
+            && let Some(handle) = gone.remote_handle
+            && let Some(slot) = self.by_remote_handle.get_mut(handle as usize)
+        {
+            *slot = None;
+        }
+    }
+
+    /// Attaches: answers the peer's ATTACH on `link`, or with `None` proposes a new link. `attach.handle` is
+    /// filled in. Returns the link's number; `None` if all handles are in use or the frame would be larger than
+    /// `max_frame`.
+    pub(crate) fn attach(
+        &mut self,
+        link: Option<u32>,
+        mut attach: Attach,
+        max_frame: usize,
+        out: &mut Output,
+    ) -> Option<u32> {
+        let sending = attach.role == Role::Sender;
+        let initial = attach.initial_delivery_count.unwrap_or(0);
+        if link.is_none() && self.links().count() > self.handle_max as usize {
+            return None;
+        }
+        let number = link.unwrap_or_else(|| {
+            self.insert_link(Link {
+                name: attach.name.clone(),
+                state: LinkState::Half,
+                end: if sending {
+                    End::Sending(SenderCredit::starting_at(initial))
+                } else {
+                    End::Receiving(Receiving::default())
+                },
+                remote_handle: None,
+                peer_detached: false,
+                snd_settle_mode: attach.snd_settle_mode,
+                rcv_settle_mode: attach.rcv_settle_mode,
+                max_message_size: 0,
+                initial_delivery_count: initial,
+            })
+        });
+        attach.handle = number;
+        if !put_frame_within(out.buffer(), self.channel, &attach, max_frame) {
+            if link.is_none() {
+                self.drop_link(number);
+            }
+            return None;
+        }
+        if let Some(l) = self.link_mut(number) {
+            if let End::Sending(credit) = &mut l.end
+                && l.state == LinkState::Half
+            {
+                credit.restart_at(initial);
+                l.initial_delivery_count = initial;
+            }
+            if l.remote_handle.is_some() {
+                l.state = LinkState::Attached;
+            }
+            l.snd_settle_mode = attach.snd_settle_mode;
+            l.rcv_settle_mode = attach.rcv_settle_mode;
+            if !sending {
+                l.max_message_size = attach.max_message_size.unwrap_or(0);
+            }
+        }
+        Some(number)
+    }
+
+    /// Detaches, or answers the peer's DETACH. Deliveries of the link that wait are forgotten.
+    pub(crate) fn detach(&mut self, link: u32, error: Option<AmqpError>, out: &mut Output) {
+        let Some(l) = self.link_mut(link) else { return };
+        if l.state == LinkState::Detaching {
+            return;
+        }
+        let peer_is_gone = l.peer_detached;
+        l.state = LinkState::Detaching;
+        self.abort_pending(link, out);
+        self.unsettled.forget_link(link);
+        let detach = Detach { handle: link, closed: true, error };
+        put_frame(out.buffer(), self.channel, &detach);
+        if peer_is_gone {
+            self.drop_link(link);
+        }
+    }
+}

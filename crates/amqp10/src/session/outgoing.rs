@@ -1,0 +1,240 @@
+//! What we send: deliveries and credit reports, in one order, as far as the peer's window and the socket allow
+//! [2.5.6, 2.6.14].
+
+use bytes::Bytes;
+
+use super::Session;
+use crate::Flow;
+use crate::credit::SenderCredit;
+use crate::link::{End, Link, LinkState};
+use crate::output::Output;
+use crate::performative::{TransferHead, put_flow_frame, put_transfer_frame};
+
+/// Above this many bytes of unwritten output, deliveries wait in the session, where they can still be
+/// forgotten with their link, instead of in the connection's output.
+pub const OUTPUT_HIGH_WATER: usize = 256 * 1024;
+
+/// The most a delivery-tag may hold [2.8.7].
+const TAG_MAX: usize = 32;
+
+/// Output that waits for the peer's window or for the socket, in order.
+#[derive(Debug)]
+pub(super) enum Pending {
+    Delivery {
+        link: u32,
+        delivery: Outgoing,
+        sent: usize,
+        id: Option<u32>,
+    },
+    /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
+    Credit {
+        link: u32,
+        available: u32,
+        drain: bool,
+        credit: SenderCredit,
+    },
+}
+
+/// A delivery to send: `head` and then `bare` are its payload.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    pub tag: Tag,
+    pub settled: bool,
+    pub message_format: u32,
+    /// Header and annotations, made for this delivery.
+    pub head: Bytes,
+    /// The bare message, as it came.
+    pub bare: Bytes,
+    /// The sender's own number for the delivery; comes back when it is settled.
+    pub cookie: u64,
+}
+
+/// A delivery-tag [2.8.7].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tag {
+    bytes: [u8; TAG_MAX],
+    len: u8,
+}
+
+impl Outgoing {
+    /// A delivery whose payload is one piece, for tests and small senders.
+    pub fn whole(tag: Tag, settled: bool, message: Bytes, cookie: u64) -> Self {
+        Self { tag, settled, message_format: 0, head: message, bare: Bytes::new(), cookie }
+    }
+}
+
+impl Tag {
+    /// The shortest big-endian form of at least four bytes.
+    pub fn from_number(number: u64) -> Self {
+        match u32::try_from(number) {
+            Ok(short) => Self::new(&short.to_be_bytes()),
+            Err(_) => Self::new(&number.to_be_bytes()),
+        }
+    }
+
+    /// At most 32 bytes; the rest is cut off.
+    pub fn new(tag: &[u8]) -> Self {
+        let len = tag.len().min(TAG_MAX);
+        let mut bytes = [0; TAG_MAX];
+        bytes[..len].copy_from_slice(&tag[..len]);
+        Self { bytes, len: len as u8 }
+    }
+
+    pub fn as_slice(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Session {
+    /// Deliveries and credit replies that wait for the peer's window or the socket.
+    pub fn pending_len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether a delivery of this link waits.
+    pub fn has_pending(&self, link: u32) -> bool {
+        self.pending.iter().any(|p| matches!(p, Pending::Delivery { link: l, .. } if *l == link))
+    }
+
+    /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
+    /// or without credit if the delivery is unsettled: nothing was sent. A settled one is sent even when its
+    /// credit has just been withdrawn: its queue has given it up already.
+    pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
+        let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
+            return false;
+        };
+        if *state == LinkState::Detaching || *peer_detached {
+            return false;
+        }
+        if delivery.settled {
+            credit.spend_anyway();
+        } else if !credit.spend() {
+            return false;
+        }
+        let mut sent = 0;
+        let mut id = None;
+        if self.pending.is_empty() && self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
+            return true;
+        }
+        self.pending.push_back(Pending::Delivery { link, delivery, sent, id });
+        true
+    }
+
+    /// Reports our credit on a link on which we send, behind the deliveries that wait. With `drain` what is
+    /// left of the credit is used up first [2.6.7].
+    pub(crate) fn report_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
+        let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return };
+        if *state == LinkState::Detaching {
+            return;
+        }
+        if drain {
+            credit.drain();
+        }
+        let credit = *credit;
+        if self.pending.is_empty() {
+            self.put_credit(link, available, drain, credit, out);
+        } else {
+            self.pending.push_back(Pending::Credit { link, available, drain, credit });
+        }
+    }
+
+    fn put_credit(&mut self, link: u32, available: u32, drain: bool, credit: SenderCredit, out: &mut Output) {
+        let flow = Flow {
+            drain,
+            delivery_count: Some(credit.delivery_count()),
+            link_credit: Some(credit.credit()),
+            ..self.flow(Some(link), Some(available))
+        };
+        put_flow_frame(out.buffer(), self.channel, &flow);
+    }
+
+    /// Sends what waits, as far as window and output allow.
+    pub(crate) fn pump(&mut self, max_frame: usize, out: &mut Output) {
+        while let Some(front) = self.pending.pop_front() {
+            match front {
+                Pending::Credit { link, available, drain, credit } => {
+                    self.put_credit(link, available, drain, credit, out);
+                }
+                Pending::Delivery { link, delivery, mut sent, mut id } => {
+                    if !self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
+                        self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends transfers of one delivery; true when the last one is out.
+    fn transmit(
+        &mut self,
+        link: u32,
+        delivery: &Outgoing,
+        sent: &mut usize,
+        id: &mut Option<u32>,
+        max_frame: usize,
+        out: &mut Output,
+    ) -> bool {
+        let total = delivery.head.len() + delivery.bare.len();
+        loop {
+            if self.remote_incoming_window == 0 || out.len() >= OUTPUT_HIGH_WATER {
+                return false;
+            }
+            let mut head = TransferHead { handle: link, ..TransferHead::default() };
+            if id.is_none() {
+                let next = self.next_delivery_id;
+                self.next_delivery_id = next.wrapping_add(1);
+                *id = Some(next);
+                self.unsettled.push(next, (!delivery.settled).then_some((link, delivery.cookie)));
+                head.delivery_id = *id;
+                head.delivery_tag = Some(delivery.tag.as_slice());
+                head.message_format = Some(delivery.message_format);
+                head.settled = Some(delivery.settled);
+            }
+            let overhead = crate::performative::transfer_frame_overhead_max(delivery.tag.as_slice().len());
+            let room = max_frame.saturating_sub(overhead).max(1);
+            let n = room.min(total - *sent);
+            head.more = *sent + n < total;
+            put_transfer_frame(out.buffer(), self.channel, &head, n);
+            let (from, to) = (*sent, *sent + n);
+            let h = delivery.head.len();
+            if from < h {
+                out.put_payload(&delivery.head, from, to.min(h));
+            }
+            if to > h {
+                out.put_payload(&delivery.bare, from.max(h) - h, to - h);
+            }
+            *sent = to;
+            self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
+            self.remote_incoming_window -= 1;
+            if !head.more {
+                return true;
+            }
+        }
+    }
+
+    /// Forgets what waits of a link; a delivery of which some transfers are out is aborted [2.7.5].
+    pub(super) fn abort_pending(&mut self, link: u32, out: &mut Output) {
+        let begun = self.pending.iter().find_map(|p| match p {
+            Pending::Delivery { link: l, id: Some(id), .. } if *l == link => Some(*id),
+            _ => None,
+        });
+        self.pending.retain(|p| match p {
+            Pending::Delivery { link: l, .. } | Pending::Credit { link: l, .. } => *l != link,
+        });
+        // Without window the DETACH alone has to tell it.
+        if let Some(id) = begun
+            && self.remote_incoming_window > 0
+        {
+            let head = TransferHead {
+                handle: link,
+                delivery_id: Some(id),
+                aborted: true,
+                ..TransferHead::default()
+            };
+            put_transfer_frame(out.buffer(), self.channel, &head, 0);
+            self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
+            self.remote_incoming_window -= 1;
+        }
+    }
+}
