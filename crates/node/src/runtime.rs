@@ -96,6 +96,8 @@ struct Host {
 struct Socket {
     write: OwnedWriteHalf,
     reader: Cell<Option<AbortHandle>>,
+    /// Wakes the reader: output has been written.
+    written: Notify,
     /// The socket is full and a task waits until it is not.
     blocked: Cell<bool>,
     /// Our side is shut down since then.
@@ -227,17 +229,26 @@ fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
     let (read, write) = TcpStream::from_std(stream)?.into_split();
     let key = host.shard.borrow_mut().connect(peer, local);
-    let socket =
-        Rc::new(Socket { write, reader: Cell::new(None), blocked: Cell::new(false), done: Cell::new(None) });
-    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read));
+    let socket = Rc::new(Socket {
+        write,
+        reader: Cell::new(None),
+        written: Notify::new(),
+        blocked: Cell::new(false),
+        done: Cell::new(None),
+    });
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
     socket.reader.set(Some(reader.abort_handle()));
     host.sockets.borrow_mut().insert(key, socket);
     Ok(())
 }
 
-/// The task of a connection: reads until the peer has closed its side.
-async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf) {
+/// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
+/// unread.
+async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, socket: Rc<Socket>) {
     loop {
+        while !host.shard.borrow().takes_input(key) {
+            socket.written.notified().await;
+        }
         let missing = host.shard.borrow_mut().missing(key);
         let result = match missing {
             Some(missing) => read_large(&host, key, &mut read, missing).await,
@@ -340,6 +351,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
     conn.send_bytes += written as u64;
     if written > 0 {
         conn.gate.connection().handle_written(now_ms);
+        socket.written.notify_one();
     }
     let done = conn.gate.phase() == Phase::Done;
     if written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get() {

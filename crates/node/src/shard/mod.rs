@@ -256,6 +256,11 @@ impl Shard {
         self.conns.iter().map(|(key, _)| key).collect()
     }
 
+    /// Whether the socket of a connection is to be read; see [`Gate::takes_input`].
+    pub fn takes_input(&self, key: usize) -> bool {
+        self.conns.get(key).is_none_or(|c| c.gate.takes_input())
+    }
+
     /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
     pub fn handle_input(&mut self, key: usize, mut input: &[u8]) {
         if let Some(conn) = self.conns.get_mut(key) {

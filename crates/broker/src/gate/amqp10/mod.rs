@@ -18,6 +18,7 @@ use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, DeliveryState, Event, Fault, Map, Radius, Role, SessionConfig, Symbol,
     condition,
@@ -39,6 +40,10 @@ use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
+
+/// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
+/// until it reads: whoever floods us with questions and takes no answers is held back by TCP.
+const ANSWERS_MAX: usize = 1024 * 1024;
 
 /// What a gate may look at and write to while it handles something.
 #[derive(Debug)]
@@ -205,6 +210,8 @@ pub struct Gate {
     runs: Vec<amqp10::Run>,
     /// Publishing is stopped by an alarm or by a stopping node.
     blocked: bool,
+    /// Bytes of unwritten output from which on no input is taken.
+    output_max: usize,
 }
 
 impl Gate {
@@ -245,6 +252,8 @@ impl Gate {
             touched: Vec::new(),
             runs: Vec::new(),
             blocked: false,
+            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
+                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
     }
 
@@ -270,6 +279,12 @@ impl Gate {
     }
 
     // ---- from the socket --------------------------------------------------------------------------------
+
+    /// Whether the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] and the message that crosses it,
+    /// so that only answers can bring the output to the bound. A connection that is done is read for its end.
+    pub fn takes_input(&self) -> bool {
+        self.phase == Phase::Done || self.conn.output_len() < self.output_max
+    }
 
     /// One frame or protocol header, whole.
     pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
