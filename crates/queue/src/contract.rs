@@ -194,6 +194,8 @@ pub enum RejectReason {
     MaxLength,
     /// The queue cannot store at the moment.
     Unavailable,
+    /// See [`Refusal::Damaged`].
+    Damaged,
 }
 
 /// Which request was refused.
@@ -215,8 +217,8 @@ pub enum Refusal {
     NotEmpty,
     /// The queue type does not do this.
     NotSupported,
-    /// Damaged or closed storage.
-    Unavailable,
+    /// Messages of the queue are damaged on the disk: nothing but its deletion is possible.
+    Damaged,
 }
 
 /// Why a consumer is gone.
@@ -225,6 +227,8 @@ pub enum GoneReason {
     Cancelled,
     Detached,
     QueueDeleted,
+    /// See [`Refusal::Damaged`].
+    Damaged,
 }
 
 /// Why a queue is gone.

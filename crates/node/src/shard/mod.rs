@@ -14,6 +14,7 @@ mod desk;
 mod direct;
 mod history;
 mod journal;
+mod pages;
 mod reclaim;
 
 use std::hash::RandomState;
@@ -32,7 +33,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::Handover;
+use log::{Extent, Handover};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -40,8 +41,10 @@ use self::apply::{QueueSlot, Receipt};
 use self::catalog::Decider;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
+use self::pages::Pages;
 use self::reclaim::Evacuation;
-pub use self::reclaim::{GARBAGE_ALLOWED, Place};
+use self::reclaim::GARBAGE_ALLOWED;
+pub use self::reclaim::Place;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -64,6 +67,34 @@ pub struct Conn {
     pub send_bytes: u64,
 }
 
+/// What is to be done when the catalog has forgotten a queue.
+#[derive(Debug, Default)]
+struct Forgetting {
+    told_later: Vec<Mail>,
+    extents: Vec<Extent>,
+}
+
+/// Bounds of what is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageLimits {
+    /// Bytes of garbage that the log may hold whatever is alive.
+    pub garbage_allowed: u64,
+    /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
+    pub backlog_memory: u64,
+}
+
+impl StorageLimits {
+    /// 64 MiB: some 200,000 small messages, which a fast consumer drains in a second; a tenth of what a small
+    /// machine has.
+    pub const BACKLOG_MEMORY: u64 = 64 << 20;
+}
+
+impl Default for StorageLimits {
+    fn default() -> Self {
+        Self { garbage_allowed: GARBAGE_ALLOWED, backlog_memory: Self::BACKLOG_MEMORY }
+    }
+}
+
 /// What a shard is made with.
 #[derive(Debug)]
 pub struct Setup {
@@ -74,8 +105,7 @@ pub struct Setup {
     pub catalog: Catalog,
     /// One number per shard: about the bytes that are alive in the log.
     pub live: Arc<[AtomicU64]>,
-    /// Bytes of garbage that the log may hold whatever is alive.
-    pub garbage_allowed: u64,
+    pub limits: StorageLimits,
     /// Makes names of reply links that cannot be guessed.
     pub reply_keys: RandomState,
 }
@@ -98,8 +128,8 @@ pub struct Shard {
     queues: Vec<Option<Box<QueueSlot>>>,
     /// Requests for queues that have no home yet. Bounded by what paid for each request.
     homeless: HashMap<QueueId, Vec<Request>>,
-    /// Deletions that the catalog has not confirmed, by our ticket: what to tell whom then.
-    forgetting: HashMap<u64, Vec<Mail>>,
+    /// Deletions that the catalog has not confirmed, by our ticket.
+    forgetting: HashMap<u64, Forgetting>,
     desk: desk::Waiting,
     /// On the shard that decides: what exchanges keep for later bindings.
     histories: Histories,
@@ -108,7 +138,8 @@ pub struct Shard {
     outboxes: Vec<Vec<Mail>>,
     output: Output,
     journal: Journal,
-    /// Queues that keep a Gone back until the end of the turn.
+    pages: Pages,
+    /// Queues that keep facts back until the end of the turn.
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
@@ -172,7 +203,7 @@ use with_gate;
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, live, garbage_allowed, reply_keys } = setup;
+        let Setup { id, shards, settings, access, catalog, live, limits, reply_keys } = setup;
         Self {
             id,
             settings,
@@ -194,13 +225,14 @@ impl Shard {
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
             output: Output::default(),
             journal: Journal::default(),
+            pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             gone: Vec::new(),
             next_queue_due: None,
             log_failed: false,
             log_file: 0,
             definitions_file: 0,
             live,
-            garbage_allowed,
+            garbage_allowed: limits.garbage_allowed,
             evacuation: None,
             evacuate_next: None,
             forget: None,
@@ -424,6 +456,7 @@ impl Shard {
         }
         self.connections_checked_ms = self.now_ms;
         self.publish_live_bytes();
+        self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         for key in self.connection_keys() {
             let due =
                 self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
@@ -436,7 +469,8 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        self.next_queue_due.into_iter().chain(self.journal.next_deadline()).fold(check, u64::min)
+        let disk = self.journal.next_deadline().into_iter().chain(self.pages.next_deadline());
+        self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
     /// Whether records wait for the log, or for its answer.
@@ -446,7 +480,7 @@ impl Shard {
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        self.journal.holds_receipts()
+        self.journal.holds_receipts() || !self.pages.receipts.is_empty()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ use crate::{DeletedReason, Overflow};
 impl Fifo {
     /// When [`Fifo::handle_timeout`] has something to do, in milliseconds since the epoch.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.deleted {
+        if self.end.is_some() {
             return None;
         }
         let age = self.age_deadline();
@@ -20,7 +20,7 @@ impl Fifo {
 
     /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output) {
-        if self.deleted {
+        if self.end.is_some() {
             return;
         }
         if self.used_ms.is_none() {

@@ -1,11 +1,9 @@
-//! Facts on their way out, and the way back from facts to a machine.
-
-use std::collections::BTreeMap;
+//! Facts on their way out.
 
 use super::entry::Entry;
-use super::runs::{Life, Runs};
+use super::runs::Runs;
 use super::{Fifo, Output};
-use crate::{Config, Fact, Stored};
+use crate::Fact;
 
 /// Ranges beyond this give their memory back after the call.
 const KEPT_RANGES: usize = 1024;
@@ -66,100 +64,7 @@ impl Journal {
     }
 }
 
-/// What facts have told so far.
-#[derive(Default)]
-struct Restored {
-    entries: BTreeMap<u64, Entry>,
-    runs: BTreeMap<u32, (Stored, Life)>,
-    next_seq: u64,
-}
-
-impl Restored {
-    fn handle(&mut self, fact: Fact) {
-        match fact {
-            Fact::Put { seq, message, at_ms } => {
-                self.used(seq);
-                let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
-                self.entries.insert(seq, entry);
-            }
-            Fact::Gone { first, last } => {
-                self.used(last);
-                while let Some((&seq, _)) = self.entries.range(first..=last).next() {
-                    self.entries.remove(&seq);
-                }
-            }
-            Fact::Returned { seq, delivery_count, redelivered } => {
-                if let Some(entry) = self.entries.get_mut(&seq) {
-                    (entry.delivery_count, entry.redelivered) = (delivery_count, redelivered);
-                    return;
-                }
-                // Levels overlap: a mark that no message of a run claims is forgotten with the run.
-                let holds = |stored: &Stored| (stored.first..=stored.last).contains(&seq);
-                for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
-                    life.marks.insert(seq, (delivery_count, redelivered));
-                }
-            }
-            Fact::Stored(stored) => {
-                self.used(stored.last);
-                let (lowest, highest) = stored.priorities;
-                let covered: Vec<u64> = self
-                    .entries
-                    .range(stored.first..=stored.last)
-                    .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority().unwrap_or(0)))
-                    .map(|(seq, _)| *seq)
-                    .collect();
-                covered.iter().for_each(|seq| drop(self.entries.remove(seq)));
-                self.runs.insert(stored.run, (stored, Life::default()));
-            }
-            Fact::Taken { run, first, last, durable, bytes } => {
-                let Some((stored, life)) = self.runs.get_mut(&run) else { return };
-                stored.durable = stored.durable.saturating_sub(durable);
-                stored.bytes = stored.bytes.saturating_sub(bytes);
-                life.take(first, last);
-            }
-        }
-    }
-
-    fn used(&mut self, seq: u64) {
-        self.next_seq = self.next_seq.max(seq.saturating_add(1));
-    }
-}
-
-/// What the facts leave: everything that was put and has not gone is ready again, in its place.
-pub(super) fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now_ms: u64) -> Fifo {
-    let mut restored = Restored { next_seq: 1, ..Restored::default() };
-    facts.into_iter().for_each(|fact| restored.handle(fact));
-    let mut fifo = Fifo::new(config);
-    fifo.next_seq = restored.next_seq;
-    fifo.used_ms = Some(now_ms);
-    // Runs and messages of a level lie one behind the other.
-    let mut runs: Vec<(Stored, Life)> = restored.runs.into_values().collect();
-    runs.sort_unstable_by_key(|(stored, _)| stored.first);
-    let mut runs = runs.into_iter().peekable();
-    for entry in restored.entries.into_values() {
-        while let Some((stored, life)) = runs.next_if(|(stored, _)| stored.first < entry.seq) {
-            fifo.restore_run(&stored, life);
-        }
-        fifo.ages |= entry.ttl_ms().is_some();
-        fifo.journal.put(&entry);
-        fifo.ready.push(entry);
-    }
-    runs.for_each(|(stored, life)| fifo.restore_run(&stored, life));
-    fifo
-}
-
 impl Fifo {
-    /// A run of which nothing durable is alive is left out: it can be released.
-    fn restore_run(&mut self, stored: &Stored, life: Life) {
-        if stored.durable == 0 {
-            return;
-        }
-        let level = self.ready.level_of(Some(stored.priorities.0));
-        self.ages |= stored.ages.first_end_ms.is_some();
-        self.ready.push_run(stored, level);
-        self.journal.runs.restore(stored, level, life);
-    }
-
     /// About how many bytes the facts of the living messages take that are in no run.
     pub fn live_bytes(&self) -> u64 {
         self.journal.live_bytes

@@ -9,6 +9,7 @@ mod journal;
 mod level;
 mod paging;
 mod ready;
+mod restore;
 mod runs;
 mod settle;
 mod unsettled;
@@ -19,6 +20,7 @@ mod tests;
 use consumers::{Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
+pub use restore::Restoring;
 use entry::Entry;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
@@ -57,7 +59,7 @@ pub struct Fifo {
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
     used_ms: Option<u64>,
-    deleted: bool,
+    end: Option<End>,
     counts: Counts,
     /// A run that is on its way to the disk.
     writing: Option<Writing>,
@@ -67,6 +69,13 @@ pub struct Fifo {
     waiting: Waiting,
     /// Empty between calls; keeps its memory.
     taken: Vec<Entry>,
+}
+
+/// Why the machine does nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Deleted,
+    Damaged,
 }
 
 /// See [`Report`].
@@ -93,7 +102,7 @@ impl Fifo {
             unsettled_bytes: 0,
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
-            deleted: false,
+            end: None,
             counts: Counts::default(),
             writing: None,
             reading: None,
@@ -103,16 +112,10 @@ impl Fifo {
         }
     }
 
-    /// The machine that said these facts, without its consumers: what they held is ready again, and so is
-    /// what was leaving.
-    pub fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now_ms: u64) -> Self {
-        journal::restore(config, facts, now_ms)
-    }
-
     /// Does what is asked. `now_ms` counts from the epoch and never goes back.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output) {
-        if self.deleted {
-            return self.apply_deleted(request, out);
+        if let Some(end) = self.end {
+            return self.apply_ended(end, request, out);
         }
         self.used_ms.get_or_insert(now_ms);
         self.expire(now_ms, out);
@@ -371,38 +374,67 @@ impl Fifo {
     /// Says no facts: whoever forgets the queue forgets its facts with it.
     fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
         let messages = self.ready.len();
-        for consumer in self.consumers.clear() {
-            out.effects.push(Effect::Gone { consumer, reason: GoneReason::QueueDeleted });
-        }
+        self.end_with(End::Deleted, out);
         out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages }));
         out.effects.push(Effect::Deleted { reason });
-        for Fetch { ticket, .. } in std::mem::take(&mut self.waiting).fetches {
-            out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound });
+    }
+
+    /// Its messages cannot be read any more: nobody gets any, and nothing is possible but its deletion. What is on
+    /// the disk stays there until then.
+    pub fn quarantine(&mut self, out: &mut Output) {
+        if self.end.is_none() {
+            self.end_with(End::Damaged, out);
         }
-        self.deleted = true;
+    }
+
+    /// Whether [`Fifo::quarantine`] has been called.
+    pub fn is_damaged(&self) -> bool {
+        self.end == Some(End::Damaged)
+    }
+
+    fn end_with(&mut self, end: End, out: &mut Output) {
+        let (reason, why) = match end {
+            End::Deleted => (GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Damaged => (GoneReason::Damaged, Refusal::Damaged),
+        };
+        let consumers = self.consumers.clear();
+        out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
+        for Fetch { ticket, .. } in std::mem::take(&mut self.waiting).fetches {
+            out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+        }
+        self.end = Some(end);
         self.ready = Ready::new(None);
         self.leaving = Leaving::default();
         (self.unsettled, self.unsettled_bytes) = (0, 0);
     }
 
-    /// The queue is deleted: answers whoever waits for an answer.
-    fn apply_deleted(&self, request: Request, out: &mut Output) {
+    /// The queue has ended: answers whoever waits for an answer.
+    fn apply_ended(&mut self, end: End, request: Request, out: &mut Output) {
+        let (verdict, reason, why) = match end {
+            End::Deleted => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Damaged => {
+                (Verdict::Rejected(RejectReason::Damaged), GoneReason::Damaged, Refusal::Damaged)
+            }
+        };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                Effect::Receipt { publisher, seq, verdict: Verdict::Released, journaled: false }
+                Effect::Receipt { publisher, seq, verdict, journaled: false }
             }
             Request::Attach(Attach { consumer, .. }) => {
-                Effect::Refused { asked: Asked::Consumer(consumer), why: Refusal::NotFound }
+                Effect::Refused { asked: Asked::Consumer(consumer), why }
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
-                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+                Effect::Gone { consumer, reason }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
                 Effect::Settled { consumer, first, last }
             }
             Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },
+            Request::Delete { ticket, .. } if end == End::Damaged => {
+                return self.delete(DeletedReason::Asked, Some(ticket), out);
+            }
             Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+                Effect::Refused { asked: Asked::Ticket(ticket), why }
             }
             // Whoever sent these has been told Gone, or waits for nothing.
             Request::Settle { .. }

@@ -59,7 +59,7 @@ impl Fifo {
     /// one message. They are to be written in this order; then one of [`Fifo::handle_stored`] and
     /// [`Fifo::handle_not_stored`] is to be called. `None` if nothing is worth it, or a run is being written.
     pub fn page_out(&mut self, bytes_max: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
-        if self.deleted || self.writing.is_some() {
+        if self.end.is_some() || self.writing.is_some() {
             return None;
         }
         let keep = if self.consumers.count() > 0 { HEAD_BYTES_KEPT } else { 0 };
@@ -85,6 +85,10 @@ impl Fifo {
     /// is released at once.
     pub fn handle_stored(&mut self, out: &mut Output) {
         let Some(writing) = self.writing.take() else { return };
+        if self.end.is_some() {
+            out.released.push(writing.run);
+            return;
+        }
         let Writing { run, level, last, messages, ages } = writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
@@ -127,7 +131,7 @@ impl Fifo {
             return;
         }
         self.reading = None;
-        if self.deleted {
+        if self.end.is_some() {
             return;
         }
         if let Some(run) = self.journal.runs.get(load.run) {

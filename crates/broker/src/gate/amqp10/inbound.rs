@@ -533,6 +533,9 @@ fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState 
             "unavailable",
             format!("queue '{name}' cannot store messages now"),
         ),
+        RejectReason::Damaged => {
+            (condition::INTERNAL_ERROR, "damaged", format!("queue '{name}' is damaged on the disk"))
+        }
     };
     let mut info = Map::new();
     info.insert(Symbol::from_static("queue"), Value::String(name));

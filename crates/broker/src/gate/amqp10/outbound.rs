@@ -147,6 +147,13 @@ impl Gate {
                 let reason = format!("queue '{}' in vhost '{vhost}' was deleted", outlet.queue_name);
                 self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
             }
+            Effect::Gone { reason: GoneReason::Damaged, .. } => {
+                let vhost = self.vhost.clone();
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                outlet.gone = true;
+                let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &vhost);
+                self.detach(session, link, error(condition, reason), cx);
+            }
             Effect::Active { active, .. } => {
                 tracing::debug!(connection = %self.name, session, link, active, "single active consumer");
             }
@@ -289,8 +296,8 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::NotSupported => {
             (condition::NOT_IMPLEMENTED, format!("queue '{queue}' in vhost '{vhost}' does not do this"))
         }
-        Refusal::Unavailable => {
-            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is not available"))
+        Refusal::Damaged => {
+            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }
     }
 }

@@ -510,7 +510,7 @@ proptest! {
         run.late = late;
         for step in &steps {
             run.step(step);
-            let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned(), run.now_ms);
+            let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned().collect(), run.now_ms);
             prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo), "after {:?}", step);
             prop_assert!(restored.next_seq() <= run.fifo.next_seq());
             prop_assert_eq!(restored.live_bytes(), run.fifo.live_bytes());
@@ -530,7 +530,7 @@ proptest! {
         let (some, others): (Vec<u32>, Vec<u32>) = run.fifo.runs().partition(|run| run % 2 == 0);
         run.fifo.run_facts(&some, |fact| facts.push(fact));
         run.fifo.run_facts(&others, |fact| facts.push(fact));
-        let restored = Fifo::restore(run.config.clone(), facts, run.now_ms);
+        let restored = Fifo::restore(run.config.clone(), facts.into_iter().collect(), run.now_ms);
         prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
     }
 
@@ -542,7 +542,7 @@ proptest! {
             run.step(step);
         }
         let config = Config { message_ttl_ms: None, max_length: None, max_length_bytes: None, ..run.config.clone() };
-        let mut restored = Fifo::restore(config, run.journal.iter().cloned(), run.now_ms);
+        let mut restored = Fifo::restore(config, run.journal.iter().cloned().collect(), run.now_ms);
         run.shelf.retain(&restored);
         let mut expected = run.marks(&restored);
         let mut out = Output::default();

@@ -203,7 +203,7 @@ impl Page {
     /// Starts again from the facts.
     pub fn restart(&mut self) {
         let config = self.fifo.config().clone();
-        self.fifo = Fifo::restore(config, self.journal.iter().cloned(), self.now_ms);
+        self.fifo = Fifo::restore(config, self.journal.iter().cloned().collect(), self.now_ms);
         self.loads.clear();
     }
 
@@ -248,6 +248,7 @@ fn effect(effect: &Effect) -> String {
                 Verdict::Accepted => "ok",
                 Verdict::Rejected(RejectReason::MaxLength) => "full",
                 Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
+                Verdict::Rejected(RejectReason::Damaged) => "damaged",
                 Verdict::Released => "released",
             };
             format!("{seq} {verdict}{}", if *journaled { "!" } else { "" })
