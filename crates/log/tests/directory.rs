@@ -135,3 +135,14 @@ fn the_writer_forgets_in_order_with_what_it_was_handed() {
         std::fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
     assert_eq!(on_disk.sum::<u64>(), log.size().bytes);
 }
+
+#[test]
+fn a_record_that_is_kept_keeps_nothing_else() {
+    let directory = Directory::new("alone");
+    let (mut log, ..) = directory.open().unwrap();
+    log.append(&mut vec![handover(1, 1, false), handover(1, 2, false)], &mut Vec::new());
+    drop(log);
+    let (_, _, records) = directory.open().unwrap();
+    assert_eq!(records.len(), 4);
+    assert!(records.iter().all(|record| record.body.is_unique()), "a body is a slice of a larger buffer");
+}
