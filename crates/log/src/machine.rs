@@ -123,8 +123,8 @@ struct Open<F> {
 
 impl<D: Disk> Log<D> {
     /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
-    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files, and what
-    /// `on_record` keeps. On an error some records may have been passed on already: forget them.
+    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one file, some 150 for each
+    /// batch, and what `on_record` keeps. On an error some records may have been passed on already: forget them.
     ///
     /// # Errors
     /// See [`OpenError`]. Damage is no error; see [`Recovery::damage`].

@@ -189,8 +189,7 @@ impl Restored {
         let fact = match kind {
             PUT if body.len() > 8 => {
                 let at_ms = body.get_u64();
-                // A copy of its own, so that one message does not keep a whole file in memory.
-                let message = Message::from_stored(Bytes::copy_from_slice(&body)).ok()?;
+                let message = Message::from_stored(body).ok()?;
                 queue.note_place(file, seq);
                 Fact::Put { seq, message, at_ms }
             }
