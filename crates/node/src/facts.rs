@@ -244,6 +244,11 @@ impl RestoredQueue {
         self.facts.is_empty()
     }
 
+    /// What was said of it.
+    pub fn into_facts(self) -> Restoring {
+        self.facts
+    }
+
     pub(crate) fn into_parts(self) -> (Restoring, Vec<Place>, BTreeMap<u32, (Extent, u64)>) {
         (self.facts, self.places, self.extents)
     }

@@ -93,8 +93,9 @@ impl Node {
         report(&recovery, &restored);
         // What is unknown may be what a damaged record spoke of.
         let keep_unknown = !recovery.damage.is_empty() || !restored.unreadable.is_empty();
-        let packs = Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
-            .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
+        let packs =
+            Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
+                .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
         let reader = PackReader::new(open_dir(&packs_dir)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));

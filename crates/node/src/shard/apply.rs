@@ -82,7 +82,8 @@ impl QueueSlot {
                 if let Some(kept) = &mut self.taken
                     && (kept.run, kept.last + 1) == (run, first)
                 {
-                    (kept.last, kept.durable, kept.bytes) = (last, kept.durable + durable, kept.bytes + bytes);
+                    (kept.last, kept.durable, kept.bytes) =
+                        (last, kept.durable + durable, kept.bytes + bytes);
                     return None;
                 }
                 self.taken.replace(Taken { run, first, last, durable, bytes }).map(Taken::fact)
@@ -161,7 +162,8 @@ impl Shard {
         for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
             self.pages.release(extent);
         }
-        let extents = extents.into_iter().map(|(run, (extent, file))| (run, Kept { extent, file: Some(file) }));
+        let extents =
+            extents.into_iter().map(|(run, (extent, file))| (run, Kept { extent, file: Some(file) }));
         let slot = QueueSlot {
             id,
             logged: record.durable && record.exclusive.is_none(),

@@ -22,6 +22,10 @@ use crate::facts;
 /// A run's bytes: what makes about one pack.
 const RUN_BYTES: u64 = PACK_BYTES - PACK_BYTES / 16;
 
+/// What stays in memory of a queue with consumers, and of the whole budget at most a part.
+const HEAD_BYTES: u64 = 64 * 1024;
+const HEAD_PART: u64 = 16;
+
 /// How long after a failure the disk is tried again.
 const RETRY_MS: u64 = 200;
 
@@ -136,11 +140,12 @@ impl Shard {
             .filter(|(bytes, _)| *bytes > 0)
             .collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
+        let head = HEAD_BYTES.min(pages.budget / HEAD_PART);
         let (mut runs, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (_, at) in largest {
             let Some(Some(slot)) = queues.get_mut(at) else { continue };
             let mut run = Run::new(slot.id.0);
-            let out = slot.fifo_mut().page_out(RUN_BYTES.saturating_sub(bytes), |fact| {
+            let out = slot.fifo_mut().page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {
                 facts::push_to_run(&mut run, &mut pages.scratch, fact);
             });
             if let Some(out) = out {
@@ -161,7 +166,9 @@ impl Shard {
 
     /// The answer to a job of [`Shard::poll_pack_job`].
     pub fn handle_packed(&mut self, packed: Packed) {
-        let Some((_, names)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else { return };
+        let Some((_, names)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else {
+            return;
+        };
         match packed.result {
             Ok(extents) => {
                 for ((queue, run), extent) in names.into_iter().zip(extents) {
@@ -169,7 +176,10 @@ impl Shard {
                 }
             }
             Err(failure) => {
-                tracing::error!(shard = self.id, "the backlog cannot leave memory: {failure}; it is tried again");
+                tracing::error!(
+                    shard = self.id,
+                    "the backlog cannot leave memory: {failure}; it is tried again"
+                );
                 self.pages.away = Some((packed.ticket, names));
                 self.pages.back = Some(failure.runs);
                 self.pages.not_before_ms = self.now_ms + RETRY_MS;

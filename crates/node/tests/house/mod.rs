@@ -18,8 +18,8 @@ use broker::settings::Settings;
 use bytes::Bytes;
 use log::{Completion, Handover};
 use node::facts::Restored;
-use node::make_shards;
 use node::shard::Shard;
+use node::{StorageLimits, make_shards};
 
 pub struct House {
     pub shards: Vec<Shard>,
@@ -54,7 +54,8 @@ impl House {
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
-        let shards = make_shards(Restored::default(), shards, &settings, &access, u64::MAX, 1000);
+        let shards =
+            make_shards(Restored::default(), shards, &settings, &access, StorageLimits::default(), 1000);
         Self { shards, peers: Vec::new(), with_log: Vec::new(), now_ms: 1000 }
     }
 

@@ -72,6 +72,12 @@ impl Entry {
         }
     }
 
+    /// Neither delivered nor written to a run: what can be read again from the message alone.
+    pub fn is_fresh(&self) -> bool {
+        let count = self.message().map(Message::delivery_count);
+        self.spot.is_none() && !self.redelivered && count == Some(self.delivery_count)
+    }
+
     pub fn is_here(&self) -> bool {
         matches!(self.body, Body::Here(_))
     }

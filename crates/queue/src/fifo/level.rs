@@ -40,7 +40,7 @@ pub(super) struct Rest {
     pub index: u32,
     /// No seq in it is lower.
     pub seq: u64,
-    /// Messages that are alive, and their bytes.
+    /// Messages that are alive, at least one, and their bytes.
     pub messages: u64,
     pub bytes: u64,
 }
@@ -243,12 +243,11 @@ impl Level {
             Some(Part::Away(_)) => return,
         };
         let mut passed = 0;
-        let fresh = |entry: &Entry| !entry.redelivered && entry.delivery_count == 0 && entry.spot.is_none();
         let entries = part.iter().skip_while(|entry| {
             passed += entry.memory_bytes();
-            passed <= keep || !fresh(entry)
+            passed <= keep || !entry.is_fresh()
         });
-        let entries = entries.take_while(|entry| fresh(entry));
+        let entries = entries.take_while(|entry| entry.is_fresh());
         let mut range: Option<(u64, u64)> = None;
         for entry in entries {
             range = Some((range.map_or(entry.seq, |(first, _)| first), entry.seq));

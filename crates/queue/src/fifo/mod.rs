@@ -20,11 +20,11 @@ mod tests;
 use consumers::{Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
-pub use restore::Restoring;
 use entry::Entry;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
+pub use restore::Restoring;
 
 use crate::{
     Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
@@ -412,9 +412,7 @@ impl Fifo {
     fn apply_ended(&mut self, end: End, request: Request, out: &mut Output) {
         let (verdict, reason, why) = match end {
             End::Deleted => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
-            End::Damaged => {
-                (Verdict::Rejected(RejectReason::Damaged), GoneReason::Damaged, Refusal::Damaged)
-            }
+            End::Damaged => (Verdict::Rejected(RejectReason::Damaged), GoneReason::Damaged, Refusal::Damaged),
         };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {

@@ -11,9 +11,6 @@ use crate::{Ages, Block, ConsumerId, Delivery, Fact, Load, PageOut, Stored, Tick
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
 const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
 
-/// This many bytes at the head stay in memory while there are consumers: they will be asked for soon.
-const HEAD_BYTES_KEPT: u64 = if cfg!(test) { 500 } else { 64 * 1024 };
-
 /// A run that is being written.
 pub(super) struct Writing {
     run: u32,
@@ -57,12 +54,13 @@ impl Fifo {
 
     /// Begins to move ready messages to the disk: shows the `Put`s of a run, of about `bytes_max` bytes and at least
     /// one message. They are to be written in this order; then one of [`Fifo::handle_stored`] and
-    /// [`Fifo::handle_not_stored`] is to be called. `None` if nothing is worth it, or a run is being written.
-    pub fn page_out(&mut self, bytes_max: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
+    /// [`Fifo::handle_not_stored`] is to be called. While there are consumers, `head` bytes of memory stay, for they
+    /// will be asked for soon. `None` if nothing is worth it, or a run is being written.
+    pub fn page_out(&mut self, bytes_max: u64, head: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
         if self.end.is_some() || self.writing.is_some() {
             return None;
         }
-        let keep = if self.consumers.count() > 0 { HEAD_BYTES_KEPT } else { 0 };
+        let keep = if self.consumers.count() > 0 { head } else { 0 };
         let (mut bytes, mut messages) = (0, 0);
         let (mut last, mut ages) = (0, None);
         let level = self.ready.page_out(RUN_BYTES_MIN, keep, |entry| {
@@ -155,11 +153,13 @@ impl Fifo {
             let spot = Spot { run: load.run, block: load.block, index };
             entries.extend(self.journal.runs.read(spot, entry));
         }
-        let next = block.next.map(|next| (Load { run: load.run, block: next }, index + messages));
-        if next.is_none() {
+        let end = index + messages;
+        let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
+        if !self.ready.loaded(level, entries, next) {
+            // Whatever follows in the run is gone.
+            self.journal.runs.take_rest(load.run, end);
             self.journal.runs.read_whole(load.run);
         }
-        self.ready.loaded(level, entries, next);
     }
 
     /// Bodies that were let go come back to those who need one.

@@ -189,24 +189,24 @@ impl Ready {
     }
 
     /// Takes in what was read behind what is in memory of the level; `next` is the block to go on with and the
-    /// position in the run at which it begins.
-    pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) {
-        let Some(rest) = self.levels[level].next_rest().copied() else { return };
+    /// position in the run at which it begins. Returns whether anything of the run is left to be read.
+    pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
+        let Some(rest) = self.levels[level].next_rest().copied() else { return false };
         let (messages, bytes) = (entries.len() as u64, entries.iter().map(Entry::len).sum::<u64>());
-        let left = next.map(|(load, index)| Rest {
+        let left = next.filter(|_| rest.messages > messages).map(|(load, index)| Rest {
             load,
             index,
             seq: entries.last().map_or(rest.seq, |entry| entry.seq + 1),
-            messages: rest.messages.saturating_sub(messages),
+            messages: rest.messages - messages,
             bytes: rest.bytes.saturating_sub(bytes),
         });
         // What is found counts, whatever was expected.
-        let (expected, expected_bytes) = (rest.messages, rest.bytes);
-        self.len = self.len - expected + messages + left.map_or(0, |left| left.messages);
-        self.bytes = self.bytes - expected_bytes + bytes + left.map_or(0, |left| left.bytes);
+        self.len = self.len - rest.messages + messages + left.map_or(0, |left| left.messages);
+        self.bytes = self.bytes - rest.bytes + bytes + left.map_or(0, |left| left.bytes);
         self.loaded_bytes += entries.iter().map(Entry::memory_bytes).sum::<u64>();
         self.levels[level].loaded(entries, left);
         self.left(level);
+        left.is_some()
     }
 
     /// Gives one that is ready its body again.

@@ -152,8 +152,7 @@ fn what_is_not_durable_in_a_run_dies_with_the_process() {
     assert_eq!(q.fifo.report().ready, 2);
     q.attach(1);
     q.grant(1, 0, 9).is("");
-    q.load().is("1#1 a; 1#2 c | taken 1: 1..=1");
-    q.load().is("| taken 1: 3..=3");
+    q.load().is("1#1 a; 1#2 c | taken 1: 1..=1; taken 1: 3..=3");
     q.accept(1, 1, 2).is("| taken 1: 0..=0; taken 1: 2..=2");
     assert_eq!(q.shelf.runs(), []);
 }
@@ -185,4 +184,19 @@ fn a_fetch_reads_on_when_a_block_holds_nothing_alive() {
     q.fetch(7, 1, true).is("");
     q.load().is("");
     q.load().is("fetched [7#1 i] of 0");
+}
+
+#[test]
+fn the_dead_end_of_a_run_is_not_read() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d e f");
+    q.page_out(6);
+    q.stored().is("| stored 1: 1..=6, 3 of 6");
+    q.restart();
+    q.attach(1);
+    q.grant(1, 0, 9).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c | taken 1: 3..=5");
+    assert!(q.loads.is_empty());
+    q.accept(1, 1, 3).is("| taken 1: 0..=2");
+    assert_eq!(q.shelf.runs(), []);
 }

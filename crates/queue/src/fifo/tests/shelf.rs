@@ -17,7 +17,7 @@ pub struct Shelf {
 impl Shelf {
     pub fn page_out(&mut self, fifo: &mut Fifo, messages: u64) -> Option<PageOut> {
         let mut run = vec![];
-        let out = fifo.page_out(messages * 81, |fact| {
+        let out = fifo.page_out(messages * 81, 500, |fact| {
             let Fact::Put { seq, ref message, at_ms } = *fact else { panic!("{fact:?}") };
             run.push(Loaded { seq, at_ms, message: message.clone() });
         })?;
