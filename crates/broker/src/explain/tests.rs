@@ -3,6 +3,7 @@
 use queue::Report;
 
 use super::*;
+use crate::catalog::CatalogError;
 
 const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);

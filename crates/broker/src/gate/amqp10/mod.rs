@@ -440,16 +440,6 @@ impl Gate {
         self.sessions.get(usize::from(session))?.as_ref()?.links.get(link as usize)?.as_ref()
     }
 
-    /// Whether the answer to its ATTACH waits for the catalog or for another shard.
-    fn attaches_late(&self, session: u16, link: u32) -> bool {
-        self.waiting.values().any(|waiting| match waiting {
-            Waiting::Dynamic { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
-                (*s, *l) == (session, link)
-            }
-            Waiting::Management { .. } | Waiting::Deletion => false,
-        })
-    }
-
     fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
         let Some(Some(session)) = self.sessions.get_mut(usize::from(session)) else { return };
         let at = link as usize;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use amqp10::SenderSettleMode;
 
-use super::{Gate, LinkRole, Phase};
+use super::{Gate, LinkRole, Phase, Waiting};
 use crate::desk::{ConnectionRow, LinkRow, SessionRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
 
@@ -103,6 +103,16 @@ impl Gate {
                 roles.into_iter().any(|r| matches!(r, LinkRole::Outlet(outlet) if outlet.queue == *queue))
             }
         }
+    }
+
+    /// Whether the answer to its ATTACH waits for the catalog or for another shard.
+    fn attaches_late(&self, session: u16, link: u32) -> bool {
+        self.waiting.values().any(|waiting| match waiting {
+            Waiting::Dynamic { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
+                (*s, *l) == (session, link)
+            }
+            Waiting::Management { .. } | Waiting::Deletion => false,
+        })
     }
 
     fn session_row(&self, number: u16, session: &amqp10::Session) -> SessionRow {
