@@ -386,7 +386,10 @@ impl Explanation {
             Facts::Queue { queue, consumers, .. } => {
                 queue_numbers(queue, &mut numbers);
                 let at = consumers.iter().find(|c| Some(&c.link.place) == at);
-                at.into_iter().for_each(|c| link_numbers(c.link, &mut numbers));
+                if let Some(at) = at {
+                    connection_numbers(at.connection, &mut numbers);
+                    link_numbers(at.link, &mut numbers);
+                }
             }
             Facts::Connection { connection, links, .. } => {
                 connection_numbers(connection, &mut numbers);

@@ -133,7 +133,8 @@ fn cases() -> Vec<Case> {
     h.mail_stopped = false;
     h.settle();
     case(Cause::NoCredit, h.explain(&h.link(consumer, 0)), &[("link_credit", 0), ("queue_ready", 1)]);
-    case(Cause::NoCredit, h.explain(&queue()), &[("queue_consumers", 1), ("link_credit", 0)]);
+    let numbers = &[("queue_consumers", 1), ("connection_unwritten_bytes", 0), ("link_credit", 0)];
+    case(Cause::NoCredit, h.explain(&queue()), numbers);
     h.mail_stopped = true;
     h.grant(consumer, 0, 9);
     case(Cause::Nothing, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
