@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod counters;
 pub mod dead_letter;
 pub mod desk;
+pub mod explain;
 pub mod gate;
 pub mod ids;
 pub mod mail;

@@ -361,11 +361,12 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
             }
         }
     }
-    let empty = output.is_empty();
+    let (empty, left) = (output.is_empty(), output.len());
     if empty {
         output.shrink();
     }
     conn.send_bytes += written as u64;
+    conn.unwritten_bytes = left;
     if written > 0 {
         conn.gate.connection().handle_written(now_ms);
         socket.written.notify_one();

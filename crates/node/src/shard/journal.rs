@@ -207,6 +207,13 @@ impl Journal {
         self.away.is_none() && self.open.records.is_empty() && self.open.released.is_empty()
     }
 
+    /// Messages whose receipts wait for the log.
+    pub fn receipts_held(&self) -> u64 {
+        let away = self.away.iter().map(|(_, load)| load);
+        let receipts = away.chain([&self.open]).flat_map(|load| &load.receipts);
+        receipts.map(|r| r.last - r.first + 1).sum()
+    }
+
     pub fn holds_receipts(&self) -> bool {
         !self.open.receipts.is_empty()
             || self.away.as_ref().is_some_and(|(_, load)| !load.receipts.is_empty())

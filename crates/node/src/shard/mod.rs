@@ -63,6 +63,10 @@ pub struct Conn {
     pub partial: BytesMut,
     /// Its output is to be written at the end of the turn.
     dirty: bool,
+    /// Bytes of the beginning while somebody reads on at it.
+    partial_taken: usize,
+    /// Bytes that the socket did not take when it was last written to.
+    pub unwritten_bytes: usize,
     pub recv_bytes: u64,
     pub send_bytes: u64,
 }
@@ -274,7 +278,15 @@ impl Shard {
         let key = entry.key();
         let mut gate = Gate::new(id, key, peer.ip(), name, &self.settings, self.now_ms);
         gate.set_blocked(self.blocked);
-        entry.insert(Conn { gate, partial: BytesMut::new(), dirty: false, recv_bytes: 0, send_bytes: 0 });
+        entry.insert(Conn {
+            gate,
+            partial: BytesMut::new(),
+            dirty: false,
+            partial_taken: 0,
+            unwritten_bytes: 0,
+            recv_bytes: 0,
+            send_bytes: 0,
+        });
         self.counters.connections_opened += 1;
         self.counters.connections += 1;
         key
@@ -351,13 +363,16 @@ impl Shard {
 
     /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
     pub fn take_partial(&mut self, key: usize) -> BytesMut {
-        self.conns.get_mut(key).map(|c| std::mem::take(&mut c.partial)).unwrap_or_default()
+        let Some(conn) = self.conns.get_mut(key) else { return BytesMut::new() };
+        conn.partial_taken = conn.partial.len();
+        std::mem::take(&mut conn.partial)
     }
 
     /// Gives back what was taken, with `more` bytes more in it.
     pub fn give_partial(&mut self, key: usize, partial: BytesMut, more: usize) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.recv_bytes += more as u64;
+            conn.partial_taken = 0;
             conn.partial = partial;
         }
         self.handle_partial(key);

@@ -13,6 +13,7 @@ use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Told, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
+use crate::explain;
 use crate::ids::QueueId;
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
@@ -107,6 +108,14 @@ impl Intake {
             unconfirmed: 0,
             unconfirmed_bytes: 0,
         }
+    }
+
+    pub fn facts(&self) -> explain::Role {
+        let queue = match &self.target {
+            Target::Exchange { exchange, route, .. } if exchange.is_empty() => Some(route.key().into()),
+            _ => None,
+        };
+        explain::Role::Publishing { queue, unconfirmed: self.unconfirmed }
     }
 
     pub fn unconfirmed(&self) -> u32 {

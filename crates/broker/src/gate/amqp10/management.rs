@@ -268,20 +268,17 @@ impl Gate {
                 self.propose(pair, pending, command, cx);
             }
             Verb::Unbind { source, destination, key, hash } => {
-                let all = cx.catalog.bindings_of_source(&vhost, source);
-                let found = all.into_iter().find(|b| {
-                    b.destination == *destination
-                        && b.key == *key
-                        && request::arguments_hash(&b.arguments) == *hash
-                });
+                let all = cx.catalog.bindings_between(&vhost, source, destination);
+                let found =
+                    all.into_iter().find(|b| b.key == *key && request::arguments_hash(&b.arguments) == *hash);
                 match found {
                     Some(binding) => self.propose(pair, pending, Command::Unbind((*binding).clone()), cx),
                     None => self.respond(pair, pending, Reply::no_content()),
                 }
             }
             Verb::ListBindings { source, destination, key } => {
-                let all = cx.catalog.bindings_of_source(&vhost, source);
-                let rows = all.iter().filter(|b| b.destination == *destination && b.key == *key);
+                let all = cx.catalog.bindings_between(&vhost, source, destination);
+                let rows = all.iter().filter(|b| b.key == *key);
                 let reply = Reply::bindings(rows.map(|b| &**b));
                 self.respond(pair, pending, reply);
             }

@@ -11,6 +11,7 @@ use super::attach::Refused;
 use super::bridge::Bridge;
 use super::{Cx, Gate, LinkRole, error};
 use crate::catalog::QueueRecord;
+use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::Settings;
 
@@ -57,6 +58,16 @@ impl Outlet {
 
     pub fn unsettled(&self) -> u32 {
         self.unsettled
+    }
+
+    /// Its queue has taken it.
+    pub fn is_attached(&self) -> bool {
+        self.attach.is_none()
+    }
+
+    pub fn facts(&self) -> explain::Role {
+        let Self { queue, consumer, unsettled, unsettled_max, .. } = *self;
+        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max }
     }
 
     fn room(&self) -> u32 {

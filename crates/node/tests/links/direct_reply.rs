@@ -1,11 +1,9 @@
 //! Direct reply-to between shards: who asks, who answers and what is said of it live on three of them.
 
-mod house;
-
+use super::house::House;
 use amqp10::Value;
 use broker::catalog::Arguments;
 use broker::settings::Settings;
-use house::House;
 
 const ACCEPTED: &str = "Accepted";
 

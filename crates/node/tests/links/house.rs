@@ -21,18 +21,28 @@ use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 
+/// The capability of a link that takes replies.
+const REPLIES: &str = "rabbitmq:volatile-queue";
+
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
+    /// The log keeps what it is given to itself.
+    pub log_stopped: bool,
+    /// Mail between shards stays where it is.
+    pub mail_stopped: bool,
+    mail: VecDeque<(usize, Vec<Mail>)>,
     with_log: Vec<Handover>,
     now_ms: u64,
 }
 
 /// One client: it logs in and begins a session by itself.
 pub struct Peer {
-    shard: usize,
+    pub shard: usize,
     pub key: usize,
     pub conn: Connection,
+    /// It reads nothing, and its socket takes nothing.
+    pub deaf: bool,
     input: Vec<u8>,
     /// Addresses of sources that the broker has named, by link.
     pub sources: Vec<(u32, String)>,
@@ -56,7 +66,15 @@ impl House {
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
         let shards =
             make_shards(Restored::default(), shards, &settings, &access, StorageLimits::default(), 1000);
-        Self { shards, peers: Vec::new(), with_log: Vec::new(), now_ms: 1000 }
+        Self {
+            shards,
+            peers: Vec::new(),
+            log_stopped: false,
+            mail_stopped: false,
+            mail: VecDeque::new(),
+            with_log: Vec::new(),
+            now_ms: 1000,
+        }
     }
 
     /// A client on a shard, with a session. Returns its number.
@@ -69,6 +87,7 @@ impl House {
             shard,
             key,
             conn: Connection::client(config, self.now_ms),
+            deaf: false,
             input: Vec::new(),
             sources: Vec::new(),
             got: Vec::new(),
@@ -81,7 +100,13 @@ impl House {
 
     /// A link to publish on, to an address. Returns its number.
     pub fn sender(&mut self, peer: usize, address: &str) -> u32 {
-        self.attach(peer, Role::Sender, Source::default(), address)
+        let target = Target { address: Some(address.to_owned()), ..Target::default() };
+        self.attach(peer, Role::Sender, Source::default(), target)
+    }
+
+    pub fn receiver(&mut self, peer: usize, address: &str) -> u32 {
+        let source = Source { address: Some(address.to_owned()), ..Source::default() };
+        self.attach(peer, Role::Receiver, source, Target::default())
     }
 
     /// A link that takes replies: its number and its address.
@@ -89,17 +114,17 @@ impl House {
         let source = Source {
             dynamic: true,
             expiry_policy: TerminusExpiryPolicy::LinkDetach,
-            capabilities: vec![Symbol::from_static("rabbitmq:volatile-queue")],
+            capabilities: vec![Symbol::from_static(REPLIES)],
             ..Source::default()
         };
-        let link = self.attach(peer, Role::Receiver, source, "");
+        let link = self.attach(peer, Role::Receiver, source, Target::default());
         let found = self.peers[peer].sources.iter().rev().find(|(l, _)| *l == link);
         (link, found.expect("the broker names the source").1.clone())
     }
 
-    fn attach(&mut self, peer: usize, role: Role, source: Source, target: &str) -> u32 {
-        let settled = role == Role::Receiver && source.dynamic;
-        let target = Target { address: Some(target.to_owned()), ..Target::default() };
+    /// The link of a peer is called `link-PEER-NUMBER`.
+    pub fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
+        let settled = source.capabilities.contains(&Symbol::from_static(REPLIES));
         let attach = Attach {
             snd_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
             source: Some(source),
@@ -151,6 +176,11 @@ impl House {
         }
     }
 
+    /// What the log has been given and has not written.
+    pub fn take_handovers(&mut self) -> Vec<Handover> {
+        std::mem::take(&mut self.with_log)
+    }
+
     /// Until nobody has anything to do.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
@@ -163,7 +193,6 @@ impl House {
 
     fn round(&mut self) -> bool {
         let (mut moved, count) = (false, self.shards.len());
-        let mut mail: VecDeque<(usize, Vec<Mail>)> = VecDeque::new();
         for shard in &mut self.shards {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
@@ -174,17 +203,22 @@ impl House {
             for to in 0..count {
                 let batch = shard.poll_mail(to as ShardId);
                 if !batch.is_empty() {
-                    mail.push_back((to, batch));
+                    self.mail.push_back((to, batch));
                 }
             }
         }
-        moved |= !mail.is_empty();
-        mail.into_iter().for_each(|(to, batch)| self.shards[to].handle_mail(batch));
-        for handover in self.with_log.drain(..) {
-            let (shard, ticket) = (handover.shard, handover.ticket);
-            let completion = Completion { shard, ticket, file: 0, size: Default::default(), result: Ok(()) };
-            self.shards[shard as usize].handle_logged(completion);
-            moved = true;
+        if !self.mail_stopped {
+            moved |= !self.mail.is_empty();
+            self.mail.drain(..).for_each(|(to, batch)| self.shards[to].handle_mail(batch));
+        }
+        if !self.log_stopped {
+            moved |= !self.with_log.is_empty();
+            for handover in self.with_log.drain(..) {
+                let (shard, ticket) = (handover.shard, handover.ticket);
+                let completion =
+                    Completion { shard, ticket, file: 0, size: Default::default(), result: Ok(()) };
+                self.shards[shard as usize].handle_logged(completion);
+            }
         }
         for peer in &mut self.peers {
             moved |= peer.round(&mut self.shards[peer.shard], self.now_ms);
@@ -201,7 +235,10 @@ impl Peer {
         let mut moved = !up.is_empty();
         let Some(conn) = shard.conn(self.key) else { return moved };
         let before = self.input.len();
-        take(conn.gate.connection().output(), &mut self.input);
+        if !self.deaf {
+            take(conn.gate.connection().output(), &mut self.input);
+        }
+        conn.unwritten_bytes = conn.gate.connection().output_len();
         let came = self.input.len() > before;
         moved |= came;
         if came && conn.gate.has_pending() {
