@@ -242,6 +242,7 @@ fn transfer(head: &Transfer<'_>, payload: &[u8], channel: u16, track: &mut Track
     words.must("h", head.handle);
     words.maybe("id", head.delivery_id, false);
     words.maybe("tag", head.delivery_tag.map(Bytes::copy_from_slice), false);
+    words.maybe("format", head.message_format, false);
     words.flag("settled", head.settled == Some(true));
     words.flag("more", head.more);
     words.flag("aborted", head.aborted);

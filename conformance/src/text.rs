@@ -146,6 +146,12 @@ impl<'a> Text<'a> {
                     Some((_, 'n')) => '\n',
                     Some((_, 'r')) => '\r',
                     Some((_, '0')) => '\0',
+                    Some((at, 'x')) => {
+                        chars.by_ref().nth(1);
+                        let code =
+                            self.0.get(at + 1..at + 3).and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                        code.filter(u8::is_ascii).ok_or("\\x with two hex digits below 80")?.into()
+                    }
                     Some((_, c)) => c,
                     None => break,
                 }),

@@ -202,5 +202,6 @@ mod tests {
         put_empty_frame(&mut out);
         let header = parse_header(out[..].try_into().unwrap(), MIN_MAX_FRAME_SIZE).unwrap();
         assert_eq!((header.size, header.body_offset(), header.body_len()), (8, 8, 0));
+        assert_eq!(header.channel, 0, "the only one before channel-max is agreed [2.4.5]");
     }
 }

@@ -30,6 +30,9 @@ pub use self::outgoing::{OUTPUT_HIGH_WATER, Outgoing, Tag};
 /// What we tell the peer of our outgoing window: only its incoming window limits us (behaviour S106).
 const OUTGOING_WINDOW: u32 = u32::MAX;
 
+/// The property of FLOW that asks for deliveries as part of a transaction [4.4.3].
+const TXN_ID: &str = "txn-id";
+
 /// See the drawing above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
@@ -259,6 +262,9 @@ impl Session {
                 return Err((None, Violation::UnattachedHandle(handle)));
             };
             link = Some(number);
+            if flow.properties.as_ref().is_some_and(|p| p.get(TXN_ID).is_some()) {
+                return Err((link, Violation::TransactionalAcquisition));
+            }
             if let Some(l) = self.link_mut(number) {
                 if l.state == LinkState::Detaching {
                     link = None;

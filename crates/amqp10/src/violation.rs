@@ -50,6 +50,8 @@ pub enum Violation {
     SettledMismatch,
     /// [4.4.1] A transfer as part of a transaction, and no transaction was ever declared.
     NoTransaction,
+    /// [4.4.3] FLOW asks for deliveries as part of a transaction.
+    TransactionalAcquisition,
     /// [2.7.5] A transfer with rcv-settle-mode second on a link that was attached with first.
     SettleModeSecond,
 }
@@ -86,6 +88,7 @@ impl Violation {
             Self::InconsistentDelivery(_) | Self::SettledMismatch | Self::SettleModeSecond => {
                 (Link, condition::INVALID_FIELD)
             }
+            Self::TransactionalAcquisition => (Link, condition::NOT_IMPLEMENTED),
             Self::NoTransaction => (Link, condition::UNKNOWN_ID),
         }
     }
@@ -137,6 +140,7 @@ impl fmt::Display for Violation {
             Self::SettledMismatch => {
                 f.write_str("the settled flag of a transfer contradicts the negotiated snd-settle-mode")
             }
+            Self::TransactionalAcquisition => f.write_str("transactional acquisition is not supported"),
             Self::NoTransaction => f.write_str("a transfer names a transaction that was never declared"),
             Self::SettleModeSecond => {
                 f.write_str("rcv-settle-mode second on a delivery of a link that was attached with first")

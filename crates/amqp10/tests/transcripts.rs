@@ -169,7 +169,10 @@ fn a_delivery_says_who_settles_first() {
         let sent = Transfer { rcv_settle_mode: transfer, ..single(0) };
         put_frame(&mut frame, 0, &Performative::Transfer(sent));
         match script.endpoint.handle_frame(Chunk::Borrowed(&frame), 0) {
-            Ok(Some(Event::Transfer { delivery, .. })) => assert_eq!(delivery.rcv_settle_mode, effective),
+            Ok(Some(Event::Transfer { delivery, .. })) => {
+                assert_eq!(delivery.rcv_settle_mode, effective);
+                assert!(!delivery.settled, "unless the sender says so");
+            }
             other => panic!("{other:?}"),
         }
     }

@@ -3,9 +3,10 @@
 mod script;
 
 use amqp10::{
-    Begin, Close, Disposition, Fault, Flow, Open, Performative, Radius, ReceiverSettleMode, Role,
-    SenderSettleMode, Transfer, TransferHead,
+    Begin, Close, Disposition, Fault, Flow, Map, Open, Performative, Radius, ReceiverSettleMode, Role,
+    SenderSettleMode, Symbol, Transfer, TransferHead, Value,
 };
+use bytes::Bytes;
 use script::{Heard, Script, attach, head, session_flow};
 
 #[track_caller]
@@ -236,6 +237,22 @@ fn no_transaction() {
         bytes.extend_from_slice(&body);
         check(receiving().bytes(&bytes), LINK, "amqp:transaction:unknown-id");
     }
+}
+
+#[test]
+fn transactional_acquisition() {
+    let mut properties = Map::new();
+    properties.insert(Symbol::from_static("txn-id"), Value::Binary(Bytes::from_static(b"x")));
+    let mut script = Script::attached(Role::Receiver, 10);
+    let flow = Flow {
+        handle: Some(0),
+        delivery_count: Some(0),
+        link_credit: Some(1),
+        properties: Some(properties),
+        ..session_flow(0, 10)
+    };
+    check(script.flow(flow), LINK, "amqp:not-implemented");
+    assert!(!script.send(b"a", 0), "no credit was given");
 }
 
 #[test]

@@ -412,6 +412,36 @@ def settled_both_ways():
     connection.close()
 
 
+class SenderSettlesFirst(LinkOption):
+    """Who receives keeps a delivery until who sends has settled it."""
+
+    def apply(self, link):
+        link.snd_settle_mode = Link.SND_UNSETTLED
+        link.rcv_settle_mode = Link.RCV_SECOND
+
+
+def the_sender_settles_first():
+    connection = connect()
+    management = Management(connection)
+    management.queue("second")
+    sender = connection.create_sender("/queues/second", options=SenderSettlesFirst())
+    expect(sender.link.remote_rcv_settle_mode, Link.RCV_SECOND)
+    sent = sender.link.send(Message(body="m"))
+    connection.wait(lambda: sent.remote_state, msg="outcome")
+    expect((sent.remote_state, sent.settled), (Delivery.ACCEPTED, False))
+    sent.settle()
+    consumer = Consumer(connection, "second", credit=1, options=SenderSettlesFirst())
+    expect(consumer.link.remote_rcv_settle_mode, Link.RCV_SECOND)
+    [(message, delivery)] = consumer.take(1)
+    expect((message.body, delivery.settled), ("m", False))
+    delivery.update(Delivery.ACCEPTED)
+    connection.wait(lambda: delivery.settled, msg="settlement")
+    delivery.settle()
+    consumer.close()
+    expect(management.ask("GET", "/queues/second", status="200")["message_count"], 0)
+    connection.close()
+
+
 def anonymous_terminus_routes_by_to():
     connection = connect()
     on_queue(connection, "to-one")
@@ -467,7 +497,7 @@ CHECKS = [
     send_and_receive_10000_of_mixed_sizes, release_redelivers, reject_discards, modify_counts_the_failure,
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
     detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
-    deleting_the_queue_detaches_its_links, settled_both_ways, anonymous_terminus_routes_by_to,
+    deleting_the_queue_detaches_its_links, settled_both_ways, the_sender_settles_first, anonymous_terminus_routes_by_to,
     direct_reply_to_answers_without_a_queue, idle_connection_stays,
 ]
 

@@ -141,7 +141,11 @@ impl Field for Bytes {
 /// A field declared `multiple`. Null and an empty array mean the same.
 impl Field for Vec<Symbol> {
     fn read(reader: &mut Reader<'_>) -> Result<Option<Self>, DecodeError> {
-        if reader.take_null() { Ok(None) } else { reader.read_symbols().map(Some) }
+        if reader.take_null() {
+            return Ok(None);
+        }
+        // [1.4] An array of nothing is nothing, which a mandatory field may not be.
+        Ok(Some(reader.read_symbols()?).filter(|symbols| !symbols.is_empty()))
     }
 }
 

@@ -155,6 +155,65 @@ fn descriptors_may_be_symbols() {
     assert_eq!(error, Ok(DeliveryState::Accepted));
 }
 
+/// Each mandatory field of each frame, behind the fields that stand before it: absent and null are the same [1.4].
+#[test]
+fn every_mandatory_field_is_missed() {
+    let cases: &[(u8, &[&[u8]], &str)] = &[
+        (0x10, &[], "open.container-id"),
+        (0x11, &[b"\x40"], "begin.next-outgoing-id"),
+        (0x11, &[b"\x40", b"\x43"], "begin.incoming-window"),
+        (0x11, &[b"\x40", b"\x43", b"\x43"], "begin.outgoing-window"),
+        (0x12, &[], "attach.name"),
+        (0x12, &[b"\xa1\x01l"], "attach.handle"),
+        (0x12, &[b"\xa1\x01l", b"\x43"], "attach.role"),
+        (0x13, &[b"\x40"], "flow.incoming-window"),
+        (0x13, &[b"\x40", b"\x43"], "flow.next-outgoing-id"),
+        (0x13, &[b"\x40", b"\x43", b"\x43"], "flow.outgoing-window"),
+        (0x14, &[], "transfer.handle"),
+        (0x15, &[], "disposition.role"),
+        (0x15, &[b"\x41"], "disposition.first"),
+        (0x15, &[b"\x41", b"\x43", b"\x40", b"\x40", b"\x00\x53\x23\x45"], "received.section-number"),
+        (
+            0x15,
+            &[b"\x41", b"\x43", b"\x40", b"\x40", b"\x00\x53\x23\xc0\x02\x01\x43"],
+            "received.section-offset",
+        ),
+        (0x16, &[], "detach.handle"),
+        (0x17, &[b"\x00\x53\x1d\x45"], "error.condition"),
+        (0x40, &[], "sasl-mechanisms.sasl-server-mechanisms"),
+        (0x41, &[], "sasl-init.mechanism"),
+        (0x42, &[], "sasl-challenge.challenge"),
+        (0x43, &[], "sasl-response.response"),
+        (0x44, &[], "sasl-outcome.code"),
+    ];
+    for (code, before, missing) in cases {
+        let expected = format!("mandatory field {missing} is missing");
+        let absent = before.to_vec();
+        let null = [&before[..], &[b"\x40"]].concat();
+        for fields in [absent, null] {
+            let size = fields.iter().map(|f| f.len()).sum::<usize>() + 1;
+            let mut body = vec![0x00, 0x53, *code, 0xc0, size as u8, fields.len() as u8];
+            fields.iter().for_each(|field| body.extend_from_slice(field));
+            let error = match code {
+                0x40.. => SaslFrame::decode(&body).unwrap_err(),
+                _ => Performative::decode(&body).unwrap_err(),
+            };
+            assert!(error.to_string().starts_with(&expected), "{missing}: {error}");
+        }
+    }
+}
+
+#[test]
+fn what_is_mandatory_and_multiple_is_one_at_least() {
+    // [1.4] An empty array is no mechanism.
+    let none = b"\x00\x53\x40\xc0\x05\x01\xe0\x02\x00\xa3";
+    let error = SaslFrame::decode(none).unwrap_err().to_string();
+    assert!(
+        error.starts_with("mandatory field sasl-mechanisms.sasl-server-mechanisms is missing"),
+        "{error}"
+    );
+}
+
 #[test]
 fn malformed_performatives_are_named() {
     let check = |body: &[u8], text: &str| {
