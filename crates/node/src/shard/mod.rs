@@ -456,7 +456,7 @@ impl Shard {
             if self.inbox.is_empty() {
                 self.flush_gates();
                 if self.post.is_empty() {
-                    break;
+                    return false;
                 }
                 continue;
             }
@@ -469,6 +469,8 @@ impl Shard {
             }
             self.send_receipts();
         }
+        // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
+        self.flush_gates();
         !self.inbox.is_empty() || !self.post.is_empty()
     }
 
