@@ -387,7 +387,7 @@ impl Gate {
 
     fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
         match farewell {
-            Farewell::Detach { session, link } => self.conn.detach(session, link, None),
+            Farewell::Detach { session, link } => self.put_detach(session, link, None),
             Farewell::End { session } => self.conn.end(session, None),
             Farewell::Close => self.answer_close(cx),
         }
@@ -494,7 +494,13 @@ impl Gate {
         // What is known of its deliveries goes out first (behaviour B.4).
         self.flush_session(session);
         self.drop_link(session, link, true, cx);
-        self.conn.detach(session, link, Some(error));
+        self.put_detach(session, link, Some(error));
+    }
+
+    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
+        self.conn.detach(session, link, error);
+        // What waited of it holds up the other links no longer.
+        self.touch_session(session);
     }
 
     /// Notes that a link has something to do at the end of the turn.
