@@ -24,7 +24,7 @@ use amqp10::{Chunk, Fault};
 use broker::access::Access;
 use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
-use broker::gate::amqp10::{Cx, Gate, Phase};
+use broker::gate::amqp10::{Budget, Cx, Gate, Phase};
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
@@ -126,6 +126,7 @@ pub struct Shard {
     home: BytesMut,
     scratch: BytesMut,
     pub counters: Counters,
+    budget: Budget,
     unique: u64,
     now_ms: u64,
     connections_checked_ms: u64,
@@ -152,6 +153,7 @@ macro_rules! with_gate {
                 home: &mut $shard.home,
                 scratch: &mut $shard.scratch,
                 counters: &mut $shard.counters,
+                budget: &mut $shard.budget,
                 unique: &mut $shard.unique,
             };
             $body;
@@ -203,6 +205,7 @@ impl Shard {
             home: BytesMut::new(),
             scratch: BytesMut::new(),
             counters: Counters::default(),
+            budget: Budget::share(shards.into()),
             unique: 0,
             now_ms: 0,
             connections_checked_ms: 0,

@@ -189,7 +189,7 @@ impl Gate {
             .insert(PublisherAddress::Link(address))
             .ok_or_else(|| error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))?;
         cx.counters.publishers += 1;
-        Ok(Intake::new(PublisherId(publisher), target))
+        Ok(Intake::new(PublisherId(publisher), target, cx.settings))
     }
 
     fn accept_publisher(

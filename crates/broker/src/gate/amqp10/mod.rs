@@ -4,6 +4,7 @@
 //! catalog leaves as mail in the [`Cx`], what comes back is handed to its `handle_*` methods, and
 //! [`Gate::flush`] writes what a turn has brought: dispositions, detaches, grants, in this order.
 
+mod adaptive;
 mod address;
 mod attach;
 mod bridge;
@@ -35,6 +36,7 @@ use crate::ids::{ConnectionId, QueueId, Registry, ShardId};
 use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
 use crate::settings::Settings;
 
+pub use adaptive::Budget;
 pub use address::{Address, BadAddress, queue_address};
 
 /// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
@@ -61,6 +63,8 @@ pub struct Cx<'a> {
     /// Where heads of deliveries are made.
     pub scratch: &'a mut BytesMut,
     pub counters: &'a mut Counters,
+    /// Bytes that publishers' links may be promised beyond the fixed credit.
+    pub budget: &'a mut Budget,
     /// A number that nobody else gets.
     pub unique: &'a mut u64,
 }
@@ -453,7 +457,8 @@ impl Gate {
 
     fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
-            LinkRole::Intake(intake) => {
+            LinkRole::Intake(mut intake) => {
+                intake.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
                 cx.publishers.remove(intake.publisher.0);
                 if let Some(queue) = intake.watched
                     && let Some(all) = cx.watchers.get_mut(&queue)
