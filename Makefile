@@ -17,6 +17,7 @@ kill:
 	tests/kill/run.sh
 
 soak:
+	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=20 KILL_MESSAGES=200000 tests/kill/run.sh
 
 fmt:

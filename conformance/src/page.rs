@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 
 use amqp10::Value;
 use broker::catalog::{Arguments, DEFAULT_VHOST, DeclareExchange, Destination};
+use broker::settings::LinkCredit;
 
 use crate::receive::Seen;
 use crate::send;
@@ -404,6 +405,7 @@ fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
             match key {
                 "max_message_size" => s.max_message_size = number.into(),
                 "max_link_credit" => s.max_link_credit = number,
+                "link_credit" if value == "adaptive" => s.link_credit = LinkCredit::Adaptive,
                 "max_queue_credit" => s.max_queue_credit = number,
                 "max_incoming_window" => s.max_incoming_window = number,
                 "max_unsettled_per_link" => s.max_unsettled_per_link = number,

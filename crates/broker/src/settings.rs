@@ -17,6 +17,8 @@ pub struct Settings {
     pub link_max_per_session: u32,
     /// Link credit granted to a publisher (`amqp10.max_link_credit`).
     pub max_link_credit: u32,
+    /// Whether it follows how fast receipts return (`amqp10.link_credit`).
+    pub link_credit: LinkCredit,
     /// The most that a consumer's link asks of its queue at once (`amqp10.max_queue_credit`).
     pub max_queue_credit: u32,
     /// Transfer frames a publisher's session may send between two FLOWs (`amqp10.max_incoming_window`).
@@ -37,6 +39,15 @@ pub struct Settings {
     pub anonymous_login_user: Option<String>,
 }
 
+/// How the link credit of publishers is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkCredit {
+    /// As the setting says.
+    Fixed,
+    /// More while receipts return fast.
+    Adaptive,
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
@@ -47,6 +58,7 @@ impl Default for Settings {
             session_max_per_connection: 64,
             link_max_per_session: 256,
             max_link_credit: 170,
+            link_credit: LinkCredit::Fixed,
             max_queue_credit: 256,
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,

@@ -27,7 +27,7 @@ use amqp10::{Chunk, Fault};
 use broker::access::Access;
 use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
-use broker::gate::amqp10::{Cx, Gate};
+use broker::gate::amqp10::{Budget, Cx, Gate};
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
@@ -165,6 +165,7 @@ pub struct Shard {
     home: BytesMut,
     scratch: BytesMut,
     pub counters: Counters,
+    budget: Budget,
     unique: u64,
     reply_keys: RandomState,
     now_ms: u64,
@@ -192,6 +193,7 @@ macro_rules! with_gate {
                 home: &mut $shard.home,
                 scratch: &mut $shard.scratch,
                 counters: &mut $shard.counters,
+                budget: &mut $shard.budget,
                 unique: &mut $shard.unique,
                 reply_keys: &$shard.reply_keys,
             };
@@ -245,6 +247,7 @@ impl Shard {
             home: BytesMut::new(),
             scratch: BytesMut::new(),
             counters: Counters::default(),
+            budget: Budget::share(shards.into()),
             unique: 0,
             reply_keys,
             now_ms: 0,
@@ -512,7 +515,7 @@ impl Shard {
             if self.inbox.is_empty() {
                 self.flush_gates();
                 if self.post.is_empty() {
-                    break;
+                    return false;
                 }
                 continue;
             }
@@ -525,6 +528,8 @@ impl Shard {
             }
             self.send_receipts();
         }
+        // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
+        self.flush_gates();
         !self.inbox.is_empty() || !self.post.is_empty()
     }
 

@@ -6,7 +6,8 @@ use node::Limit;
 
 use super::Draft;
 use super::values::{
-    SHARDS_MAX, available_cores, boolean, bytes, ip, listener, log_level, number, or_none, part, port, text,
+    SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, number, or_none, part,
+    port, text,
 };
 
 /// Sets a key; the middle argument is what stands for the star of the key's name.
@@ -118,6 +119,12 @@ pub const KEYS: &[Key] = &[
     key("amqp10.max_link_credit", "170", "Messages that a publisher's link may send unasked.", |c, _, v| {
         put(&mut c.settings.max_link_credit, number(v, CREDIT))
     }),
+    key(
+        "amqp10.link_credit",
+        "fixed",
+        "fixed, or adaptive: more than amqp10.max_link_credit while messages are confirmed fast.",
+        |c, _, v| put(&mut c.settings.link_credit, link_credit(v)),
+    ),
     key("amqp10.max_queue_credit", "256", "Messages that a consumer's link asks of its queue.", |c, _, v| {
         put(&mut c.settings.max_queue_credit, number(v, CREDIT))
     }),

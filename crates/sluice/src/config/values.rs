@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
+use broker::settings::LinkCredit;
+
 /// Event loops at most.
 pub const SHARDS_MAX: usize = 256;
 
@@ -118,6 +120,16 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
         return Ok(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     }
     value.parse().map_err(|_| "a port from 0 to 65535 or ip:port is needed".into())
+}
+
+/// # Errors
+/// What is needed.
+pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
+    match value {
+        "fixed" => Ok(LinkCredit::Fixed),
+        "adaptive" => Ok(LinkCredit::Adaptive),
+        _ => Err("fixed or adaptive is needed".into()),
+    }
 }
 
 /// The names that RabbitMQ has for levels, as a tracing filter spells them.

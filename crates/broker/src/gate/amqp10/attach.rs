@@ -213,7 +213,7 @@ impl Gate {
             .insert(PublisherAddress::Link(address))
             .ok_or_else(|| error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))?;
         cx.counters.publishers += 1;
-        Ok(Intake::new(PublisherId(publisher), target))
+        Ok(Intake::new(PublisherId(publisher), target, cx.settings))
     }
 
     pub(super) fn accept_publisher(

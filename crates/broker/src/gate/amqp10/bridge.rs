@@ -21,7 +21,7 @@ pub(super) struct Bridge {
     news: bool,
     drain: bool,
     echo: bool,
-    /// What the grant in flight was to answer.
+    /// The queue has been asked on behalf of an echo that is not answered.
     asked_echo: bool,
 }
 
@@ -70,7 +70,11 @@ impl Bridge {
         let used_up = self.queue_credit == 0;
         self.queue_count = state.delivery_count;
         self.queue_credit = state.credit;
-        if state.drained && self.drain && !self.news {
+        // A newer FLOW waits: what the queue says of it answers both. Until then the queue may go beyond it.
+        if self.news {
+            return None;
+        }
+        if state.drained && self.drain {
             // Another round if the batch was too small for what is there.
             if used_up && state.available > 0 && client_credit > 0 && room > 0 {
                 return None;
@@ -97,7 +101,7 @@ impl Bridge {
         self.news = false;
         self.in_flight = true;
         self.queue_credit = batch;
-        self.asked_echo = std::mem::take(&mut self.echo);
+        self.asked_echo |= std::mem::take(&mut self.echo);
         Some(Grant { delivery_count: self.queue_count, credit: batch, drain: self.drain })
     }
 }
@@ -171,6 +175,22 @@ mod tests {
         let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
         assert_eq!(report, Some(CreditReport { available: 0, drain: true }));
         assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+    }
+
+    #[test]
+    fn an_echo_is_answered_after_the_newest_flow() {
+        let mut bridge = Bridge::new(2);
+        bridge.handle_flow(true, true);
+        bridge.poll_grant(5, ROOM, false);
+        (0..2).for_each(|_| bridge.handle_delivery());
+        assert_eq!(bridge.handle_credit_state(state(2, 0, 9, true), 3, ROOM), None, "another round");
+        bridge.poll_grant(3, ROOM, false);
+        // The drain is taken back; what the queue still does before it hears of it is no answer.
+        bridge.handle_flow(false, false);
+        assert_eq!(bridge.handle_credit_state(state(4, 0, 7, true), 0, ROOM), None);
+        assert!(bridge.poll_grant(0, ROOM, false).is_some());
+        let report = bridge.handle_credit_state(state(4, 0, 7, false), 0, ROOM);
+        assert_eq!(report, Some(CreditReport { available: 7, drain: false }));
     }
 
     #[test]

@@ -9,12 +9,14 @@ use bytes::Bytes;
 use message::{Message, Route, kept};
 use queue::{Publish, PublisherId, RejectReason, Verdict};
 
+use super::adaptive::{Adaptive, Budget};
 use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Told, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
 use crate::explain;
 use crate::ids::QueueId;
+use crate::settings::{LinkCredit, Settings};
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
 /// were read into (house.md section 4).
@@ -52,6 +54,8 @@ pub(super) struct Intake {
     pending: VecDeque<Pending>,
     unconfirmed: u32,
     unconfirmed_bytes: u64,
+    /// None if its credit is fixed.
+    pub adaptive: Option<Box<Adaptive>>,
 }
 
 /// A message that waits for its receipts.
@@ -97,7 +101,7 @@ enum Merged {
 }
 
 impl Intake {
-    pub fn new(publisher: PublisherId, target: Target) -> Self {
+    pub fn new(publisher: PublisherId, target: Target, settings: &Settings) -> Self {
         Self {
             publisher,
             target,
@@ -107,6 +111,10 @@ impl Intake {
             pending: VecDeque::new(),
             unconfirmed: 0,
             unconfirmed_bytes: 0,
+            adaptive: match settings.link_credit {
+                LinkCredit::Fixed => None,
+                LinkCredit::Adaptive => Some(Box::new(Adaptive::new(settings.max_link_credit))),
+            },
         }
     }
 
@@ -133,16 +141,24 @@ impl Intake {
 
     /// The credit to grant now, if it is time: it has fallen to half, and receipts are not behind
     /// (behaviour S26, S103).
-    fn grant(&self, credit: u32, max: u32) -> Option<u32> {
-        (credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX)
-            .then_some(max)
+    fn grant(&mut self, credit: u32, fixed: u32, budget: &mut Budget) -> Option<u32> {
+        let max = self.adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
+        let due =
+            credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
+        due.then(|| match &mut self.adaptive {
+            Some(adaptive) => adaptive.poll_grant(credit, budget),
+            None => fixed,
+        })
     }
 
-    fn push(&mut self, delivery: &Delivery<'_>, bytes: u32, left: u32) -> u64 {
+    fn push(&mut self, delivery: &Delivery<'_>, bytes: u32, left: u32, now_ms: u64) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.handle_sent(seq, bytes, now_ms);
+        }
         let (delivery_id, answer) = (delivery.id, Answer::to(delivery));
         self.pending.push_back(Pending { delivery_id, bytes, left, answer, merged: Merged::Nothing });
         seq
@@ -150,7 +166,13 @@ impl Intake {
 
     /// One queue's word on one message. Returns the delivery-id and outcome when that completes a message whose
     /// publisher is to be told.
-    fn handle_receipt(&mut self, seq: u64, verdict: Verdict) -> Option<(u32, Answer, Verdict)> {
+    fn handle_receipt(
+        &mut self,
+        seq: u64,
+        verdict: Verdict,
+        now_ms: u64,
+        budget: &mut Budget,
+    ) -> Option<(u32, Answer, Verdict)> {
         let first = self.next_seq - self.pending.len() as u64;
         let pending = self.pending.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)?;
         if pending.merged == Merged::Answered {
@@ -178,6 +200,9 @@ impl Intake {
         pending.merged = Merged::Answered;
         self.unconfirmed -= 1;
         self.unconfirmed_bytes -= u64::from(pending.bytes);
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.handle_receipt(seq, now_ms, budget);
+        }
         let answer =
             (pending.answer != Answer::Nothing).then_some((pending.delivery_id, pending.answer, outcome));
         while self.pending.front().is_some_and(|p| p.merged == Merged::Answered) {
@@ -316,7 +341,7 @@ impl Gate {
         let size = wire.len() as u32;
         let message = Message::new(kept.into_parts(wire), route);
         let publisher = intake.publisher;
-        let seq = intake.push(delivery, size, targets.len() as u32);
+        let seq = intake.push(delivery, size, targets.len() as u32, cx.now_ms);
         send(cx, vhost, publisher, seq, message, &targets);
         Ok(())
     }
@@ -379,7 +404,7 @@ impl Gate {
         let Some(Some(LinkRole::Intake(intake))) = s.links.get_mut(link as usize) else { return };
         let mut done = Vec::new();
         for seq in first..=last {
-            if let Some(completed) = intake.handle_receipt(seq, verdict) {
+            if let Some(completed) = intake.handle_receipt(seq, verdict, cx.now_ms, cx.budget) {
                 cx.counters.confirmed += 1;
                 done.push(completed);
             }
@@ -396,12 +421,11 @@ impl Gate {
     }
 
     /// Grants credit if it is time.
-    pub(super) fn regulate(&mut self, session: u16, link: u32, cx: &Cx<'_>) {
-        let max = cx.settings.max_link_credit;
+    pub(super) fn regulate(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
         let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
-        if let Some(grant) = intake.grant(credit, max) {
+        if let Some(grant) = intake.grant(credit, cx.settings.max_link_credit, cx.budget) {
             self.conn.grant(session, link, grant, false, false);
         }
     }

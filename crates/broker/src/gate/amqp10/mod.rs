@@ -4,6 +4,7 @@
 //! catalog leaves as mail in the [`Cx`], what comes back is handed to its `handle_*` methods, and
 //! [`Gate::flush`] writes what a turn has brought: dispositions, detaches, grants, in this order.
 
+mod adaptive;
 mod address;
 mod attach;
 mod bridge;
@@ -39,6 +40,7 @@ use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
+pub use adaptive::Budget;
 pub use address::{Address, BadAddress, queue_address};
 
 /// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
@@ -65,6 +67,8 @@ pub struct Cx<'a> {
     /// Where heads of deliveries are made.
     pub scratch: &'a mut BytesMut,
     pub counters: &'a mut Counters,
+    /// Bytes that publishers' links may be promised beyond the fixed credit.
+    pub budget: &'a mut Budget,
     /// A number that nobody else gets.
     pub unique: &'a mut u64,
     /// Makes names of reply links that cannot be guessed. Decides nothing else.
@@ -426,7 +430,7 @@ impl Gate {
 
     fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
         match farewell {
-            Farewell::Detach { session, link } => self.conn.detach(session, link, None),
+            Farewell::Detach { session, link } => self.put_detach(session, link, None),
             Farewell::End { session } => self.conn.end(session, None),
             Farewell::Close => self.answer_close(cx),
         }
@@ -496,7 +500,8 @@ impl Gate {
 
     fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
-            LinkRole::Intake(intake) => {
+            LinkRole::Intake(mut intake) => {
+                intake.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
                 cx.publishers.remove(intake.publisher.0);
                 if let Some(queue) = intake.watched
                     && let Some(all) = cx.watchers.get_mut(&queue)
@@ -541,7 +546,13 @@ impl Gate {
         // What is known of its deliveries goes out first (behaviour B.4).
         self.flush_session(session);
         self.drop_link(session, link, true, cx);
-        self.conn.detach(session, link, Some(error));
+        self.put_detach(session, link, Some(error));
+    }
+
+    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
+        self.conn.detach(session, link, error);
+        // What waited of it holds up the other links no longer.
+        self.touch_session(session);
     }
 
     /// Notes that a link has something to do at the end of the turn.

@@ -1,0 +1,334 @@
+//! Whoever is slow is slow alone. Each neighbour is measured against the same run without it: the same deliveries in
+//! the same number of turns, and the bounds of what is kept for the slow one, in bytes and entries.
+
+use amqp10::DeliveryState;
+use amqp10::session::OUTPUT_HIGH_WATER;
+use broker::settings::Settings;
+
+use crate::client::{Client, End, Hello};
+use crate::world::World;
+
+/// Messages of one measured run.
+const MESSAGES: u64 = 5_000;
+const FOUR_BILLION: u32 = u32::MAX;
+/// The most that a publisher can have under way: link credit, granted again at half.
+const UNCONFIRMED_MAX: u64 = 255;
+/// So many at a time, a publisher is granted credit again before it is stopped.
+const HALF: u64 = 85;
+
+const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
+const DURABLE: (bool, bool) = (false, true);
+const TRANSIENT: (bool, bool) = (false, false);
+const SETTLED: (bool, bool) = (true, true);
+
+fn world(settings: Settings) -> World {
+    let mut world = World::new(2, Settings { heartbeat_s: 0, ..settings });
+    world.declare("fast", &[]);
+    world.declare("slow", &[]);
+    world.place("fast", 0);
+    world.place("slow", 1);
+    world
+}
+
+/// As many as credit and window allow.
+fn publish(
+    world: &mut World,
+    client: &mut Client,
+    handle: u32,
+    how: (bool, bool),
+    size: usize,
+    max: u64,
+) -> u64 {
+    (0..max).take_while(|_| client.publish(world, handle, how, size, 1)).count() as u64
+}
+
+fn sent(client: &Client, handle: u32) -> u64 {
+    match &client.links[&handle].end {
+        End::Publisher(publisher) => publisher.sent,
+        End::Consumer(_) => 0,
+    }
+}
+
+fn got(client: &Client, handle: u32) -> u64 {
+    match &client.links[&handle].end {
+        End::Consumer(consumer) => consumer.got,
+        End::Publisher(_) => 0,
+    }
+}
+
+/// Turns of the first shard until all messages published on link 0 are confirmed and, with a consumer on link 1,
+/// received and settled. `meanwhile` runs beside it.
+fn turns(
+    world: &mut World,
+    client: &mut Client,
+    how: (bool, bool),
+    mut meanwhile: impl FnMut(&mut World, &mut Client),
+) -> u64 {
+    let consumes = client.links.contains_key(&1);
+    let (mut turns, mut received) = (0, 0);
+    while sent(client, 0) < MESSAGES
+        || client.unconfirmed.values().any(|handle| *handle == 0)
+        || (consumes && received < MESSAGES)
+    {
+        let left = MESSAGES - sent(client, 0);
+        publish(world, client, 0, how, 12, left);
+        meanwhile(world, client);
+        turns += 1;
+        assert!(turns < MESSAGES, "it stalls: {} sent, {received} received", sent(client, 0));
+        world.turn(0);
+        world.answer_log(0);
+        world.turn(0);
+        client.read(world, usize::MAX);
+        if consumes {
+            received = got(client, 1);
+            let held = match &client.links[&1].end {
+                End::Consumer(consumer) => consumer.unsettled.len(),
+                End::Publisher(_) => 0,
+            };
+            client.settle(world, 1, held, &DeliveryState::Accepted);
+            client.flow(world, Some((1, 200)), 1_000_000, false, false);
+        }
+    }
+    turns
+}
+
+/// A client with a publisher of `fast` and, if asked, a consumer of it.
+fn fast_client(world: &mut World, consumes: bool) -> Client {
+    let mut client = Client::connect(world, 0, HELLO);
+    client.publisher(world, 0, "fast");
+    if consumes {
+        client.consumer(world, 1, "fast", false, 0);
+    }
+    settle(world, &mut [&mut client]);
+    client
+}
+
+fn settle(world: &mut World, clients: &mut [&mut Client]) {
+    loop {
+        world.settle();
+        let read: usize = clients.iter_mut().map(|client| client.read(world, usize::MAX)).sum();
+        if read == 0 {
+            return;
+        }
+    }
+}
+
+fn alone(how: (bool, bool), consumes: bool) -> u64 {
+    let mut world = world(Settings::default());
+    let mut client = fast_client(&mut world, consumes);
+    turns(&mut world, &mut client, how, |_, _| {})
+}
+
+#[test]
+fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
+    for how in [DURABLE, TRANSIENT, SETTLED] {
+        let mut world = world(Settings::default());
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "slow");
+        settle(&mut world, &mut [&mut client]);
+        world.stalled[1] = true;
+        let turns = turns(&mut world, &mut client, DURABLE, |world, client| {
+            publish(world, client, 2, how, 12, HALF);
+        });
+        assert_eq!(turns, alone(DURABLE, true), "turns for {MESSAGES} messages");
+        assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+        let session = world.session(client.at);
+        let unconfirmed: Vec<u64> = session.links.iter().map(|link| link.unsettled).collect();
+        assert_eq!(unconfirmed, [0, 0, UNCONFIRMED_MAX], "fast, its consumer, slow");
+        assert_eq!((session.outgoing_pending, world.waiting(client.at)), (0, 0));
+        assert_eq!(world.mail_len(0, 1), UNCONFIRMED_MAX as usize);
+        // It goes on where it stopped.
+        world.stalled[1] = false;
+        settle(&mut world, &mut [&mut client]);
+        assert_eq!((client.unconfirmed.len(), client.credit(2)), (0, 170));
+        assert_eq!(world.report("slow").unwrap().ready, UNCONFIRMED_MAX);
+    }
+}
+
+#[test]
+fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
+    let mut world = world(Settings::default());
+    let mut client = fast_client(&mut world, true);
+    client.publisher(&mut world, 2, "slow");
+    settle(&mut world, &mut [&mut client]);
+    world.log_stalled = vec![true; 2];
+    let turns = turns(&mut world, &mut client, TRANSIENT, |world, client| {
+        publish(world, client, 2, DURABLE, 12, HALF);
+        world.deliver_mail(0, 1);
+        world.turn(1);
+        world.deliver_mail(1, 0);
+    });
+    assert_eq!(turns, alone(TRANSIENT, true));
+    assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+}
+
+#[test]
+fn a_consumer_that_never_settles_holds_up_nobody() {
+    let max = 1_000;
+    let settings = Settings { max_unsettled_per_link: max, ..Settings::default() };
+    let mut world = world(settings);
+    let mut client = fast_client(&mut world, true);
+    client.publisher(&mut world, 2, "slow");
+    client.consumer(&mut world, 3, "slow", false, 0);
+    settle(&mut world, &mut [&mut client]);
+    client.flow(&mut world, Some((3, FOUR_BILLION)), 1_000_000, false, false);
+    let mut kept = Vec::new();
+    for _ in 0..20 {
+        publish(&mut world, &mut client, 2, SETTLED, 100, u64::MAX);
+        settle(&mut world, &mut [&mut client]);
+        if got(&client, 3) == u64::from(max) {
+            kept.push(kept_for(&mut world, &client));
+        }
+    }
+    assert!(kept.len() > 5, "it has long been full");
+    assert!(kept.iter().all(|k| *k == kept[0]), "{kept:?}");
+    assert_eq!(kept[0], Kept { unsettled: max.into(), pending: 0, output: 0 });
+    let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
+    assert_eq!(turns, alone(DURABLE, true));
+    assert_eq!(got(&client, 3), max.into());
+}
+
+/// What a connection keeps, in entries and bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kept {
+    unsettled: u64,
+    pending: u64,
+    output: usize,
+}
+
+fn kept_for(world: &mut World, client: &Client) -> Kept {
+    let session = world.session(client.at);
+    let (unsettled, pending) = (session.outgoing_unsettled, session.outgoing_pending);
+    Kept { unsettled, pending, output: world.waiting(client.at) }
+}
+
+#[test]
+fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
+    for settled in [false, true] {
+        let mut world = world(Settings::default());
+        let mut stalled = Client::connect(&mut world, 1, HELLO);
+        stalled.consumer(&mut world, 0, "slow", settled, 0);
+        settle(&mut world, &mut [&mut stalled]);
+        stalled.flow(&mut world, Some((0, FOUR_BILLION)), FOUR_BILLION, false, false);
+
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "slow");
+        settle(&mut world, &mut [&mut client]);
+        let mut kept = Vec::new();
+        for _ in 0..40 {
+            publish(&mut world, &mut client, 2, SETTLED, 1_000, u64::MAX);
+            settle(&mut world, &mut [&mut client]);
+            kept.push(kept_for(&mut world, &stalled));
+        }
+        // The socket holds nothing, so the output fills, then the session's batch, then the queue keeps the rest.
+        let full = kept[kept.len() / 2..].to_vec();
+        assert!(full.iter().all(|k| *k == full[0]), "{kept:?}");
+        assert!(full[0].pending <= 256 && full[0].output < OUTPUT_HIGH_WATER + 1_200, "{:?}", full[0]);
+        assert!(world.report("slow").unwrap().ready > 1_000);
+        let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
+        assert_eq!(turns, alone(DURABLE, true));
+        // It reads again and gets everything.
+        let total = sent(&client, 2);
+        while got(&stalled, 0) < total {
+            let before = got(&stalled, 0);
+            settle(&mut world, &mut [&mut stalled]);
+            assert!(got(&stalled, 0) > before);
+        }
+    }
+}
+
+#[test]
+fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
+    let mut world = world(Settings::default());
+    let mut client = fast_client(&mut world, false);
+    publish(&mut world, &mut client, 0, SETTLED, 100, 100);
+    settle(&mut world, &mut [&mut client]);
+    let mut flood = Client::connect(&mut world, 0, HELLO);
+    flood.consumer(&mut world, 0, "fast", false, 0);
+    settle(&mut world, &mut [&mut flood]);
+    for n in 0..10_000 {
+        flood.flow(&mut world, Some((0, 2 + n % 7)), 0, n % 5 == 0, true);
+        world.settle();
+        let kept = kept_for(&mut world, &flood);
+        // What the first FLOWs fetched, and one report behind it.
+        assert!(kept.pending <= 9 && kept.output == 0, "{kept:?} after {n} FLOWs");
+    }
+    flood.flow(&mut world, Some((0, 0)), 1_000_000, false, true);
+    settle(&mut world, &mut [&mut flood]);
+    flood.check_settled();
+}
+
+#[test]
+fn a_flood_of_flows_ends_at_its_own_socket() {
+    let settings = Settings { max_message_size: 100_000, ..Settings::default() };
+    let bound = OUTPUT_HIGH_WATER + 1024 * 1024 + 100_000;
+    let mut world = world(settings);
+    let mut client = fast_client(&mut world, true);
+    let mut flood = Client::connect(&mut world, 0, HELLO);
+    flood.consumer(&mut world, 0, "slow", false, 0);
+    settle(&mut world, &mut [&mut flood]);
+    let turns = turns(&mut world, &mut client, DURABLE, |world, _| {
+        for n in 0..2_000 {
+            if !world.takes_input(flood.at) {
+                break;
+            }
+            flood.flow(world, (n % 2 == 0).then_some((0, n)), 1_000_000, false, true);
+            flood.ask(world);
+        }
+        assert!(world.waiting(flood.at) < bound + 100);
+    });
+    assert_eq!(turns, alone(DURABLE, true));
+    assert!(!world.takes_input(flood.at), "its socket is not read any more: {}", world.waiting(flood.at));
+    settle(&mut world, &mut [&mut flood]);
+    assert!(world.takes_input(flood.at), "it has read");
+    flood.check_settled();
+}
+
+#[test]
+fn a_queue_that_settles_in_one_batch_is_confirmed_in_one_frame() {
+    let mut world = world(Settings::default());
+    let mut client = fast_client(&mut world, false);
+    assert_eq!(publish(&mut world, &mut client, 0, DURABLE, 12, 170), 170);
+    settle(&mut world, &mut [&mut client]);
+    assert_eq!((client.confirmed, client.dispositions_got), (170, 1));
+}
+
+#[test]
+fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
+    let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
+    world.declare("fast", &[]);
+    world.settle();
+    let mut client = fast_client(&mut world, true);
+    publish(&mut world, &mut client, 0, SETTLED, 12, 100);
+    settle(&mut world, &mut [&mut client]);
+    client.flow(&mut world, Some((1, 100)), 1_000, false, false);
+    // Each delivery takes two rounds of a turn.
+    while world.turn(0) {}
+    client.read(&mut world, usize::MAX);
+    assert_eq!(got(&client, 1), 100);
+}
+
+#[test]
+fn a_link_that_goes_frees_those_it_held_up() {
+    let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
+    world.declare("fast", &[]);
+    world.declare("slow", &[]);
+    world.settle();
+    let mut client = fast_client(&mut world, true);
+    client.publisher(&mut world, 2, "slow");
+    client.consumer(&mut world, 3, "slow", false, 0);
+    client.flow(&mut world, Some((1, 10)), 1_000_000, false, false);
+    settle(&mut world, &mut [&mut client]);
+    client.flow(&mut world, Some((3, 10)), 1_000_000, false, false);
+    settle(&mut world, &mut [&mut client]);
+    // In one turn a small delivery leaves, and a large one fills the output: the small one's link asks for no more.
+    publish(&mut world, &mut client, 0, SETTLED, 12, 1);
+    assert!(client.publish(&mut world, 2, SETTLED, 1_000_000, 10));
+    world.settle();
+    publish(&mut world, &mut client, 0, SETTLED, 12, 3);
+    world.settle();
+    assert_eq!(kept_for(&mut world, &client).pending, 1);
+    client.detach(&mut world, 3);
+    settle(&mut world, &mut [&mut client]);
+    assert_eq!(got(&client, 1), 4);
+}

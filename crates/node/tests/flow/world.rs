@@ -1,0 +1,265 @@
+//! Shards, their mail and what they hand to the log, without sockets, clock and disk. Whoever runs it says what moves
+//! next; [`World::settle`] moves everything.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::IoSlice;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use amqp10::Value;
+use broker::access::{Access, Permissions, User};
+use broker::catalog::{Command, DeclareQueue};
+use broker::desk::SessionRow;
+use broker::ids::{QueueId, ShardId};
+use broker::mail::Mail;
+use broker::settings::Settings;
+use log::{Completion, Handover};
+use node::facts::Restored;
+use node::shard::Shard;
+use node::{StorageLimits, make_shards};
+use queue::{Report, Request};
+
+/// Rounds after which the broker is taken to run in a circle.
+const ROUNDS_MAX: usize = 10_000;
+
+/// The socket of one client: its connection, and how far its output has been taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Socket {
+    pub shard: usize,
+    pub key: usize,
+}
+
+pub struct World {
+    pub now_ms: u64,
+    pub shards: Vec<Shard>,
+    mail: BTreeMap<(usize, usize), VecDeque<Vec<Mail>>>,
+    /// By shard: what the log has not answered.
+    handovers: Vec<VecDeque<Handover>>,
+    /// Bytes taken of each connection's output.
+    taken: BTreeMap<Socket, u64>,
+    /// Shards that have no turns: whatever lives there is stalled.
+    pub stalled: Vec<bool>,
+    /// Shards whose records the log does not answer.
+    pub log_stalled: Vec<bool>,
+    /// Turns of all shards.
+    pub turns: u64,
+}
+
+impl World {
+    pub fn new(count: ShardId, settings: Settings) -> Self {
+        let user = User {
+            name: "guest".into(),
+            password: amqp10::sasl::Secret::new("guest"),
+            tags: Vec::new(),
+            loopback_only: true,
+            permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+        };
+        let now_ms = 1_000_000;
+        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
+        let shards =
+            make_shards(Restored::default(), count, &settings, &access, StorageLimits::default(), now_ms);
+        let n = shards.len();
+        Self {
+            now_ms,
+            shards,
+            mail: BTreeMap::new(),
+            handovers: (0..n).map(|_| VecDeque::new()).collect(),
+            taken: BTreeMap::new(),
+            stalled: vec![false; n],
+            log_stalled: vec![false; n],
+            turns: 0,
+        }
+    }
+
+    // ---- sockets ----------------------------------------------------------------------------------------------
+
+    pub fn connect(&mut self, shard: usize) -> Socket {
+        let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let socket = Socket { shard, key: self.shards[shard].connect(peer, peer) };
+        self.taken.insert(socket, 0);
+        socket
+    }
+
+    pub fn takes_input(&self, at: Socket) -> bool {
+        self.shards[at.shard].takes_input(at.key)
+    }
+
+    pub fn input(&mut self, at: Socket, bytes: &[u8]) {
+        self.shards[at.shard].handle_input(at.key, bytes);
+    }
+
+    /// Bytes that the broker has said to a connection so far, taken or not.
+    pub fn said(&mut self, at: Socket) -> u64 {
+        let waiting = self.waiting(at) as u64;
+        self.taken.get(&at).copied().unwrap_or(0) + waiting
+    }
+
+    /// Bytes of output that wait for the socket.
+    pub fn waiting(&mut self, at: Socket) -> usize {
+        self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.connection().output_len())
+    }
+
+    /// The socket takes up to `max` bytes of output.
+    pub fn output(&mut self, at: Socket, max: usize, into: &mut Vec<u8>) -> usize {
+        let now_ms = self.now_ms;
+        let Some(conn) = self.shards[at.shard].conn(at.key) else { return 0 };
+        let output = conn.gate.connection().output();
+        let mut taken = 0;
+        while taken < max && !output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 16];
+            let n = output.slices(&mut slices);
+            let before = taken;
+            for slice in &slices[..n] {
+                let part = slice.len().min(max - taken);
+                into.extend_from_slice(&slice[..part]);
+                taken += part;
+            }
+            output.advance(taken - before);
+        }
+        if taken > 0 {
+            conn.gate.connection().handle_written(now_ms);
+            if conn.gate.has_pending() {
+                self.shards[at.shard].touch(at.key);
+            }
+            *self.taken.entry(at).or_default() += taken as u64;
+        }
+        taken
+    }
+
+    // ---- the broker works -------------------------------------------------------------------------------------
+
+    /// One turn of a shard, and what it has made goes on its way. True if something moved.
+    pub fn turn(&mut self, id: usize) -> bool {
+        if self.stalled[id] {
+            return false;
+        }
+        self.turns += 1;
+        let shard = &mut self.shards[id];
+        shard.set_now(self.now_ms);
+        shard.handle_timeout();
+        let mut moved = shard.turn();
+        if let Some(handover) = shard.poll_handover() {
+            self.handovers[id].push_back(handover);
+            moved = true;
+        }
+        for to in 0..self.shards.len() {
+            let mail = self.shards[id].poll_mail(to as ShardId);
+            if !mail.is_empty() {
+                moved = true;
+                self.mail.entry((id, to)).or_default().push_back(mail);
+            }
+        }
+        let mut dirty = Vec::new();
+        self.shards[id].take_dirty(&mut dirty);
+        moved
+    }
+
+    pub fn deliver_mail(&mut self, from: usize, to: usize) -> bool {
+        let mail = self.mail.get_mut(&(from, to)).and_then(VecDeque::pop_front);
+        let moved = mail.is_some();
+        if let Some(mail) = mail {
+            self.shards[to].handle_mail(mail);
+        }
+        moved
+    }
+
+    /// Pieces of mail on their way.
+    pub fn mail_len(&self, from: usize, to: usize) -> usize {
+        self.mail.get(&(from, to)).into_iter().flatten().map(Vec::len).sum()
+    }
+
+    /// The log answers a shard's oldest handover.
+    pub fn answer_log(&mut self, id: usize) -> bool {
+        if self.log_stalled[id] {
+            return false;
+        }
+        let Some(handover) = self.handovers[id].pop_front() else { return false };
+        let completion = Completion {
+            shard: id as u32,
+            ticket: handover.ticket,
+            result: Ok(()),
+            file: 0,
+            size: log::Size::default(),
+        };
+        self.shards[id].handle_logged(completion);
+        true
+    }
+
+    /// Everything that can move has moved, but for what clients leave unread.
+    pub fn settle(&mut self) {
+        for _ in 0..ROUNDS_MAX {
+            let mut moved = false;
+            let n = self.shards.len();
+            for id in 0..n {
+                moved |= self.turn(id);
+                moved |= self.answer_log(id);
+                for to in 0..n {
+                    moved |= !self.stalled[to] && self.deliver_mail(id, to);
+                }
+            }
+            if !moved {
+                return;
+            }
+        }
+        panic!("the broker runs in a circle");
+    }
+
+    // ---- the operator -----------------------------------------------------------------------------------------
+
+    /// Asks for a queue; it is there after [`World::settle`].
+    pub fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        self.shards[0].propose(Command::DeclareQueue(declare), Box::new(|_| {}));
+    }
+
+    /// Asks for the end of a queue.
+    pub fn delete(&mut self, name: &str) {
+        let Some(id) = self.queue(name) else { return };
+        let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
+        self.shards[0].ask(id, request, Box::new(|_| {}));
+    }
+
+    /// Gives a queue its home on this shard.
+    pub fn place(&mut self, name: &str, shard: usize) {
+        self.settle();
+        let id = self.queue(name).expect("it is declared");
+        let placed = Arc::new(Mutex::new(false));
+        let seen = placed.clone();
+        let then = Box::new(move |_| *seen.lock().unwrap() = true);
+        self.shards[shard].ask(id, |ticket| Request::Report { ticket }, then);
+        self.settle();
+        assert!(*placed.lock().unwrap());
+    }
+
+    pub fn queue(&self, name: &str) -> Option<QueueId> {
+        self.shards[0].catalog().queue("/", name).map(|q| q.id)
+    }
+
+    /// The numbers of a queue, if it has a home.
+    pub fn report(&self, name: &str) -> Option<Report> {
+        let id = self.queue(name)?;
+        self.shards.iter().find_map(|shard| shard.queue_report(id))
+    }
+
+    /// What a connection says of its first session.
+    pub fn session(&mut self, at: Socket) -> SessionRow {
+        let conn = self.shards[at.shard].conn(at.key).expect("it is there");
+        let node: Arc<str> = "n".into();
+        let mut row = conn.gate.report(&node, 0, 0).expect("it is open");
+        row.sessions.remove(0)
+    }
+
+    pub fn alarm(&mut self, on: bool) {
+        self.shards.iter_mut().for_each(|shard| shard.set_blocked(on));
+    }
+}
