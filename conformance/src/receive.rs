@@ -142,6 +142,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
             words.put("window", flow.incoming_window, flow.handle.is_none());
             words.maybe("next-in", flow.next_incoming_id, false);
             words.may("next-out", flow.next_outgoing_id);
+            words.may("outgoing-window", flow.outgoing_window);
             words.maybe("properties", flow.properties, false);
         }
         Performative::Transfer(head) => transfer(&head, payload, channel, track, words),

@@ -120,6 +120,7 @@ fn open(f: &mut Fields) -> Open {
         max_frame_size: f.u32("max-frame-size").unwrap_or(u32::MAX),
         channel_max: f.number("channel-max").unwrap_or(u16::MAX.into()) as u16,
         idle_time_out: f.u32("idle-time-out"),
+        desired_capabilities: f.symbols("desired"),
         properties: f.map("properties"),
         ..Open::new(f.text("id").unwrap_or("page".into()))
     }
@@ -129,6 +130,8 @@ fn begin(f: &mut Fields) -> Begin {
     Begin {
         remote_channel: f.number("remote").map(|n| n as u16),
         handle_max: f.u32("handle-max").unwrap_or(u32::MAX),
+        desired_capabilities: f.symbols("desired"),
+        properties: f.map("properties"),
         ..Begin::new(f.u32("next").unwrap_or(0), f.u32("window").unwrap_or(5000), u32::MAX)
     }
 }
@@ -150,6 +153,7 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
         attach.rcv_settle_mode = ReceiverSettleMode::Second;
     }
     attach.max_message_size = f.number("max-size");
+    attach.desired_capabilities = f.symbols("desired");
     attach.properties = f.map("properties");
     attach.unsettled = f.map("unsettled");
     attach.incomplete_unsettled = f.flag("incomplete-unsettled");
@@ -157,7 +161,16 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
         attach.initial_delivery_count = Some(f.u32("count").unwrap_or(0));
     }
     let (dynamic, capabilities) = (f.flag("dynamic"), f.symbols("capabilities"));
-    let (durable, expiry) = (TerminusDurability::None, TerminusExpiryPolicy::LinkDetach);
+    let expiry = match f.text("expiry").as_deref() {
+        Some("session-end") => TerminusExpiryPolicy::SessionEnd,
+        Some("never") => TerminusExpiryPolicy::Never,
+        _ => TerminusExpiryPolicy::LinkDetach,
+    };
+    let durable = match f.flag("terminus-durable") {
+        true => TerminusDurability::UnsettledState,
+        false => TerminusDurability::None,
+    };
+    let timeout = f.u32("terminus-timeout").unwrap_or(0);
     let (source, target) = (f.value("source"), f.value("target"));
     let text = |v: &Option<Value>| v.as_ref().and_then(Value::as_str).map(str::to_owned);
     if source != Some(Value::Null) {
@@ -169,6 +182,7 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
             filter: f.map("filter"),
             durable,
             expiry_policy: expiry,
+            timeout,
             ..Source::default()
         });
     }
@@ -193,13 +207,19 @@ fn flow(f: &mut Fields, channel: u16, track: &mut Track) -> Flow {
         Some(value) => value.as_u64().map(|n| n as u32),
         None => Some(session.next_incoming_id),
     };
+    let count = match f.value("count") {
+        Some(value) => value.as_u64().map(|n| n as u32),
+        None => received,
+    };
     Flow {
         next_incoming_id: next_incoming,
         handle,
-        delivery_count: f.u32("count").or(received),
+        delivery_count: count,
         link_credit: f.u32("credit"),
+        available: f.u32("available"),
         drain: f.flag("drain"),
         echo: f.flag("echo"),
+        properties: f.map("properties"),
         ..Flow::new(f.u32("window").unwrap_or(5000), session.next_outgoing_id, u32::MAX)
     }
 }

@@ -54,7 +54,8 @@ impl SessionTrack {
         }
         self.remote_partial.remove(&remote);
         let handle = self.by_remote.get(&remote).copied().unwrap_or(remote);
-        *self.received.entry(handle).or_default() += 1;
+        let received = self.received.entry(handle).or_default();
+        *received = received.wrapping_add(1);
     }
 
     /// The broker counts otherwise, as after a drain.

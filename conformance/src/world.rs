@@ -113,7 +113,7 @@ impl World {
         self.log = Some(log);
         let (settings, access, count) = &self.setup;
         self.shards =
-            make_shards(restored, *count, settings, access, node::shard::GARBAGE_ALLOWED, self.now_ms);
+            make_shards(restored, *count, settings, access, node::StorageLimits::default(), self.now_ms);
     }
 
     /// The process is killed and started again; every client is gone.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Verb, find};
-use crate::{auth, bindings, connections, exchanges, health, json, overview, policies, queues};
+use crate::{auth, bindings, connections, exchanges, explain, health, json, overview, policies, queues};
 
 /// Bytes of a request's body; a larger one is refused, as the reference refuses it.
 const BODY_BYTES_MAX: usize = 10_000_000;
@@ -130,6 +130,9 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::GetConnection => connections::get(call).await,
         Action::CloseConnection => connections::close(call).await,
         Action::ListSessions => connections::sessions(call).await,
+        Action::ExplainLink => explain::link(call).await,
+        Action::ExplainQueue => explain::queue(call).await,
+        Action::ExplainConnection => explain::connection(call).await,
         Action::Alarms => health::alarms(call, None),
         Action::LocalAlarms => health::local_alarms(call).await,
         Action::Ready => health::ready(call).await,

@@ -13,6 +13,7 @@ mod bindings;
 mod call;
 mod connections;
 mod exchanges;
+mod explain;
 mod exposition;
 mod health;
 mod json;

@@ -14,6 +14,8 @@ const QUEUE_ROWS_MAX: usize = 10_000;
 
 const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
+const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
+const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 
 /// Everything, each sum once.
@@ -107,14 +109,21 @@ fn global(page: &mut Exposition, overview: &Overview) {
         page.family(Kind::Counter, &format!("global_messages_{name}_total"), help)
             .sample(&[PROTOCOL, CLASSIC], value);
     }
+    // A reply that its link has no credit for counts as one too many, as in the reference.
+    let (expired, rejected, maxlen) =
+        (c.dead_lettered_expired, c.dead_lettered_rejected, c.dead_lettered_maxlen);
     let dead_lettered = [
-        ("expired", "Messages dead-lettered because they expired", c.dead_lettered_expired),
-        ("rejected", "Messages dead-lettered because a consumer rejected them", c.dead_lettered_rejected),
-        ("maxlen", "Messages dead-lettered because the queue was too long", c.dead_lettered_maxlen),
+        ("expired", "Messages dead-lettered because they expired", expired, None),
+        ("rejected", "Messages dead-lettered because a consumer rejected them", rejected, None),
+        ("maxlen", "Messages dead-lettered because the queue was too long", maxlen, Some(c.replies_dropped)),
     ];
-    for (name, help, value) in dead_lettered {
-        page.family(Kind::Counter, &format!("global_messages_dead_lettered_{name}_total"), help)
-            .sample(&[CLASSIC, AT_MOST_ONCE], value);
+    for (name, help, value, replies) in dead_lettered {
+        let name = format!("global_messages_dead_lettered_{name}_total");
+        let mut family = page.family(Kind::Counter, &name, help);
+        family.sample(&[CLASSIC, AT_MOST_ONCE], value);
+        if let Some(dropped) = replies {
+            family.sample(&[VOLATILE, DISABLED], dropped);
+        }
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 pub enum Reply {
     /// 200 with a body.
     Json(Value),
+    /// 200 with a body that is JSON already: a long list.
+    Rows(String),
     /// 201, and where the new thing is, relative to the host.
     Created(Option<String>),
     /// 204.
@@ -95,8 +97,9 @@ impl From<DeskError> for Failure {
 /// The answer as it goes out.
 pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
     match result {
-        Ok(Reply::Json(body)) => json_response(StatusCode::OK, &body),
-        Ok(Reply::Unhealthy(body)) => json_response(StatusCode::SERVICE_UNAVAILABLE, &body),
+        Ok(Reply::Json(body)) => json_response(StatusCode::OK, body.to_string()),
+        Ok(Reply::Rows(body)) => json_response(StatusCode::OK, body),
+        Ok(Reply::Unhealthy(body)) => json_response(StatusCode::SERVICE_UNAVAILABLE, body.to_string()),
         Ok(Reply::Created(location)) => {
             let mut response = empty(StatusCode::CREATED);
             if let Some(location) = location.and_then(|l| HeaderValue::try_from(l).ok()) {
@@ -113,7 +116,7 @@ pub fn respond(result: Result<Reply, Failure>) -> Response<Body> {
         }
         Err(failure) => {
             let body = json!({ "error": failure.error, "reason": failure.reason });
-            let mut response = json_response(failure.status, &body);
+            let mut response = json_response(failure.status, body.to_string());
             if failure.challenge {
                 let realm = HeaderValue::from_static("Basic realm=\"Sluice Management\"");
                 response.headers_mut().insert(header::WWW_AUTHENTICATE, realm);
@@ -132,8 +135,8 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn json_response(status: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(body.to_string()));
+fn json_response(status: StatusCode, body: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

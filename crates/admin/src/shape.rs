@@ -73,7 +73,12 @@ impl Page {
 
 /// Whether the rows must be seen all before one page of them is known.
 pub fn needs_all_rows(query: &Query, page: &Page) -> bool {
-    page.name.is_some() || query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
+    page.name.is_some() || wants_other_order(query)
+}
+
+/// Whether the rows are asked for in another order than that of their names.
+pub fn wants_other_order(query: &Query) -> bool {
+    query.flag("sort_reverse") || query.get("sort").is_some_and(|s| !s.is_empty())
 }
 
 /// Sorts, filters, pages and cuts to the columns asked for.

@@ -8,6 +8,8 @@ mod policies;
 use broker::desk::{ConnectionRow, LinkRow, SessionRow};
 
 use self::http::{Server, request};
+use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
+
 use crate::routes::{Action, ROUTES};
 
 /// One authorization function: there is no way around it.
@@ -463,4 +465,56 @@ async fn health_checks() {
             r#"GET /api/health/checks/local-alarms -> 503 {"status":"failed","reason":"There are alarms in effect on the local node","alarms":[{"node":"n@h","resource":"disk"}]}"#,
         )
         .await;
+}
+
+#[tokio::test]
+async fn explanations() {
+    let server = Server::start().await;
+    let place = Place { connection: "a -> b".into(), session: 0, handle: 1, name: "l/1".into() };
+    let link = LinkFacts {
+        place,
+        role: Role::Publishing { queue: None, unconfirmed: 2 },
+        answered: true,
+        credit: 3,
+        delivery_count: 4,
+        incoming_window: 5,
+        remote_incoming_window: 6,
+        pending: 0,
+        incomplete_bytes: 7,
+    };
+    server.desk.state().facts = vec![ConnectionFacts {
+        name: "a -> b".into(),
+        user: "guest".into(),
+        vhost: "/".into(),
+        blocked: false,
+        unwritten_bytes: 0,
+        links: vec![link],
+    }];
+    let pages = [
+        (
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {} -> 201
+            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0}}
+            GET /api/explain/links/l%2F1?connection=a%20-%3E%20b -> 200 {"kind":"link",..
+            GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"object_not_found","reason":"no link 'l/1'"}
+            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0}}
+            GET /api/explain/queues/%2F/nope -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
+            GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
+            GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
+            "#,
+        ),
+        ("monitor", "GET /api/explain/links/l%2F1 -> 200 {\"kind\":\"link\",.."),
+        (
+            "own",
+            r#"
+            GET /api/explain/links/l%2F1 -> 401 {"error":"not_authorised","reason":"read access to connection of user 'guest' in vhost '/' refused for user 'own'"}
+            GET /api/explain/connections/a%20-%3E%20b -> 401 {"error":"not_authorised",..
+            "#,
+        ),
+        ("powerless", "GET /api/explain/queues/%2F/q -> 401 {\"error\":\"not_authorised\",.."),
+    ];
+    for (user, page) in pages {
+        server.check(user, page).await;
+    }
 }

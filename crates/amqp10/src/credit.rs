@@ -9,11 +9,13 @@ pub struct SenderCredit {
     delivery_count: u32,
     /// Deliveries that may still be begun.
     credit: u32,
+    /// The receiver's count when it last spoke. It lags behind ours by what is under way, and never goes back.
+    heard: u32,
 }
 
 impl SenderCredit {
     pub const fn starting_at(initial_delivery_count: u32) -> Self {
-        Self { delivery_count: initial_delivery_count, credit: 0 }
+        Self { delivery_count: initial_delivery_count, credit: 0, heard: initial_delivery_count }
     }
 
     pub const fn delivery_count(&self) -> u32 {
@@ -27,18 +29,26 @@ impl SenderCredit {
     /// The receiver's FLOW: credit is what it grants less what is already under way. `delivery_count` is
     /// absent while the receiver has not seen our ATTACH; it then means the initial value.
     pub fn handle_flow(&mut self, delivery_count: Option<u32>, link_credit: u32, initial: u32) {
-        let limit = delivery_count.unwrap_or(initial).wrapping_add(link_credit);
-        self.credit = limit.wrapping_sub(self.delivery_count);
-        // The grant may have shrunk below what is under way [2.6.7]: then nothing is left.
-        let in_flight = serial::distance(self.delivery_count, delivery_count.unwrap_or(initial));
-        if in_flight > 0 && in_flight as u32 > link_credit {
-            self.credit = 0;
+        let theirs = delivery_count.unwrap_or(initial);
+        let under_way = self.delivery_count.wrapping_sub(theirs);
+        let ahead = serial::distance(theirs, self.delivery_count);
+        // A drain of more than 2^31 is a step that serial arithmetic takes for one back: what the receiver can
+        // have said since it was last heard decides.
+        if ahead > 0 && under_way > self.delivery_count.wrapping_sub(self.heard) {
+            // It counts more than was sent, as fe2o3-amqp does after a drain: the limit is where it says.
+            self.heard = self.delivery_count;
+            self.credit = link_credit.saturating_add(ahead.unsigned_abs());
+        } else {
+            // The grant may have shrunk below what is under way [2.6.7]: then nothing is left.
+            self.heard = theirs;
+            self.credit = link_credit.saturating_sub(under_way);
         }
     }
 
     /// Before the first delivery: counts from another start. Credit stays.
     pub(crate) fn restart_at(&mut self, initial_delivery_count: u32) {
         self.delivery_count = initial_delivery_count;
+        self.heard = initial_delivery_count;
     }
 
     /// Begins one delivery; false without credit.
@@ -115,10 +125,13 @@ impl ReceiverCredit {
 
     /// The sender's FLOW: after a drain its delivery-count has moved over the credit that it used up.
     pub fn handle_flow(&mut self, delivery_count: u32) {
-        let ahead = serial::distance(delivery_count, self.delivery_count);
-        if ahead > 0 {
-            let beyond = (ahead as u32).saturating_sub(self.credit);
-            self.credit = self.credit.saturating_sub(ahead as u32);
+        // It may have used up all that was granted, which can be more than serial arithmetic sees as a step
+        // forward.
+        let ahead = delivery_count.wrapping_sub(self.delivery_count);
+        let allowed = u64::from(self.credit) + u64::from(self.withdrawn);
+        if u64::from(ahead) <= allowed || serial::distance(delivery_count, self.delivery_count) > 0 {
+            let beyond = ahead.saturating_sub(self.credit);
+            self.credit = self.credit.saturating_sub(ahead);
             self.withdrawn = self.withdrawn.saturating_sub(beyond);
             self.delivery_count = delivery_count;
         }
@@ -177,5 +190,33 @@ mod tests {
         receiver.handle_flow(sender.delivery_count());
         assert_eq!((receiver.credit(), receiver.delivery_count()), (0, 10));
         assert!(!sender.spend() && !receiver.spend());
+    }
+
+    #[test]
+    fn the_largest_credit_can_be_drained() {
+        let mut sender = SenderCredit::starting_at(7);
+        let mut receiver = ReceiverCredit::starting_at(7);
+        receiver.grant(u32::MAX);
+        sender.handle_flow(Some(7), u32::MAX, 7);
+        sender.drain();
+        // A grant that has not seen the drain is far below what the drain used up.
+        sender.handle_flow(Some(7), 10, 7);
+        assert_eq!((sender.credit(), sender.delivery_count()), (0, 6));
+        receiver.handle_flow(sender.delivery_count());
+        assert_eq!((receiver.credit(), receiver.delivery_count()), (0, 6));
+        receiver.grant(3);
+        sender.handle_flow(Some(6), 3, 7);
+        assert_eq!(sender.credit(), 3);
+    }
+
+    #[test]
+    fn a_receiver_that_counts_too_much_is_served() {
+        let mut sender = SenderCredit::starting_at(0);
+        sender.handle_flow(Some(0), 1, 0);
+        assert!(sender.spend());
+        sender.handle_flow(Some(3), 5, 0);
+        assert_eq!(sender.credit(), 7, "five from where it says");
+        sender.handle_flow(Some(1), 5, 0);
+        assert_eq!(sender.credit(), 5);
     }
 }

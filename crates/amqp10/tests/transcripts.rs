@@ -179,6 +179,21 @@ fn a_delivery_says_who_settles_first() {
 }
 
 #[test]
+fn a_flood_of_reports_waits_as_one() {
+    let mut script = Script::attached(Role::Receiver, 0);
+    script.credit(0, 0, 0, 5).unwrap();
+    assert!(script.send(b"x", 1));
+    for available in 0..1000 {
+        script.endpoint.report_credit(0, 0, available, false);
+    }
+    script.endpoint.report_credit(0, 0, 0, true);
+    assert_eq!(script.endpoint.session(0).unwrap().pending_len(), 2, "the delivery and the newest report");
+    assert_eq!(script.sent(), Vec::<String>::new());
+    script.flow(session_flow(0, 10)).unwrap();
+    assert_eq!(script.sent(), ["transfer 0 [1]", "flow 0 count 5 credit 0 drain"]);
+}
+
+#[test]
 fn detaching_aborts_what_is_half_way() {
     // The output is full, the window is not: the abort can be said.
     let mut script = Script::attached(Role::Receiver, 100_000);

@@ -69,6 +69,8 @@ pub enum Resource<'a> {
     /// Whoever sees the virtual host may read it; tags decide who may configure it.
     Policy(&'a str),
     OperatorPolicy(&'a str),
+    /// Of this user: his own to read, and everybody's for monitors.
+    Connection(&'a str),
 }
 
 /// Why somebody is not let in. The reason goes to the log, not to the peer.
@@ -158,6 +160,12 @@ impl Access {
         let setters: &[&str] = match resource {
             Resource::Policy(_) => &["administrator", "policymaker"],
             Resource::OperatorPolicy(_) => &["administrator"],
+            Resource::Connection(owner) => {
+                self.check_vhost(identity, vhost)?;
+                let monitor = identity.has_tag("administrator") || identity.has_tag("monitoring");
+                let may = *identity.user == *owner || (permission == Permission::Read && monitor);
+                return may.then_some(()).ok_or_else(|| refused(identity, vhost, resource, permission));
+            }
             Resource::Exchange(_) | Resource::Queue(_) => &[],
         };
         if !setters.is_empty() {
@@ -197,6 +205,7 @@ fn refused(
         Resource::Queue(name) => ("queue", name),
         Resource::Policy(name) => ("policy", name),
         Resource::OperatorPolicy(name) => ("operator policy", name),
+        Resource::Connection(owner) => ("connection of user", owner),
     };
     AccessRefused {
         reason: format!(
@@ -268,6 +277,22 @@ mod tests {
             assert!(ask(&[tag], "/", own, Permission::Read) && ask(&[tag], "/", operator, Permission::Read));
             assert!(!ask(&[tag], "other", own, Permission::Configure), "{tag}");
             assert!(!ask(&[tag], "other", own, Permission::Read), "{tag}");
+        }
+    }
+
+    #[test]
+    fn connections_are_their_users_and_the_monitors_to_read() {
+        let (access, identity) = access(Permissions::ALL);
+        let ask = |tags: &[&str], owner, vhost, permission| {
+            let tags = tags.iter().map(|t| (*t).to_owned()).collect();
+            let identity = Identity { tags, ..identity.clone() };
+            access.authorize(&identity, vhost, Resource::Connection(owner), permission).is_ok()
+        };
+        for (tag, reads_others) in [("administrator", true), ("monitoring", true), ("management", false)] {
+            assert!(ask(&[tag], "u", "/", Permission::Read), "his own");
+            assert_eq!(ask(&[tag], "other", "/", Permission::Read), reads_others, "{tag}");
+            assert!(!ask(&[tag], "other", "/", Permission::Configure), "{tag}");
+            assert!(!ask(&[tag], "u", "elsewhere", Permission::Read), "{tag}");
         }
     }
 

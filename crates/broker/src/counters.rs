@@ -26,6 +26,8 @@ pub struct Counters {
     pub dead_lettered_expired: u64,
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
+    /// Replies that their link had no credit or no place for.
+    pub replies_dropped: u64,
     pub auth_attempts: u64,
     pub auth_attempts_succeeded: u64,
     pub auth_attempts_failed: u64,
@@ -60,6 +62,7 @@ impl Counters {
             dead_lettered_expired,
             dead_lettered_rejected,
             dead_lettered_maxlen,
+            replies_dropped,
             auth_attempts,
             auth_attempts_succeeded,
             auth_attempts_failed,
@@ -74,7 +77,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 27] = [
+        let pairs: [(&mut u64, &u64); 28] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -89,6 +92,7 @@ impl Counters {
             (&mut self.dead_lettered_expired, dead_lettered_expired),
             (&mut self.dead_lettered_rejected, dead_lettered_rejected),
             (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),
+            (&mut self.replies_dropped, replies_dropped),
             (&mut self.auth_attempts, auth_attempts),
             (&mut self.auth_attempts_succeeded, auth_attempts_succeeded),
             (&mut self.auth_attempts_failed, auth_attempts_failed),

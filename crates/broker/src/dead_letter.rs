@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use message::{Message, Route};
 
-use crate::catalog::{Catalog, Letter, Routed};
+use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
 
 /// A dead letter on its new route, and the queues that are to have it: none if the exchange is gone, nothing
 /// wants it, or it would go in a circle. `random` differs from message to message.
@@ -26,7 +26,9 @@ pub fn route(
     let mut routed = catalog.route(vhost, exchange, &letter).unwrap_or_default();
     if let Some(deaths) = message.deaths() {
         routed.targets.retain(|target| {
-            let name = catalog.queue_by_id(target.queue).map(|q| &q.name);
+            // What takes replies keeps nothing that could come back.
+            let RouteTarget::Queue(queue) = target else { return true };
+            let name = catalog.queue_by_id(*queue).map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
                 tracing::warn!(queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");

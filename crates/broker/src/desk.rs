@@ -10,6 +10,7 @@ use amqp10::sasl::Secret;
 
 use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
+use crate::explain::{Explanation, Subject};
 
 /// Why the desk did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -280,6 +281,13 @@ pub trait Desk: Clone + Send + Sync + 'static {
         name: &str,
         reason: &str,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
+
+    /// Why nothing moves there: one cause, and the numbers behind it. Takes as long as two looks.
+    fn explain(
+        &self,
+        who: &Identity,
+        subject: Subject,
+    ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
 
     /// The first `limit` queues of all virtual hosts, for whoever reads the metrics: he has no identity, and it is
     /// the operator who lets him reach the port. A desk that does not say otherwise has no such rows.

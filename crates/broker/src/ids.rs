@@ -21,6 +21,9 @@ pub const fn shard_of(id: u64) -> ShardId {
 pub struct QueueId(pub u64);
 
 impl QueueId {
+    /// Stands for the queue in the mail of a link that takes replies: incarnations start at 1.
+    pub const NONE: Self = Self(0);
+
     pub const fn new(incarnation: u32, slot: u32) -> Self {
         Self((incarnation as u64) << 32 | slot as u64)
     }

@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use message::Message;
-use queue::{ConsumerId, Effect, PublisherId, Request, Ticket, Verdict};
+use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket, Verdict};
 
-use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, history_length};
+use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
+use crate::reply_to::ReplyTo;
 
 /// One piece of mail.
 #[derive(Debug)]
@@ -16,6 +17,9 @@ pub enum Mail {
     /// For a queue's machine. Publishes are bounded by link credit, grants by one in flight per consumer,
     /// settlements by the deliveries granted, the rest by the requests in flight of their links.
     Request { queue: QueueId, request: Request },
+    /// For a link that takes replies. Publishes are bounded by link credit, questions by links being attached
+    /// and by management credit.
+    Direct { to: ReplyTo, vhost: Arc<str>, request: Direct },
     /// From a queue, for one consumer or ticket. Bounded by grants and by requests.
     Effect { queue: QueueId, effect: Effect },
     /// From a queue, for one publisher: what became of `first..=last`. Bounded by link credit.
@@ -36,6 +40,15 @@ pub enum Mail {
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
     /// What came of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
+}
+
+/// What is asked of a link that takes replies.
+#[derive(Debug)]
+pub enum Direct {
+    /// Deliver it if there is credit, else drop and count it. Answered by one accepting receipt.
+    Publish(Publish),
+    /// Whether the link is there. Answered by [`Effect::Report`] with its one consumer, or [`Effect::Refused`].
+    Probe(Ticket),
 }
 
 /// Where mail for a link goes on its own shard.
@@ -81,6 +94,8 @@ pub enum TicketOwner {
 pub struct Post {
     /// For queues on any shard, in the order in which it was sent.
     pub requests: Vec<(QueueId, Request)>,
+    /// For links that take replies, on any shard.
+    pub direct: Vec<(ReplyTo, Arc<str>, Direct)>,
     pub proposals: Vec<(Option<Ticket>, Command)>,
     /// Messages to be remembered, by exchange; of each at most twice what its history holds.
     pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
@@ -91,8 +106,24 @@ impl Post {
         self.requests.push((queue, request));
     }
 
+    /// Sends a message to one end of its route.
+    pub fn publish(&mut self, vhost: &Arc<str>, target: RouteTarget, publish: Publish) {
+        match target {
+            RouteTarget::Queue(queue) => self.request(queue, Request::Publish(publish)),
+            RouteTarget::Direct(to) => self.direct.push((to, vhost.clone(), Direct::Publish(publish))),
+        }
+    }
+
+    /// Asks whether a link that takes replies is there.
+    pub fn probe(&mut self, vhost: &Arc<str>, to: ReplyTo, ticket: Ticket) {
+        self.direct.push((to, vhost.clone(), Direct::Probe(ticket)));
+    }
+
     pub fn is_empty(&self) -> bool {
-        self.requests.is_empty() && self.proposals.is_empty() && self.remembered.is_empty()
+        self.requests.is_empty()
+            && self.direct.is_empty()
+            && self.proposals.is_empty()
+            && self.remembered.is_empty()
     }
 
     pub fn remember(&mut self, exchange: &Arc<Exchange>, message: Message) {

@@ -97,22 +97,19 @@ impl BatchHeader {
 
     /// Whether `payload` is the one this header was written for.
     pub fn proves(&self, payload: &[u8]) -> bool {
-        let mut proof = Proof::new(self.generation, self.number);
+        let mut proof = Proof::new([self.generation, self.number]);
         proof.update(payload);
         proof.finish() == self.proof
     }
 }
 
-/// Computes the proof of a payload that comes in pieces.
+/// Computes the proof of a payload that comes in pieces, seeded with what tells the payload from others.
 pub(crate) struct Proof(Digest);
 
 impl Proof {
-    pub fn new(generation: u64, number: u64) -> Self {
-        let mut seed = [0; 16];
-        seed[..8].copy_from_slice(&generation.to_le_bytes());
-        seed[8..].copy_from_slice(&number.to_le_bytes());
+    pub fn new<const N: usize>(seed: [u64; N]) -> Self {
         let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
-        digest.update(&seed);
+        seed.iter().for_each(|word| digest.update(&word.to_le_bytes()));
         Self(digest)
     }
 

@@ -54,6 +54,48 @@ pub trait Disk: Send {
     fn sync_dir(&mut self) -> io::Result<()>;
 }
 
+/// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
+const PIECES_MAX: usize = 1024;
+
+/// Writes all pieces, as many at a time as the system takes, going on after short writes.
+pub(crate) fn write_all<D: Disk>(
+    disk: &mut D,
+    file: &mut D::File,
+    pieces: &mut [IoSlice<'_>],
+) -> io::Result<()> {
+    let mut rest = pieces;
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        let offered = rest.len().min(PIECES_MAX);
+        match disk.write_vectored(file, &rest[..offered]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Fills `into` from `offset` on and returns how much of it there was before the end of the file.
+pub(crate) fn read_all<D: Disk>(
+    disk: &mut D,
+    file: &mut D::File,
+    offset: u64,
+    into: &mut [u8],
+) -> io::Result<usize> {
+    let mut at = 0;
+    while at < into.len() {
+        match disk.read_at(file, offset + at as u64, &mut into[at..]) {
+            Ok(0) => break,
+            Ok(read) => at += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(at)
+}
+
 /// The name of the file whose lock stands for the directory.
 const LOCK: &str = "lock";
 

@@ -1,22 +1,23 @@
-//! A log file: its name and its header.
+//! A file: its name and its header.
 //!
 //! ```text
-//!  name: 20 decimal digits, the file's number, and ".log"
+//!  name: 20 decimal digits, the file's number, and ".log" or ".pack"
 //!
 //!  0       8         12       16       24           32     44      48
-//!  | magic | version | header | number | generation | zero | check | batches ...
+//!  | magic | version | header | number | generation | zero | check | batches or blocks ...
 //!  | 8     | u32     | u32    | u64    | u64        | 12   | u32   |
 //! ```
 //!
 //! Little-endian. All 48 bytes keep their place in every later version, so that an older program can tell a newer
 //! file from a damaged one.
 //!
+//! * `magic`: `SluiceLg` in a log file, `SluicePk` in a pack.
 //! * `version`: [`FORMAT_VERSION`]. `header`: bytes of the header, 48.
 //! * `number`: the same as in the name; files are read in this order. Never used twice.
-//! * `generation`: random; stands in every batch of the file.
+//! * `generation`: random; stands in every batch of the file. 0 in a pack.
 //! * `check`: CRC-32C over bytes 0..44.
 //!
-//! The header is written together with the first batch. A file ends where its batches end; bytes after the last
+//! The header is written together with what follows it first. A log file ends where its batches end; bytes after the last
 //! batch are an interrupted write, or a former life of the file once files are recycled.
 
 use crate::batch::crc32c;
@@ -31,7 +32,11 @@ pub const FORMAT_VERSION: u32 = 1;
 pub(crate) const FILE_HEADER: usize = 48;
 const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 12 + 4);
 
-const FILE_MAGIC: [u8; 8] = *b"SluiceLg";
+pub(crate) const LOG_MAGIC: [u8; 8] = *b"SluiceLg";
+pub(crate) const PACK_MAGIC: [u8; 8] = *b"SluicePk";
+
+const LOG_SUFFIX: &str = ".log";
+const PACK_SUFFIX: &str = ".pack";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
@@ -41,9 +46,9 @@ pub(crate) struct FileHeader {
 }
 
 impl FileHeader {
-    pub fn encode(&self) -> [u8; FILE_HEADER] {
+    pub fn encode(&self, magic: [u8; 8]) -> [u8; FILE_HEADER] {
         let mut bytes = [0; FILE_HEADER];
-        bytes[..8].copy_from_slice(&FILE_MAGIC);
+        bytes[..8].copy_from_slice(&magic);
         bytes[8..12].copy_from_slice(&self.version.to_le_bytes());
         bytes[12..16].copy_from_slice(&(FILE_HEADER as u32).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.number.to_le_bytes());
@@ -54,9 +59,9 @@ impl FileHeader {
     }
 
     /// The header at the front of `bytes`, of whatever version, if its check holds.
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
+    pub fn decode(bytes: &[u8], magic: [u8; 8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER)?;
-        let holds = bytes[..8] == FILE_MAGIC && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
+        let holds = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
         holds.then(|| Self {
             version: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
             number: u64_at(bytes, 16),
@@ -65,14 +70,27 @@ impl FileHeader {
     }
 }
 
-/// The name of the file with this number.
+/// The name of the log file with this number.
 pub(crate) fn name(number: u64) -> String {
-    format!("{number:020}.log")
+    format!("{number:020}{LOG_SUFFIX}")
+}
+
+/// The name of the pack with this number.
+pub(crate) fn pack_name(number: u64) -> String {
+    format!("{number:020}{PACK_SUFFIX}")
 }
 
 /// The number in a file's name, if it is the name of a log file.
 pub(crate) fn number(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".log")?;
+    digits(name.strip_suffix(LOG_SUFFIX)?)
+}
+
+/// The number in a file's name, if it is the name of a pack.
+pub(crate) fn pack_number(name: &str) -> Option<u64> {
+    digits(name.strip_suffix(PACK_SUFFIX)?)
+}
+
+fn digits(digits: &str) -> Option<u64> {
     (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
@@ -95,17 +113,22 @@ mod tests {
             assert_eq!(number(other), None, "{other}");
         }
         assert_eq!(number("99999999999999999999.log"), None, "more than 64 bits");
+        assert_eq!(
+            (pack_number(&pack_name(7)), number(&pack_name(7)), pack_number(&name(7))),
+            (Some(7), None, None)
+        );
     }
 
     #[test]
     fn a_flipped_header_is_no_header() {
         let header = FileHeader { version: FORMAT_VERSION, number: 3, generation: 9 };
-        let bytes = header.encode();
-        assert_eq!(FileHeader::decode(&bytes), Some(header));
+        let bytes = header.encode(LOG_MAGIC);
+        assert_eq!(FileHeader::decode(&bytes, LOG_MAGIC), Some(header));
+        assert_eq!(FileHeader::decode(&bytes, PACK_MAGIC), None);
         for at in 0..FILE_HEADER {
             let mut bad = bytes;
             bad[at] ^= 1;
-            assert_eq!(FileHeader::decode(&bad), None, "byte {at}");
+            assert_eq!(FileHeader::decode(&bad, LOG_MAGIC), None, "byte {at}");
         }
     }
 }

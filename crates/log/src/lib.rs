@@ -20,8 +20,13 @@
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
 //! file they hand over again, with `sync`; once that is acknowledged, [`Log::forget`] removes the file.
 //!
+//! Records that are to leave memory, and the log, for longer go to **packs**: immutable files, which [`Packs`] writes
+//! and removes and a [`PackReader`] reads block by block. An owner hands over a [`Run`] of its records, gets an
+//! [`Extent`] once they are synced, and says in the log that they stand there; what the log does not say is in no pack.
+//! [`Packs::release`] gives the space back, pack by pack. Each of the two has a thread to run it (`spawn`).
+//!
 //! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
-//! in `record.rs`.
+//! in `record.rs`, the block of a pack in `pack/block.rs`.
 
 #![deny(unsafe_code)]
 
@@ -30,16 +35,23 @@ mod disk;
 mod file;
 mod handover;
 mod machine;
+mod pack;
 mod record;
 mod recover;
 mod scan;
 pub mod testing;
+mod worker;
 mod writer;
 
 pub use disk::{Disk, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, WriteError};
 pub use machine::{Log, Options, Size, Span};
+pub use pack::{
+    BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
+    PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,
+    Run, WriteFailure,
+};
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
 pub use writer::{OnDone, Writer, WriterHandle};

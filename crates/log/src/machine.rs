@@ -18,8 +18,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
 use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof};
-use crate::disk::Disk;
-use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader};
+use crate::disk::{Disk, write_all};
+use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader, LOG_MAGIC};
 use crate::handover::{Completion, Failure, Handover, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
@@ -27,9 +27,6 @@ use crate::scan;
 
 pub(crate) use space::Closed;
 pub use space::Size;
-
-/// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
-const PIECES_MAX: usize = 1024;
 
 /// Names of files that hold nothing good and could not be removed; at the bound nothing is written until one can.
 const LEFTOVERS_MAX: usize = 4;
@@ -126,8 +123,8 @@ struct Open<F> {
 
 impl<D: Disk> Log<D> {
     /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
-    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one or two files, and what
-    /// `on_record` keeps. On an error some records may have been passed on already: forget them.
+    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one file, some 150 for each
+    /// batch, and what `on_record` keeps. On an error some records may have been passed on already: forget them.
     ///
     /// # Errors
     /// See [`OpenError`]. Damage is no error; see [`Recovery::damage`].
@@ -330,12 +327,12 @@ impl<D: Disk> Log<D> {
             return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
         };
         header.generation = current.generation;
-        let mut proof = Proof::new(header.generation, header.number);
+        let mut proof = Proof::new([header.generation, header.number]);
         payload.iter().for_each(|piece| proof.update(piece));
         header.proof = proof.finish();
 
         let (number, generation) = (current.number, current.generation);
-        let opening = FileHeader { version: FORMAT_VERSION, number, generation }.encode();
+        let opening = FileHeader { version: FORMAT_VERSION, number, generation }.encode(LOG_MAGIC);
         let header_bytes = header.encode();
         let mut pieces = Vec::with_capacity(payload.len() + 2);
         let mut length = BATCH_HEADER as u64 + header.length;
@@ -464,20 +461,4 @@ impl<D: Disk> Log<D> {
         mix = (mix ^ (mix >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mix ^ (mix >> 31)
     }
-}
-
-/// Writes all pieces, as many at a time as the system takes, going on after short writes.
-fn write_all<D: Disk>(disk: &mut D, file: &mut D::File, pieces: &mut [IoSlice<'_>]) -> io::Result<()> {
-    let mut rest = pieces;
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        let offered = rest.len().min(PIECES_MAX);
-        match disk.write_vectored(file, &rest[..offered]) {
-            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }

@@ -29,10 +29,10 @@ pub struct Record {
     pub seq: u64,
     /// The owner's tag for it.
     pub kind: u8,
-    /// The number of the file it stands in: forgotten once that file is. No older than that of any record in front
-    /// of it.
+    /// The number of the log file it stands in: forgotten once that file is. No older than that of any record in
+    /// front of it. 0 for a record of a pack.
     pub file: u64,
-    /// A slice of the buffer its file was read into: keeping it keeps the file's bytes in memory.
+    /// From the log, bytes of its own. From a pack, a slice of its block's buffer: see [`crate::Block`].
     pub body: Bytes,
 }
 

@@ -20,7 +20,7 @@ use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::Disk;
-use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader};
+use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, LOG_MAGIC};
 use crate::machine::{Closed, Size, Span};
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
@@ -193,7 +193,7 @@ struct Directory {
     synced: u64,
     last_file: u64,
     last_batch: u64,
-    /// The bytes read last.
+    /// The bytes read last; given up before others are read.
     cache: Option<(usize, Bytes)>,
 }
 
@@ -218,8 +218,9 @@ impl Directory {
     }
 
     fn read_file<D: Disk>(&mut self, disk: &mut D, number: u64) -> Result<(), OpenError> {
+        self.cache = None;
         let (bytes, unreadable) = load(disk, number)?;
-        let mut header = FileHeader::decode(&bytes);
+        let mut header = FileHeader::decode(&bytes, LOG_MAGIC);
         let mut generation = None;
         if let Some(found) = header {
             if found.version > FORMAT_VERSION {
@@ -409,9 +410,11 @@ impl Directory {
         }
         let mut records = 0;
         while !payload.is_empty() {
-            let (record, end) = record::front(&payload, number).ok_or_else(changed)?;
+            let (mut record, end) = record::front(&payload, number).ok_or_else(changed)?;
             payload = payload.slice(end..);
             records += 1;
+            // A slice would keep the whole file in memory for as long as the record is kept.
+            record.body = Bytes::copy_from_slice(&record.body);
             on_record(record);
         }
         Ok(records)
@@ -466,6 +469,7 @@ impl Directory {
         {
             return Ok(bytes.clone());
         }
+        self.cache = None;
         let (bytes, _) = load(disk, self.files[index].number)?;
         self.cache = Some((index, bytes.clone()));
         Ok(bytes)

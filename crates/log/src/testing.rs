@@ -142,6 +142,11 @@ impl FalseDisk {
         self.state().counts[op as usize]
     }
 
+    /// The largest buffer that a read was asked to fill, in bytes.
+    pub fn longest_read(&self) -> usize {
+        self.state().longest_read
+    }
+
     /// Names and written images.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
@@ -259,6 +264,7 @@ impl Disk for FalseDisk {
 
     fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         let mut state = self.state();
+        state.longest_read = state.longest_read.max(into.len());
         state.begin(Op::Read)?.finish()?;
         let from = state.inodes[file.0].written.get(offset as usize..).unwrap_or_default();
         let length = from.len().min(into.len());
@@ -320,6 +326,7 @@ struct State {
     synced_names: BTreeMap<String, usize>,
     locked: bool,
     counts: [u64; 12],
+    longest_read: usize,
     changes: u64,
     /// A bit per [`Op`].
     failing: u32,

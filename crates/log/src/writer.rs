@@ -1,15 +1,11 @@
-//! The thread that runs a [`Log`].
-//!
-//! Each round it takes everything that was handed over since the last one, so that the slower the disk, the
-//! larger the batches. A hand-over costs one short lock; the thread is woken only when it sleeps.
+//! The thread that runs a [`Log`]. The slower the disk, the larger the batches.
 
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover, WriteError};
 use crate::machine::Log;
+use crate::worker::{Inbox, Worker};
 
 /// Called on the log's thread once per round, with the completions of all hand-overs of the round.
 pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
@@ -24,11 +20,7 @@ impl Writer {
     /// # Errors
     /// Those of starting a thread.
     pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle> {
-        let shared = Arc::new(Shared::default());
-        let theirs = Arc::clone(&shared);
-        let thread =
-            std::thread::Builder::new().name("log".into()).spawn(move || run(log, &theirs, on_done))?;
-        Ok(WriterHandle { inner: Arc::new(Inner { shared, thread: Mutex::new(Some(thread)) }) })
+        Ok(WriterHandle { worker: Worker::spawn("log", |inbox| run(log, inbox, on_done))? })
     }
 }
 
@@ -36,7 +28,7 @@ impl Writer {
 /// and ends.
 #[derive(Clone, Debug)]
 pub struct WriterHandle {
-    inner: Arc<Inner>,
+    worker: Worker<Work, Result<(), WriteError>>,
 }
 
 impl WriterHandle {
@@ -44,28 +36,13 @@ impl WriterHandle {
     ///
     /// After [`WriterHandle::stop`] the hand-over is dropped unanswered: stop the shards first.
     pub fn send(&self, handover: Handover) {
-        let mut inbox = self.inner.shared.lock();
-        if inbox.stop {
-            return;
-        }
-        inbox.handovers.push(handover);
-        let wake = std::mem::take(&mut inbox.asleep);
-        drop(inbox);
-        if wake {
-            self.inner.shared.bell.notify_one();
-        }
+        self.worker.add(|work| work.handovers.push(handover));
     }
 
     /// Forgets everything up to and including this file, once what was handed over so far is written; see
     /// [`Log::forget`]. Never waits for the disk. While the disk refuses, every round tries again.
     pub fn forget(&self, file: u64) {
-        let mut inbox = self.inner.shared.lock();
-        inbox.forget = inbox.forget.max(file);
-        let wake = std::mem::take(&mut inbox.asleep);
-        drop(inbox);
-        if wake {
-            self.inner.shared.bell.notify_one();
-        }
+        self.worker.add(|work| work.forget = work.forget.max(file));
     }
 
     /// Waits until everything handed over is written and answered, and the log is closed.
@@ -73,79 +50,29 @@ impl WriterHandle {
     /// # Errors
     /// The log could not be marked clean; or the thread had panicked.
     pub fn stop(self) -> Result<(), WriteError> {
-        self.inner.shared.stop();
-        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match thread.map(JoinHandle::join) {
-            None => Ok(()),
-            Some(Ok(closed)) => closed,
-            Some(Err(_)) => Err(WriteError::without_file(io::ErrorKind::BrokenPipe.into())),
-        }
+        self.worker.stop().map_err(WriteError::without_file)?.unwrap_or(Ok(()))
     }
-}
-
-#[derive(Debug)]
-struct Inner {
-    shared: Arc<Shared>,
-    thread: Mutex<Option<JoinHandle<Result<(), WriteError>>>>,
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.shared.stop();
-    }
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    inbox: Mutex<Inbox>,
-    bell: Condvar,
 }
 
 /// Bounded by what the shards may have unanswered.
 #[derive(Debug, Default)]
-struct Inbox {
+struct Work {
     handovers: Vec<Handover>,
     /// Forgotten after the hand-overs: to forget later is always right. 0: nothing.
     forget: u64,
-    asleep: bool,
-    stop: bool,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Inbox> {
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn stop(&self) {
-        self.lock().stop = true;
-        self.bell.notify_one();
-    }
-
-    /// Swaps the full list for an empty one and raises what is to be forgotten; false at the end.
-    fn take(&self, into: &mut Vec<Handover>, forget: &mut u64) -> bool {
-        let mut inbox = self.lock();
-        while inbox.handovers.is_empty() && inbox.forget == 0 && !inbox.stop {
-            inbox.asleep = true;
-            inbox = self.bell.wait(inbox).unwrap_or_else(PoisonError::into_inner);
-        }
-        inbox.asleep = false;
-        std::mem::swap(&mut inbox.handovers, into);
-        let asked = std::mem::take(&mut inbox.forget);
-        *forget = asked.max(*forget);
-        !into.is_empty() || asked > 0
-    }
-}
-
-fn run<D: Disk>(mut log: Log<D>, shared: &Shared, mut on_done: OnDone) -> Result<(), WriteError> {
-    let mut handovers = Vec::new();
+fn run<D: Disk>(mut log: Log<D>, inbox: &Inbox<Work>, mut on_done: OnDone) -> Result<(), WriteError> {
+    let mut work = Work::default();
     let mut done = Vec::new();
     let mut forget = 0;
-    while shared.take(&mut handovers, &mut forget) {
-        log.append(&mut handovers, &mut done);
+    while inbox.take(&mut work) {
+        log.append(&mut work.handovers, &mut done);
         if !done.is_empty() {
             on_done(&mut done);
             done.clear();
         }
+        forget = std::mem::take(&mut work.forget).max(forget);
         if forget > 0 && log.forget(forget).is_ok() {
             forget = 0;
         }

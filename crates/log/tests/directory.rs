@@ -5,7 +5,8 @@ use std::sync::mpsc;
 
 use bytes::Bytes;
 use log::{
-    Completion, Handover, LARGE, Log, OpenError, Options, RealDisk, Record, Records, Recovery, Writer,
+    Completion, Flaw, Handover, LARGE, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs,
+    ReadError, RealDisk, Record, Records, Recovery, Run, Writer,
 };
 
 struct Directory(PathBuf);
@@ -134,4 +135,50 @@ fn the_writer_forgets_in_order_with_what_it_was_handed() {
     let on_disk =
         std::fs::read_dir(&directory.0).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len());
     assert_eq!(on_disk.sum::<u64>(), log.size().bytes);
+}
+
+#[test]
+fn a_record_that_is_kept_keeps_nothing_else() {
+    let directory = Directory::new("alone");
+    let (mut log, ..) = directory.open().unwrap();
+    log.append(&mut vec![handover(1, 1, false), handover(1, 2, false)], &mut Vec::new());
+    drop(log);
+    let (_, _, records) = directory.open().unwrap();
+    assert_eq!(records.len(), 4);
+    assert!(records.iter().all(|record| record.body.is_unique()), "a body is a slice of a larger buffer");
+}
+
+#[test]
+fn packs_stand_in_a_directory_of_their_own() {
+    let directory = Directory::new("packs");
+    let disk = || RealDisk::new(&directory.0).unwrap();
+    let open = |known: &[_]| Packs::open(disk(), PackOptions::default(), known.iter().copied(), false);
+    let mut packs = open(&[]).unwrap();
+    let mut run = Run::new(5);
+    (0..3000).for_each(|seq| run.push(seq, 1, &seq.to_le_bytes(), Bytes::from(vec![7; 100])));
+    run.push(3000, 1, b"head", Bytes::from(vec![9; 1 << 20]));
+    let bytes = run.bytes();
+    let extent = packs.write(vec![run]).unwrap()[0];
+    assert!(matches!(open(&[extent]).map(|_| ()), Err(PackError::Locked)));
+    drop(packs);
+
+    let mut packs = open(&[extent]).unwrap();
+    let length = std::fs::metadata(directory.0.join("00000000000000000001.pack")).unwrap().len();
+    assert_eq!(packs.bytes(), (length, u64::from(extent.bytes)));
+    let mut reader = PackReader::new(disk());
+    let (mut at, mut seqs, mut blocks) = (Some(0), 0, 0);
+    while let Some(from) = at {
+        let block = reader.read(extent, 5, from).unwrap();
+        for record in block.records {
+            assert_eq!((record.owner, record.seq, record.kind), (5, seqs, 1));
+            seqs += 1;
+        }
+        blocks += 1;
+        at = block.next;
+    }
+    assert_eq!((seqs, blocks, extent.bytes as usize), (3001, 3, bytes + 3 * 20));
+    packs.release(extent);
+    assert_eq!(packs.bytes(), (0, 0));
+    let error = PackReader::new(disk()).read(extent, 5, 0);
+    assert!(matches!(error, Err(ReadError::Damaged { pack: 1, offset: 48, what: Flaw::Missing })));
 }

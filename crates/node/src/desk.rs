@@ -1,5 +1,7 @@
 //! The desk of a running node: calls and requests to the shards, each answered within a second or not at all.
 
+mod explain;
+
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -11,6 +13,7 @@ use broker::catalog::{
     QueueRecord, SetPolicy,
 };
 use broker::desk::{Alarms, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec};
+use broker::explain::{Explanation, Subject};
 use broker::ids::QueueId;
 use broker::settings::{SLUICE_VERSION, Settings};
 use queue::{Effect, Refusal, Report, Request, Ticket};
@@ -189,6 +192,22 @@ impl NodeDesk {
     }
 }
 
+/// The part of the rows, in the order of their names, that begins at `offset`. Only that part is sorted.
+fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
+    let by_name = |a: &Arc<QueueRecord>, b: &Arc<QueueRecord>| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name));
+    if offset >= rows.len() {
+        return Vec::new();
+    }
+    rows.select_nth_unstable_by(offset, by_name);
+    rows.drain(..offset);
+    if limit < rows.len() {
+        rows.select_nth_unstable_by(limit, by_name);
+        rows.truncate(limit);
+    }
+    rows.sort_unstable_by(by_name);
+    rows
+}
+
 fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
     if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
 }
@@ -257,9 +276,8 @@ impl Desk for NodeDesk {
             })
             .await?;
         records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
-        records.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         let total = records.len();
-        let page: Vec<_> = records.into_iter().skip(offset).take(limit).collect();
+        let page = page_of(records, offset, limit);
         let reports = self.reports(&page).await?;
         Ok((page.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect(), total))
     }
@@ -428,6 +446,10 @@ impl Desk for NodeDesk {
         Ok(any)
     }
 
+    async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, DeskError> {
+        self.explained(who, &subject).await
+    }
+
     async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {
         let records = self
             .call(0, move |shard| shard.catalog().queues().take(limit).cloned().collect::<Vec<_>>())
@@ -440,5 +462,41 @@ impl Desk for NodeDesk {
         let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
         all.into_iter().filter(|(_, on)| *on).map(|(what, _)| (what, self.inner.node.to_string())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use broker::catalog::{Arguments, Catalog};
+
+    use super::*;
+
+    #[test]
+    fn pages_are_parts_of_the_sorted_list() {
+        let mut catalog = Catalog::default();
+        for name in (0..20).map(|i| format!("q{:02}", i * 7 % 20)) {
+            let declare = DeclareQueue {
+                vhost: "/".into(),
+                name: name.into(),
+                durable: true,
+                exclusive: false,
+                auto_delete: false,
+                arguments: Arguments::new(),
+                connection: None,
+                internal: false,
+                home: None,
+            };
+            let decision = catalog.decide(Command::DeclareQueue(declare)).unwrap();
+            decision.changes.iter().for_each(|change| catalog.apply(change));
+        }
+        let all: Vec<_> = catalog.queues().cloned().collect();
+        let sorted: Vec<String> = (0..20).map(|i| format!("q{i:02}")).collect();
+        for (offset, limit) in [(0, 20), (0, 7), (7, 7), (14, 7), (19, 1), (20, 5), (99, 5), (3, 0), (0, 99)]
+        {
+            let page = page_of(all.clone(), offset, limit);
+            let names: Vec<&str> = page.iter().map(|q| &*q.name).collect();
+            let expected: Vec<&String> = sorted.iter().skip(offset).take(limit).collect();
+            assert_eq!(names, expected, "{limit} from {offset} on");
+        }
     }
 }

@@ -5,9 +5,16 @@
 //! kind 2  gone      owner = queue, seq = first    | last u64 |
 //! kind 3  returned  owner = queue, seq = seq      | delivery count u32 | redelivered u8 |
 //! kind 4  change    owner = 0, seq = version      | stored change ... |
+//! kind 5  stored    owner = queue, seq = first    | run u32 | last u64 | lowest priority u8 | highest u8 |
+//!                                                 | messages u32 | durable u32 | their bytes u64 |
+//!                                                 | first arrival u64 | last arrival u64 |
+//!                                                 | first end u64, 0 is none | last end u64, 0 is none |
+//!                                                 | pack u64 | offset u32 | bytes u32 |
+//! kind 6  taken     owner = queue, seq = run      | first u32 | last u32 | durable u32 | their bytes u64 |
 //! ```
 //!
-//! Format 1, since 0.1; numbers are big-endian. Queue ids are never 0, for incarnations start at 1.
+//! Format 1, since 0.1; numbers are big-endian. Queue ids are never 0, for incarnations start at 1. What a run holds
+//! stands in packs, as records of kind 1.
 
 use std::collections::BTreeMap;
 
@@ -15,9 +22,9 @@ use broker::catalog::{Catalog, Change, decode_change, encode_change};
 use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::HashMap;
-use log::{Record, Records};
+use log::{Extent, Record, Records};
 use message::Message;
-use queue::Fact;
+use queue::{Ages, Block, Fact, Loaded, Restoring, Stored};
 
 use crate::shard::Place;
 
@@ -25,29 +32,105 @@ const PUT: u8 = 1;
 const GONE: u8 = 2;
 const RETURNED: u8 = 3;
 const CHANGE: u8 = 4;
+const STORED: u8 = 5;
+const TAKEN: u8 = 6;
+
+/// Bytes of a stored record's body.
+const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
 
 /// Owner of the catalog's records.
 const CATALOG: u64 = 0;
 
-/// Appends one fact of a queue.
-pub fn push_fact(records: &mut Records, scratch: &mut BytesMut, queue: QueueId, fact: &Fact) {
+/// Appends one fact of a queue; `extent` is where the run of a [`Fact::Stored`] stands.
+pub fn push_fact(
+    records: &mut Records,
+    scratch: &mut BytesMut,
+    queue: QueueId,
+    fact: &Fact,
+    extent: Option<Extent>,
+) {
+    scratch.clear();
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            scratch.clear();
             scratch.put_u64(*at_ms);
             message.put_stored_head(scratch);
             records.push_shared(queue.0, *seq, PUT, scratch, message.stored_tail());
         }
         Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, delivery_count, redelivered } => {
-            records.push(
-                queue.0,
-                *seq,
-                RETURNED,
-                &[&delivery_count.to_be_bytes(), &[u8::from(*redelivered)]],
-            );
+            scratch.put_u32(*delivery_count);
+            scratch.put_u8(u8::from(*redelivered));
+            records.push(queue.0, *seq, RETURNED, &[scratch]);
+        }
+        Fact::Stored(stored) => {
+            let Some(extent) = extent else { return };
+            put_stored(scratch, stored, extent);
+            records.push(queue.0, stored.first, STORED, &[scratch]);
+        }
+        Fact::Taken { run, first, last, durable, bytes } => {
+            scratch.put_u32(*first);
+            scratch.put_u32(*last);
+            scratch.put_u32(*durable);
+            scratch.put_u64(*bytes);
+            records.push(queue.0, u64::from(*run), TAKEN, &[scratch]);
         }
     }
+}
+
+/// Appends one message to a run that is to be written.
+pub fn push_to_run(run: &mut log::Run, scratch: &mut BytesMut, fact: &Fact) {
+    let Fact::Put { seq, message, at_ms } = fact else { return };
+    scratch.clear();
+    scratch.put_u64(*at_ms);
+    message.put_stored_head(scratch);
+    run.push(*seq, PUT, scratch, message.stored_tail());
+}
+
+/// The messages of a block of a run. `None` if it holds anything else.
+pub fn decode_block(block: log::Block) -> Option<Block> {
+    let messages = block.records.into_iter().map(|record| {
+        let mut body = record.body;
+        if record.kind != PUT || body.len() <= 8 {
+            return None;
+        }
+        let at_ms = body.get_u64();
+        Some(Loaded { seq: record.seq, at_ms, message: Message::from_stored(body).ok()? })
+    });
+    Some(Block { messages: messages.collect::<Option<_>>()?, next: block.next })
+}
+
+fn put_stored(out: &mut BytesMut, stored: &Stored, extent: Extent) {
+    let Stored { run, first: _, last, priorities, messages, durable, bytes, ages } = stored;
+    out.put_u32(*run);
+    out.put_u64(*last);
+    out.put_u8(priorities.0);
+    out.put_u8(priorities.1);
+    out.put_u32(*messages);
+    out.put_u32(*durable);
+    out.put_u64(*bytes);
+    out.put_u64(ages.first_arrival_ms);
+    out.put_u64(ages.last_arrival_ms);
+    out.put_u64(ages.first_end_ms.unwrap_or(0));
+    out.put_u64(ages.last_end_ms.unwrap_or(0));
+    out.put_u64(extent.pack);
+    out.put_u32(extent.offset);
+    out.put_u32(extent.bytes);
+}
+
+fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
+    if body.len() != STORED_BYTES {
+        return None;
+    }
+    let run = body.get_u32();
+    let last = body.get_u64();
+    let priorities = (body.get_u8(), body.get_u8());
+    let (messages, durable, bytes) = (body.get_u32(), body.get_u32(), body.get_u64());
+    let (first_arrival_ms, last_arrival_ms) = (body.get_u64(), body.get_u64());
+    let mut end = || Some(body.get_u64()).filter(|end| *end > 0);
+    let (first_end_ms, last_end_ms) = (end(), end());
+    let ages = Ages { first_arrival_ms, last_arrival_ms, first_end_ms, last_end_ms };
+    let extent = Extent { pack: body.get_u64(), offset: body.get_u32(), bytes: body.get_u32() };
+    Some((Stored { run, first, last, priorities, messages, durable, bytes, ages }, extent))
 }
 
 /// Appends one change of the catalog.
@@ -67,19 +150,19 @@ pub struct Restored {
 }
 
 /// The durable messages of one queue.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RestoredQueue {
-    messages: BTreeMap<u64, Stored>,
-    last_seq: u64,
+    facts: Restoring,
+    /// Where messages were put, the oldest first: in any of these files they may be alive.
+    places: Vec<Place>,
+    /// Where its runs stand, and the file of the log that says so.
+    extents: BTreeMap<u32, (Extent, u64)>,
 }
 
-#[derive(Debug)]
-struct Stored {
-    at_ms: u64,
-    message: Message,
-    mark: Option<(u32, bool)>,
-    /// The file of the log where it stands.
-    file: u64,
+impl std::fmt::Debug for RestoredQueue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RestoredQueue({} messages)", self.len())
+    }
 }
 
 /// How many unreadable records are kept for the log line.
@@ -103,32 +186,32 @@ impl Restored {
         // Each shard hands its records over for itself, so those of a queue may stand before its declaration
         // and behind its end.
         let queue = self.queues.entry(QueueId(owner)).or_default();
-        match kind {
+        let fact = match kind {
             PUT if body.len() > 8 => {
                 let at_ms = body.get_u64();
-                // A copy of its own, so that one message does not keep a whole file in memory.
-                let message = Message::from_stored(Bytes::copy_from_slice(&body)).ok()?;
-                queue.last_seq = queue.last_seq.max(seq);
-                queue.messages.insert(seq, Stored { at_ms, message, mark: None, file });
+                let message = Message::from_stored(body).ok()?;
+                queue.note_place(file, seq);
+                Fact::Put { seq, message, at_ms }
             }
-            GONE if body.len() == 8 => {
-                let last = body.get_u64();
-                queue.last_seq = queue.last_seq.max(last);
-                if seq == last {
-                    queue.messages.remove(&seq);
-                } else {
-                    let gone: Vec<u64> = queue.messages.range(seq..=last.max(seq)).map(|(s, _)| *s).collect();
-                    gone.iter().for_each(|s| drop(queue.messages.remove(s)));
-                }
-            }
+            GONE if body.len() == 8 => Fact::Gone { first: seq, last: body.get_u64() },
             RETURNED if body.len() == 5 => {
-                let mark = (body.get_u32(), body.get_u8() != 0);
-                if let Some(stored) = queue.messages.get_mut(&seq) {
-                    stored.mark = Some(mark);
-                }
+                Fact::Returned { seq, delivery_count: body.get_u32(), redelivered: body.get_u8() != 0 }
             }
+            STORED => {
+                let (stored, extent) = get_stored(seq, body)?;
+                queue.extents.insert(stored.run, (extent, file));
+                Fact::Stored(stored)
+            }
+            TAKEN if body.len() == 4 + 4 + 4 + 8 => Fact::Taken {
+                run: u32::try_from(seq).ok()?,
+                first: body.get_u32(),
+                last: body.get_u32(),
+                durable: body.get_u32(),
+                bytes: body.get_u64(),
+            },
             _ => return None,
-        }
+        };
+        queue.facts.handle(fact);
         Some(())
     }
 }
@@ -139,50 +222,43 @@ impl Restored {
         let catalog = &self.catalog;
         self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
     }
+
+    /// Where the runs of all queues stand.
+    pub fn extents(&self) -> impl Iterator<Item = Extent> {
+        self.queues.values().flat_map(|queue| queue.extents.values().map(|(extent, _)| *extent))
+    }
 }
 
 impl RestoredQueue {
     /// It has never held a durable message.
     pub fn is_unused(&self) -> bool {
-        self.last_seq == 0
+        self.facts.is_unused()
     }
 
     /// Messages in it.
-    pub fn len(&self) -> usize {
-        self.messages.len()
+    pub fn len(&self) -> u64 {
+        self.facts.len()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.facts.is_empty()
     }
 
-    /// Where its messages stand in the log.
-    pub fn places(&self) -> Vec<Place> {
-        let mut places: Vec<Place> = Vec::new();
-        for (seq, stored) in &self.messages {
-            match places.last_mut() {
-                Some(place) if place.file == stored.file => place.last = *seq,
-                _ => places.push(Place { file: stored.file, first: *seq, last: *seq }),
+    /// What was said of it.
+    pub fn into_facts(self) -> Restoring {
+        self.facts
+    }
+
+    pub(crate) fn into_parts(self) -> (Restoring, Vec<Place>, BTreeMap<u32, (Extent, u64)>) {
+        (self.facts, self.places, self.extents)
+    }
+
+    fn note_place(&mut self, file: u64, seq: u64) {
+        match self.places.last_mut() {
+            Some(place) if place.file == file => {
+                (place.first, place.last) = (place.first.min(seq), place.last.max(seq));
             }
+            _ => self.places.push(Place { file, first: seq, last: seq }),
         }
-        places
-    }
-
-    /// The facts that make up the queue now.
-    pub fn into_facts(self) -> impl Iterator<Item = Fact> {
-        let last = self.last_seq;
-        let last_is_gone = last > 0 && !self.messages.contains_key(&last);
-        let live = self.messages.into_iter().flat_map(|(seq, stored)| {
-            let put = Fact::Put { seq, message: stored.message, at_ms: stored.at_ms };
-            let mark = stored.mark.map(|(delivery_count, redelivered)| Fact::Returned {
-                seq,
-                delivery_count,
-                redelivered,
-            });
-            std::iter::once(put).chain(mark)
-        });
-        // Numbers are never used again, also those of messages that are gone.
-        let used = std::iter::once(Fact::Gone { first: last, last });
-        live.collect::<Vec<_>>().into_iter().chain(used.filter(move |_| last_is_gone))
     }
 }

@@ -14,3 +14,4 @@ pub mod shard;
 pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;
 pub use node::{Node, NodeOptions, StartError, StopError, make_shards};
+pub use shard::StorageLimits;

@@ -1,9 +1,10 @@
 //! A node: the log, the shards on their threads, and the handle to stop it all.
 
 use std::fmt;
+use std::hash::RandomState;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
@@ -12,14 +13,14 @@ use broker::access::Access;
 use broker::catalog::Change;
 use broker::ids::ShardId;
 use broker::settings::Settings;
-use log::{Log, OpenError, Options, RealDisk, Recovery, Writer, WriterHandle};
+use log::{Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery, Writer};
 use tokio::sync::mpsc;
 
 use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
-use crate::runtime::{self, Clock, Incoming, Shards};
-use crate::shard::{GARBAGE_ALLOWED, Setup, Shard};
+use crate::runtime::{self, Clock, Incoming, Shards, Storage};
+use crate::shard::{Setup, Shard, StorageLimits};
 
 /// What a node is started with.
 #[derive(Clone, Debug)]
@@ -31,6 +32,7 @@ pub struct NodeOptions {
     /// Where the log is kept; made if it is not there.
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
+    pub storage: StorageLimits,
 }
 
 /// Why a node does not start.
@@ -38,6 +40,8 @@ pub struct NodeOptions {
 pub enum StartError {
     /// The log, with the data directory.
     Log { data_dir: PathBuf, error: OpenError },
+    /// The packs, with their directory.
+    Packs { packs_dir: PathBuf, error: PackError },
     /// A thread or the data directory.
     Io { what: String, error: io::Error },
 }
@@ -51,6 +55,9 @@ impl fmt::Display for StartError {
             Self::Log { data_dir, error } => {
                 write!(f, "cannot open the log in {}: {error}", data_dir.display())
             }
+            Self::Packs { packs_dir, error } => {
+                write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
+            }
             Self::Io { what, error } => write!(f, "{what}: {error}"),
         }
     }
@@ -63,7 +70,7 @@ impl std::error::Error for StartError {}
 pub struct Node {
     shards: Shards,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    log: WriterHandle,
+    storage: Storage,
     desk: NodeDesk,
     watch: Watch,
 }
@@ -74,40 +81,56 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(options: NodeOptions) -> Result<Self, StartError> {
-        let NodeOptions { settings, access, shards: count, data_dir, alarms } = options;
+        let NodeOptions { settings, access, shards: count, data_dir, alarms, storage } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
-        let disk = RealDisk::new(&data_dir).map_err(|error| StartError::Io {
-            what: format!("cannot make the data directory {}", data_dir.display()),
-            error,
-        })?;
+        let packs_dir = data_dir.join(PACKS_DIR);
+        let disk = open_dir(&data_dir)?;
         let mut restored = Restored::default();
         let (log, recovery) =
             Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
                 .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
         restored.finish();
         report(&recovery, &restored);
+        // What is unknown may be what a damaged record spoke of.
+        let keep_unknown = !recovery.damage.is_empty() || !restored.unreadable.is_empty();
+        let packs =
+            Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
+                .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
+        let reader = PackReader::new(open_dir(&packs_dir)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
-        let mut machines = make_shards(restored, count, &settings, &access, GARBAGE_ALLOWED, clock.now_ms());
+        let mut machines = make_shards(restored, count, &settings, &access, storage, clock.now_ms());
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
+        let thread = |what: &str| {
+            let what = format!("cannot start the thread of the {what}");
+            move |error| StartError::Io { what, error }
+        };
         let completions = shards.clone();
         let on_done: log::OnDone = Box::new(move |done| {
             for completion in done.drain(..) {
-                if let Some(shard) = completions.get(completion.shard as usize) {
-                    // A shard that has ended does not wait for it any more.
-                    drop(shard.send(Incoming::Logged(completion)));
-                }
+                tell(&completions, completion.shard, Incoming::Logged(completion));
             }
         });
-        let log = Writer::spawn(log, on_done)
-            .map_err(|error| StartError::Io { what: "cannot start the log's thread".into(), error })?;
+        let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
+        let packed = shards.clone();
+        let on_round: log::OnPackRound = Box::new(move |round| {
+            for answer in round.packed {
+                tell(&packed, answer.shard, Incoming::Packed(answer));
+            }
+        });
+        let packs = packs.spawn(on_round).map_err(thread("packs"))?;
+        let blocks = shards.clone();
+        let on_read: log::OnBlockRead =
+            Box::new(move |read| tell(&blocks, read.shard, Incoming::Block(read)));
+        let reader = reader.spawn(on_read).map_err(thread("pack reader"))?;
+        let storage = Storage { log, packs, reader };
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, log) = (shards.clone(), log.clone());
+            let (shards, storage) = (shards.clone(), storage.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, &shards, &log))
+                .spawn(move || runtime::run(shard, clock, receiver, &shards, &storage))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -122,7 +145,7 @@ impl Node {
             error,
         })?;
         let desk = NodeDesk::new(shards.clone(), settings, access, watch.measured());
-        Ok(Self { shards, threads, log, desk, watch })
+        Ok(Self { shards, threads, storage, desk, watch })
     }
 
     /// Where management asks.
@@ -160,7 +183,30 @@ impl Node {
                 Err(_) => tracing::error!("a shard panicked"),
             }
         }
-        self.log.stop().map_err(|error| StopError(error.to_string()))
+        let Storage { log, packs, reader } = self.storage;
+        for (what, ended) in [("packs", packs.stop()), ("pack reader", reader.stop())] {
+            if let Err(error) = ended {
+                tracing::error!("the thread of the {what} ended early: {error}");
+            }
+        }
+        log.stop().map_err(|error| StopError(error.to_string()))
+    }
+}
+
+/// Where packs are kept, in the data directory.
+const PACKS_DIR: &str = "packs";
+
+fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
+    RealDisk::new(path).map_err(|error| StartError::Io {
+        what: format!("cannot make the data directory {}", path.display()),
+        error,
+    })
+}
+
+/// A shard that has ended does not wait for it any more.
+fn tell(shards: &Shards, shard: u32, what: Incoming) {
+    if let Some(shard) = shards.get(shard as usize) {
+        drop(shard.send(what));
     }
 }
 
@@ -182,7 +228,7 @@ pub fn make_shards(
     count: ShardId,
     settings: &Arc<Settings>,
     access: &Arc<Access>,
-    garbage_allowed: u64,
+    limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, queues, .. } = restored;
@@ -192,6 +238,7 @@ pub fn make_shards(
     for (i, (queue, _)) in placed.iter().enumerate() {
         catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
     }
+    let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
@@ -203,20 +250,20 @@ pub fn make_shards(
                 access,
                 catalog,
                 live: live.clone(),
-                garbage_allowed,
+                limits,
+                reply_keys: reply_keys.clone(),
             })
         })
         .collect();
     shards.iter_mut().for_each(|shard| shard.set_now(now_ms));
     for (i, (queue, facts)) in placed.into_iter().enumerate() {
-        let places = facts.places();
-        shards[i % usize::from(count)].place_queue(queue, facts.into_facts(), places);
+        shards[i % usize::from(count)].place_queue(queue, facts);
     }
     shards
 }
 
 fn report(recovery: &Recovery, restored: &Restored) {
-    let messages: usize = restored.queues.values().map(crate::facts::RestoredQueue::len).sum();
+    let messages: u64 = restored.queues.values().map(crate::facts::RestoredQueue::len).sum();
     tracing::info!(
         clean = recovery.clean,
         files = recovery.files,

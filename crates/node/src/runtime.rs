@@ -19,7 +19,7 @@ use broker::ids::ShardId;
 use broker::mail::Mail;
 use bytes::BufMut;
 use hashbrown::HashMap;
-use log::{Completion, WriterHandle};
+use log::{BlockRead, Completion, PackReaderHandle, Packed, PacksHandle, WriterHandle};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -51,6 +51,8 @@ const STOP_QUIET: Duration = Duration::from_millis(20);
 pub(crate) enum Incoming {
     Mail(Vec<Mail>),
     Logged(Completion),
+    Packed(Packed),
+    Block(BlockRead),
     Accepted(std::net::TcpStream),
     Call(DeskCall),
     /// Say why to every client, and end.
@@ -59,6 +61,14 @@ pub(crate) enum Incoming {
 
 /// The way to each shard.
 pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;
+
+/// The threads that write and read for all shards.
+#[derive(Clone, Debug)]
+pub(crate) struct Storage {
+    pub log: WriterHandle,
+    pub packs: PacksHandle,
+    pub reader: PackReaderHandle,
+}
 
 /// Milliseconds since the epoch that never go back while the process lives.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +106,8 @@ struct Host {
 struct Socket {
     write: OwnedWriteHalf,
     reader: Cell<Option<AbortHandle>>,
+    /// Wakes the reader: output has been written.
+    written: Notify,
     /// The socket is full and a task waits until it is not.
     blocked: Cell<bool>,
     /// Our side is shut down since then.
@@ -108,7 +120,7 @@ pub(crate) fn run(
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: &Shards,
-    log: &WriterHandle,
+    storage: &Storage,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
@@ -118,7 +130,7 @@ pub(crate) fn run(
         read_buffer: RefCell::new(vec![0; READ_BUFFER]),
         wake: Notify::new(),
     });
-    LocalSet::new().block_on(&runtime, turns(host, incoming, shards, log));
+    LocalSet::new().block_on(&runtime, turns(host, incoming, shards, storage));
     Ok(())
 }
 
@@ -126,7 +138,7 @@ async fn turns(
     host: Rc<Host>,
     mut incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: &Shards,
-    log: &WriterHandle,
+    storage: &Storage,
 ) {
     let mut dirty = Vec::new();
     let mut stopping: Option<(String, Instant)> = None;
@@ -161,7 +173,7 @@ async fn turns(
             retry_log = None;
             host.shard.borrow_mut().retry_log();
         }
-        turn(&host, &mut dirty, shards, log);
+        turn(&host, &mut dirty, shards, storage);
         if host.shard.borrow().log_failed() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
@@ -169,8 +181,8 @@ async fn turns(
             && (!host.shard.borrow().has_held_receipts() || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
-            turn(&host, &mut dirty, shards, log);
-            finish(&host, &mut incoming, &mut dirty, shards, log).await;
+            turn(&host, &mut dirty, shards, storage);
+            finish(&host, &mut incoming, &mut dirty, shards, storage).await;
             return;
         }
     }
@@ -183,7 +195,7 @@ async fn finish(
     incoming: &mut mpsc::UnboundedReceiver<Incoming>,
     dirty: &mut Vec<usize>,
     shards: &Shards,
-    log: &WriterHandle,
+    storage: &Storage,
 ) {
     let deadline = Instant::now() + STOP_OUTPUT;
     while Instant::now() < deadline {
@@ -201,7 +213,7 @@ async fn finish(
                 }
             }
         }
-        turn(host, dirty, shards, log);
+        turn(host, dirty, shards, storage);
     }
 }
 
@@ -210,6 +222,8 @@ fn receive(host: &Rc<Host>, message: Incoming) {
     match message {
         Incoming::Mail(mail) => shard.handle_mail(mail),
         Incoming::Logged(completion) => shard.handle_logged(completion),
+        Incoming::Packed(packed) => shard.handle_packed(packed),
+        Incoming::Block(block) => shard.handle_block(block),
         Incoming::Call(call) => call(&mut shard),
         Incoming::Accepted(stream) => {
             drop(shard);
@@ -227,17 +241,26 @@ fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
     let (read, write) = TcpStream::from_std(stream)?.into_split();
     let key = host.shard.borrow_mut().connect(peer, local);
-    let socket =
-        Rc::new(Socket { write, reader: Cell::new(None), blocked: Cell::new(false), done: Cell::new(None) });
-    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read));
+    let socket = Rc::new(Socket {
+        write,
+        reader: Cell::new(None),
+        written: Notify::new(),
+        blocked: Cell::new(false),
+        done: Cell::new(None),
+    });
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
     socket.reader.set(Some(reader.abort_handle()));
     host.sockets.borrow_mut().insert(key, socket);
     Ok(())
 }
 
-/// The task of a connection: reads until the peer has closed its side.
-async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf) {
+/// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
+/// unread.
+async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, socket: Rc<Socket>) {
     loop {
+        while !host.shard.borrow().takes_input(key) {
+            socket.written.notified().await;
+        }
         let missing = host.shard.borrow_mut().missing(key);
         let result = match missing {
             Some(missing) => read_large(&host, key, &mut read, missing).await,
@@ -278,7 +301,7 @@ async fn read_large(
 }
 
 /// One turn, and everything that it has made is taken to where it goes.
-fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHandle) {
+fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Storage) {
     let mut guard = host.shard.borrow_mut();
     let shard = &mut *guard;
     shard.handle_timeout();
@@ -286,11 +309,16 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, log: &WriterHa
         host.wake.notify_one();
     }
     if let Some(handover) = shard.poll_handover() {
-        log.send(handover);
+        storage.log.send(handover);
     }
     if let Some(file) = shard.poll_forget() {
-        log.forget(file);
+        storage.log.forget(file);
     }
+    if let Some(job) = shard.poll_pack_job() {
+        storage.packs.send(job);
+    }
+    shard.poll_reads().for_each(|job| storage.reader.send(job));
+    shard.poll_released().for_each(|extent| storage.packs.release(extent));
     for (to, sender) in shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);
         if !mail.is_empty() {
@@ -333,13 +361,15 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
             }
         }
     }
-    let empty = output.is_empty();
+    let (empty, left) = (output.is_empty(), output.len());
     if empty {
         output.shrink();
     }
     conn.send_bytes += written as u64;
+    conn.unwritten_bytes = left;
     if written > 0 {
         conn.gate.connection().handle_written(now_ms);
+        socket.written.notify_one();
     }
     let done = conn.gate.phase() == Phase::Done;
     if written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get() {

@@ -10,10 +10,10 @@ use broker::catalog::{
 };
 use bytes::{Bytes, BytesMut};
 use log::testing::FalseDisk;
-use log::{Handover, Log, Options, Records};
+use log::{Extent, Handover, Log, Options, Records};
 use message::{Death, DeathReason, Message, Parts, Route};
 use node::facts::{Restored, push_change, push_fact};
-use queue::Fact;
+use queue::{Ages, Fact, Fifo, Stored};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
@@ -98,6 +98,19 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     all
 }
 
+/// Where a run stands.
+const EXTENT: Extent = Extent { pack: 3, offset: 48, bytes: 4000 };
+
+fn stored() -> Stored {
+    let ages = Ages {
+        first_arrival_ms: 5_003,
+        last_arrival_ms: 5_005,
+        first_end_ms: Some(65_003),
+        last_end_ms: None,
+    };
+    Stored { run: 7, first: 4, last: 9, priorities: (0, 255), messages: 6, durable: 5, bytes: 50, ages }
+}
+
 /// The files of a log with one record of each kind.
 fn written() -> BTreeMap<String, Vec<u8>> {
     let disk = FalseDisk::new(1);
@@ -109,12 +122,14 @@ fn written() -> BTreeMap<String, Vec<u8>> {
         push_change(&mut records, &mut scratch, version, &change);
     }
     let queue = catalog.queue("/", "first").expect("it is declared").id;
-    let mut fact = |fact: Fact| push_fact(&mut records, &mut scratch, queue, &fact);
+    let mut fact = |fact: Fact| push_fact(&mut records, &mut scratch, queue, &fact, Some(EXTENT));
     fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
     fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
     fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
     fact(Fact::Gone { first: 1, last: 1 });
     fact(Fact::Returned { seq: 2, delivery_count: 4, redelivered: true });
+    fact(Fact::Stored(stored()));
+    fact(Fact::Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 });
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
@@ -153,15 +168,25 @@ fn formats_are_versioned() {
     let keys: Vec<String> =
         catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
     assert_eq!(keys, ["a.*"]);
-    let facts: Vec<Fact> = restored.queues.remove(&first.id).expect("its messages").into_facts().collect();
+    assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);
+    let queue = restored.queues.remove(&first.id).expect("its messages");
+    assert_eq!(queue.len(), 2 + 4);
+    let fifo = Fifo::restore((*first.config).clone(), queue.into_facts(), 6_000);
+    let mut facts = Vec::new();
+    fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    fifo.run_facts(&[7], |fact| facts.push(fact));
     let [
         Fact::Put { seq: 2, message: two, at_ms: 5_001 },
         Fact::Returned { seq: 2, delivery_count: 4, redelivered: true },
         Fact::Put { seq: 3, message: three, at_ms: 5_002 },
+        Fact::Returned { seq: 3, delivery_count: 2, redelivered: false },
+        Fact::Stored(run),
+        Fact::Taken { run: 7, first: 0, last: 2, .. },
     ] = &facts[..]
     else {
         panic!("{facts:?}");
     };
+    assert_eq!(*run, Stored { durable: 4, bytes: 40, ..stored() });
     assert_eq!(*two, message(b"\x00\x53\x75\xa0\x03two"));
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
 }

@@ -16,8 +16,8 @@ use bytes::Bytes;
 use log::Completion;
 use message::{Message, Parts, Route};
 use node::facts::Restored;
-use node::make_shards;
 use node::shard::Shard;
+use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket};
 
 struct World {
@@ -29,7 +29,8 @@ struct World {
 impl World {
     fn new(count: ShardId) -> Self {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
-        let shards = make_shards(Restored::default(), count, &settings, &access, u64::MAX, 1000);
+        let shards =
+            make_shards(Restored::default(), count, &settings, &access, StorageLimits::default(), 1000);
         Self { shards, now_ms: 1000, seq: 0 }
     }
 

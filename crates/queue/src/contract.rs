@@ -194,6 +194,8 @@ pub enum RejectReason {
     MaxLength,
     /// The queue cannot store at the moment.
     Unavailable,
+    /// See [`Refusal::Damaged`].
+    Damaged,
 }
 
 /// Which request was refused.
@@ -215,8 +217,8 @@ pub enum Refusal {
     NotEmpty,
     /// The queue type does not do this.
     NotSupported,
-    /// Damaged or closed storage.
-    Unavailable,
+    /// Messages of the queue are damaged on the disk: nothing but its deletion is possible.
+    Damaged,
 }
 
 /// Why a consumer is gone.
@@ -225,6 +227,8 @@ pub enum GoneReason {
     Cancelled,
     Detached,
     QueueDeleted,
+    /// See [`Refusal::Damaged`].
+    Damaged,
 }
 
 /// Why a queue is gone.
@@ -336,20 +340,4 @@ pub struct Report {
     pub dropped: u64,
     /// Taken by where dead letters go.
     pub dead_lettered: u64,
-}
-
-/// What must survive the process. Facts restore the machine without running any decision again. Only
-/// durable messages have facts.
-#[derive(Clone, Debug)]
-pub enum Fact {
-    Put {
-        seq: u64,
-        message: Message,
-        /// When it arrived, in milliseconds since the epoch: its time to live counts from here.
-        at_ms: u64,
-    },
-    /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive.
-    Gone { first: u64, last: u64 },
-    /// Requeued: its marks from now on.
-    Returned { seq: u64, delivery_count: u32, redelivered: bool },
 }

@@ -6,6 +6,8 @@
 
 mod contract;
 mod fifo;
+mod storage;
 
 pub use contract::*;
-pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output};
+pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring};
+pub use storage::*;

@@ -22,7 +22,7 @@ use std::path::Path;
 
 use amqp10::sasl::Secret;
 use broker::settings::Settings;
-use node::AlarmLimits;
+use node::{AlarmLimits, StorageLimits};
 
 /// Bytes of a configuration file; a larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -48,6 +48,8 @@ pub struct Config {
     pub loopback_users: Vec<String>,
     /// When publishers are stopped.
     pub alarms: AlarmLimits,
+    /// Bounds of what is kept.
+    pub storage: StorageLimits,
     /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
 }
@@ -136,6 +138,7 @@ struct Draft {
     default_pass: Secret,
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
+    storage: StorageLimits,
     log_level: &'static str,
 }
 
@@ -152,6 +155,7 @@ impl Default for Draft {
             default_pass: Secret::new("guest"),
             loopback_users: vec!["guest".into()],
             alarms: AlarmLimits::default(),
+            storage: StorageLimits::default(),
             log_level: "info",
         }
     }
@@ -181,6 +185,7 @@ impl Draft {
             default_pass: self.default_pass,
             loopback_users: self.loopback_users,
             alarms: self.alarms,
+            storage: self.storage,
             log_level: self.log_level,
         }
     }

@@ -212,7 +212,7 @@ fn exchange(name: &str) -> String {
 }
 
 /// One segment of a path. The default exchange has a name there.
-fn segment(name: &str) -> String {
+pub fn segment(name: &str) -> String {
     utf8_percent_encode(if name.is_empty() { "amq.default" } else { name }, SEGMENT).to_string()
 }
 

@@ -5,6 +5,7 @@ mod amqp;
 mod bench;
 mod config;
 mod declare;
+mod explain;
 mod failure;
 mod http;
 mod limits;
@@ -49,6 +50,8 @@ enum Verb {
     Delete(declare::Delete),
     /// List queues, exchanges, bindings or connections
     List(list::List),
+    /// Say why nothing moves at a queue, a link or a connection
+    Explain(explain::Explain),
     /// Put load on a broker and measure it
     Bench(bench::Bench),
 }
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::List(list) => list::run(&list),
+        Verb::Explain(explain) => explain::run(&explain),
         Verb::Bench(bench) => bench::run(bench),
     };
     let code = match done {
@@ -102,6 +106,9 @@ mod tests {
             "delete binding x q --key k --argument a=1",
             "list queues --json",
             "list connections --url http://h",
+            "explain queue q --json",
+            "explain --url http://h link l --connection c",
+            "explain connection c",
         ] {
             let parsed = Cli::try_parse_from(std::iter::once("sluice").chain(words.split(' ')));
             assert!(parsed.is_ok(), "{words}: {}", parsed.unwrap_err());
@@ -120,6 +127,10 @@ mod tests {
             "declare binding x",
             "list",
             "list users",
+            "explain",
+            "explain queue",
+            "explain queue q --connection c",
+            "explain exchange x",
             "nonsense",
         ] {
             let words = std::iter::once("sluice").chain(words.split(' ').filter(|w| !w.is_empty()));

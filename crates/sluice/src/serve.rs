@@ -73,6 +73,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         shards: config.shards,
         data_dir: data_dir.to_owned(),
         alarms: config.alarms,
+        storage: config.storage,
     })
 }
 

@@ -175,6 +175,23 @@ fn lists_are_tables() {
 }
 
 #[test]
+fn why_nothing_moves_is_told() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "a/b"]).done();
+    let told = broker.verb(&["explain", "queue", "a/b"]).done();
+    assert!(told.starts_with("queue_empty: the queue is empty\n"), "{told}");
+    broker.verb(&["send", "a/b", "x"]).done();
+    let told = broker.verb(&["explain", "queue", "a/b", "--json"]).done();
+    let told: Value = serde_json::from_str(&told).unwrap();
+    assert_eq!((&told["cause"], &told["numbers"]["queue_ready"]), (&json!("no_consumer"), &json!(1)));
+    assert_eq!((&told["kind"], &told["name"], &told["at"]), (&json!("queue"), &json!("a/b"), &json!(null)));
+    broker.verb(&["explain", "queue", "c"]).refused(1, &["explain the queue", "no queue 'c' in vhost '/'"]);
+    broker.verb(&["explain", "link", "l/1"]).refused(1, &["explain the link", "no link 'l/1'"]);
+    broker.verb(&["explain", "connection", "c"]).refused(1, &["no connection 'c'"]);
+}
+
+#[test]
 fn wrong_usage_is_told() {
     for words in [
         &["send"][..],

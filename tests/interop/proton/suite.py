@@ -7,7 +7,7 @@ import sys
 import traceback
 import zlib
 
-from proton import Delivery, Endpoint, Link, Message, ProtonException, Timeout, symbol
+from proton import Delivery, Endpoint, Link, Message, ProtonException, Terminus, Timeout, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
@@ -106,6 +106,16 @@ class Paired(LinkOption):
         link.target.address = link.target.address or "me"
         if link.is_sender:
             link.snd_settle_mode = Link.SND_SETTLED
+
+
+class Replies(LinkOption):
+    """A receiver that is its own queue: direct reply-to."""
+
+    def apply(self, link):
+        link.source.dynamic = True
+        link.source.expiry_policy = Terminus.EXPIRE_WITH_LINK
+        link.source.capabilities.put_object(symbol("rabbitmq:volatile-queue"))
+        link.snd_settle_mode = Link.SND_SETTLED
 
 
 class Management:
@@ -446,6 +456,32 @@ def anonymous_terminus_routes_by_to():
     connection.close()
 
 
+def direct_reply_to_answers_without_a_queue():
+    server, client = connect(), connect()
+    on_queue(server, "requests")
+    inbox = Inbox()
+    receiver = client.create_receiver(None, credit=1, handler=inbox, options=Replies())
+    reply_to = receiver.link.remote_source.address
+    assert reply_to.startswith("/queues/amq.rabbitmq.reply-to."), reply_to
+    request = Message(body="2 + 2", durable=True, reply_to=reply_to, id=17)
+    client.create_sender("/queues/requests").send(request)
+
+    [(message, delivery)] = Consumer(server, "requests", credit=1).take(1)
+    settle(delivery, Delivery.ACCEPTED)
+    answers = server.create_sender(None)
+    answer = lambda body: answers.send(Message(body=body, address=message.reply_to, correlation_id=message.id))
+    expect(answer("4").remote_state, Delivery.ACCEPTED)
+    client.wait(lambda: inbox.arrived, msg="the answer")
+    arrived, delivery = inbox.arrived.popleft()
+    expect((arrived.body, arrived.correlation_id, delivery.settled), ("4", 17, True))
+    expect(answer("5").remote_state, Delivery.ACCEPTED)  # nobody has credit for it
+    refused("amqp:precondition-failed", lambda: server.create_receiver(reply_to))
+    receiver.close()
+    refused("amqp:not-found", lambda: server.create_sender(reply_to))
+    server.close()
+    client.close()
+
+
 def idle_connection_stays():
     connection = connect(heartbeat=2)  # Proton announces half of it
     try:
@@ -462,7 +498,7 @@ CHECKS = [
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
     detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
     deleting_the_queue_detaches_its_links, settled_both_ways, the_sender_settles_first, anonymous_terminus_routes_by_to,
-    idle_connection_stays,
+    direct_reply_to_answers_without_a_queue, idle_connection_stays,
 ]
 
 

@@ -11,6 +11,7 @@ use broker::catalog::{
     Policy, QueueRecord, SetPolicy,
 };
 use broker::desk::*;
+use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 
 /// What stands behind the desk; tests change it at will.
 #[derive(Default)]
@@ -20,6 +21,7 @@ pub struct State {
     /// Ready messages by queue.
     pub ready: BTreeMap<String, u64>,
     pub connections: Vec<ConnectionRow>,
+    pub facts: Vec<ConnectionFacts>,
     pub alarms: Alarms,
     pub listening: bool,
     /// No answer comes in time.
@@ -300,6 +302,24 @@ impl Desk for FakeDesk {
         let before = state.connections.len();
         state.connections.retain(|c| *c.name != *name);
         Ok(state.connections.len() < before)
+    }
+
+    async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, DeskError> {
+        let state = self.state();
+        let mut look = Look { connections: state.facts.clone(), ..Look::default() };
+        match &subject {
+            Subject::Queue { vhost, name } => {
+                state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+                let record = state.record(vhost, name)?;
+                look.queues.push(QueueFacts::new(&record, state.row(&record).report));
+            }
+            Subject::Link { .. } | Subject::Connection { .. } => {
+                for c in &look.connections {
+                    state.allow(who, &c.vhost, Resource::Connection(&c.user), Permission::Read)?;
+                }
+            }
+        }
+        look.explain(&look, &subject).map_err(DeskError::Catalog)
     }
 
     async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {

@@ -133,9 +133,15 @@ impl Session {
         let credit = *credit;
         if self.pending.is_empty() {
             self.put_credit(link, available, drain, credit, out);
-        } else {
-            self.pending.push_back(Pending::Credit { link, available, drain, credit });
+            return;
         }
+        // One report of a link waits at a time, the newest: whoever floods us with FLOWs is told once. It is looked
+        // for from the back, where the last one of a flood is.
+        let old = |p: &Pending| matches!(p, Pending::Credit { link: l, .. } if *l == link);
+        if let Some(at) = self.pending.iter().rposition(old) {
+            self.pending.remove(at);
+        }
+        self.pending.push_back(Pending::Credit { link, available, drain, credit });
     }
 
     fn put_credit(&mut self, link: u32, available: u32, drain: bool, credit: SenderCredit, out: &mut Output) {

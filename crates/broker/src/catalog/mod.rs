@@ -195,7 +195,7 @@ impl Catalog {
     /// Every binding that somebody made, then those that every queue has with the default exchange.
     pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
         let made =
-            self.vhosts.values().flat_map(|v| v.exchanges.values()).flat_map(|t| t.bindings().cloned());
+            self.vhosts.values().flat_map(|v| v.exchanges.values()).flat_map(|t| t.bindings.iter().cloned());
         let implied = self.queues().map(|q| {
             Arc::new(Binding {
                 vhost: q.vhost.clone(),
@@ -211,7 +211,13 @@ impl Catalog {
     /// The bindings whose source is this exchange; none for the default exchange.
     pub fn bindings_of_source(&self, vhost: &str, source: &str) -> Vec<Arc<Binding>> {
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
-        table.map(|t| t.bindings().cloned().collect()).unwrap_or_default()
+        table.map(|t| t.bindings.by_age().into_iter().cloned().collect()).unwrap_or_default()
+    }
+
+    /// The bindings of this exchange that lead there.
+    pub fn bindings_between(&self, vhost: &str, source: &str, to: &Destination) -> Vec<Arc<Binding>> {
+        let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(source));
+        table.map(|t| t.bindings.to(to).cloned().collect()).unwrap_or_default()
     }
 
     /// Applies one change that was decided for this version.
@@ -351,7 +357,7 @@ impl Catalog {
         let exchanges = self.exchanges().cloned().map(Change::ExchangeDeclared);
         let queues = self.queues().cloned().map(Change::QueueDeclared);
         let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
-        let bindings = tables.flat_map(|t| t.bindings().cloned()).map(Change::Bound);
+        let bindings = tables.flat_map(|t| t.bindings.by_age()).cloned().map(Change::Bound);
         let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
         let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
         let policies = policies.cloned().map(Change::PolicySet);

@@ -6,13 +6,15 @@ use smallvec::SmallVec;
 
 use super::exchange::{Facts, Letter};
 use super::{Catalog, Destination, Exchange};
-use crate::ids::{QueueId, ShardId};
+use crate::ids::QueueId;
+use crate::reply_to::ReplyTo;
 
-/// A queue that a message is routed to.
+/// Where a route ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouteTarget {
-    pub queue: QueueId,
-    pub home: Option<ShardId>,
+pub enum RouteTarget {
+    Queue(QueueId),
+    /// A link that takes replies: delivered if there is credit, else dropped and counted; always accepted.
+    Direct(ReplyTo),
 }
 
 /// Most routes lead to a few queues.
@@ -21,7 +23,7 @@ pub type RouteTargets = SmallVec<[RouteTarget; 2]>;
 /// Where a message goes.
 #[derive(Clone, Debug, Default)]
 pub struct Routed {
-    /// Each queue once.
+    /// Each target once.
     pub targets: RouteTargets,
     /// Another message with the same keys goes the same way, until the catalog changes: it may be cached.
     pub by_key_alone: bool,
@@ -30,13 +32,19 @@ pub struct Routed {
 }
 
 impl Catalog {
-    /// Every queue that a message to `exchange` reaches; `None` if the exchange does not exist.
+    /// Everything that a message to `exchange` reaches; `None` if the exchange does not exist.
     pub fn route(&self, vhost: &str, exchange: &str, letter: &Letter<'_>) -> Option<Routed> {
         let vhost = self.vhosts.get(vhost)?;
         let mut routed = Routed { by_key_alone: true, ..Routed::default() };
         if exchange.is_empty() {
             for key in letter.keys {
-                vhost.queues.get(key).into_iter().for_each(|id| self.push_target(*id, &mut routed.targets));
+                match vhost.queues.get(key) {
+                    Some(id) => self.push_queue(*id, &mut routed.targets),
+                    // Not an exchange's to know: names of this kind cannot be declared or bound.
+                    None => ReplyTo::parse(key)
+                        .into_iter()
+                        .for_each(|to| push_target(RouteTarget::Direct(to), &mut routed.targets)),
+                }
             }
             return Some(routed);
         }
@@ -61,7 +69,7 @@ impl Catalog {
                 match destination {
                     Destination::Queue(queue) => {
                         if let Some(id) = vhost.queues.get(queue) {
-                            self.push_target(*id, &mut routed.targets);
+                            self.push_queue(*id, &mut routed.targets);
                         }
                     }
                     Destination::Exchange(exchange) => {
@@ -81,11 +89,15 @@ impl Catalog {
         Some(routed)
     }
 
-    fn push_target(&self, id: QueueId, targets: &mut RouteTargets) {
-        if targets.iter().all(|t| t.queue != id)
-            && let Some(record) = self.queue_by_id(id)
-        {
-            targets.push(RouteTarget { queue: id, home: record.home });
+    fn push_queue(&self, id: QueueId, targets: &mut RouteTargets) {
+        if self.queue_by_id(id).is_some() {
+            push_target(RouteTarget::Queue(id), targets);
         }
+    }
+}
+
+fn push_target(target: RouteTarget, targets: &mut RouteTargets) {
+    if !targets.contains(&target) {
+        targets.push(target);
     }
 }

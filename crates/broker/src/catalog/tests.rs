@@ -6,6 +6,7 @@ use amqp10::Value;
 use bytes::BytesMut;
 
 use super::*;
+use crate::reply_to::ReplyTo;
 
 fn run(catalog: &mut Catalog, command: Command) -> (Answer, Vec<Change>) {
     let decision = catalog.decide(command).unwrap();
@@ -204,4 +205,15 @@ fn formats_are_versioned() {
         assert_eq!(decode_change(&bytes).as_ref(), Some(change));
     }
     assert_eq!(decode_change(b""), None);
+}
+
+#[test]
+fn the_default_exchange_leads_to_links_that_take_replies() {
+    let catalog = Catalog::default();
+    let to = ReplyTo { outlet: ::queue::ConsumerId(7), key: 9 };
+    let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
+    let letter = Letter { keys: &keys, ..Letter::default() };
+    let targets = |exchange| catalog.route(DEFAULT_VHOST, exchange, &letter).unwrap().targets.into_vec();
+    assert_eq!(targets(""), [RouteTarget::Direct(to)], "once");
+    assert_eq!(targets("amq.direct"), []);
 }

@@ -1,16 +1,20 @@
 //! Queues on their shard: requests in, effects carried out, facts to the log.
 
+use std::collections::BTreeMap;
+
 use broker::catalog::Command;
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
-use log::{Completion, Size};
+use hashbrown::HashSet;
+use log::{Completion, Extent, Size};
 use queue::{
     Asked, Effect, Fact, Fifo, GoneReason, Publish, PublisherId, Refusal, RejectReason, Request, Verdict,
 };
 
 use super::journal::Load;
-use super::{Cx, Place, Shard, with_gate};
+use super::{Cx, Forgetting, Place, Shard, with_gate};
+use crate::facts::RestoredQueue;
 
 /// A queue that lives here.
 pub(super) struct QueueSlot {
@@ -21,13 +25,79 @@ pub(super) struct QueueSlot {
     pub fsync: bool,
     /// Where in the log its messages are, the oldest first.
     pub places: Vec<Place>,
-    /// The last Gone of this turn, kept back so that the next may continue it.
+    /// Where its runs on the disk stand.
+    pub extents: BTreeMap<u32, Kept>,
+    /// What could be paged out, when it was counted last.
+    pageable: u64,
+    /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     gone: Option<(u64, u64)>,
+    taken: Option<Taken>,
     /// Its end is being made known.
     deleted: bool,
 }
 
+/// A run on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub extent: Extent,
+    /// The file of the log that says so, once it is written.
+    pub file: Option<u64>,
+}
+
+/// What [`Fact::Taken`] says.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    run: u32,
+    first: u32,
+    last: u32,
+    durable: u32,
+    bytes: u64,
+}
+
+impl Taken {
+    fn fact(self) -> Fact {
+        let Self { run, first, last, durable, bytes } = self;
+        Fact::Taken { run, first, last, durable, bytes }
+    }
+}
+
 impl QueueSlot {
+    pub fn fifo_mut(&mut self) -> &mut Fifo {
+        &mut self.fifo
+    }
+
+    /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
+    fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
+        match *fact {
+            Fact::Gone { first, last } => {
+                if let Some((_, kept)) = &mut self.gone
+                    && *kept + 1 == first
+                {
+                    *kept = last;
+                    return None;
+                }
+                self.gone.replace((first, last)).map(|(first, last)| Fact::Gone { first, last })
+            }
+            Fact::Taken { run, first, last, durable, bytes } => {
+                if let Some(kept) = &mut self.taken
+                    && (kept.run, kept.last + 1) == (run, first)
+                {
+                    (kept.last, kept.durable, kept.bytes) =
+                        (last, kept.durable + durable, kept.bytes + bytes);
+                    return None;
+                }
+                self.taken.replace(Taken { run, first, last, durable, bytes }).map(Taken::fact)
+            }
+            _ => None,
+        }
+    }
+
+    /// What was kept back.
+    fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
+        let gone = self.gone.take().map(|(first, last)| Fact::Gone { first, last });
+        gone.into_iter().chain(self.taken.take().map(Taken::fact))
+    }
+
     pub fn fifo(&self) -> &Fifo {
         &self.fifo
     }
@@ -59,11 +129,11 @@ impl std::fmt::Debug for QueueSlot {
 /// What became of `first..=last` of one publisher at one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
-    queue: QueueId,
-    publisher: PublisherId,
-    first: u64,
-    last: u64,
-    verdict: Verdict,
+    pub queue: QueueId,
+    pub publisher: PublisherId,
+    pub first: u64,
+    pub last: u64,
+    pub verdict: Verdict,
 }
 
 /// Adds a receipt, joined to the last one if it continues it.
@@ -82,18 +152,31 @@ pub(super) fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
 
 impl Shard {
     /// Makes the machine of a queue that has its home here.
-    pub fn place_queue(&mut self, id: QueueId, facts: impl IntoIterator<Item = Fact>, places: Vec<Place>) {
+    pub fn place_queue(&mut self, id: QueueId, restored: RestoredQueue) {
         let Some(record) = self.catalog.queue_by_id(id) else { return };
         let config = (*record.config).clone();
+        let (facts, places, mut extents) = restored.into_parts();
+        let fifo = Fifo::restore(config, facts, self.now_ms);
+        // A run of which nothing is alive was taken to its end, and the log knew.
+        let known: HashSet<u32> = fifo.runs().collect();
+        for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
+            self.pages.release(extent);
+        }
+        let extents =
+            extents.into_iter().map(|(run, (extent, file))| (run, Kept { extent, file: Some(file) }));
         let slot = QueueSlot {
             id,
-            fifo: Fifo::restore(config, facts, self.now_ms),
             logged: record.durable && record.exclusive.is_none(),
             fsync: record.fsync,
             places,
+            extents: extents.collect(),
+            pageable: fifo.pageable_bytes(),
+            fifo,
             gone: None,
+            taken: None,
             deleted: false,
         };
+        self.pages.recount(0, slot.pageable);
         let at = id.slot();
         if self.queues.len() <= at {
             self.queues.resize_with(at + 1, || None);
@@ -123,7 +206,7 @@ impl Shard {
     /// The queue has got its home.
     pub(super) fn queue_placed(&mut self, queue: QueueId, home: u8) {
         if home == self.id {
-            self.place_queue(queue, [], Vec::new());
+            self.place_queue(queue, RestoredQueue::default());
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
             self.send(home, Mail::Request { queue, request });
@@ -149,9 +232,9 @@ impl Shard {
     /// The queue is gone from the catalog.
     pub(super) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
         if let Some(slot) = self.queues.get_mut(queue.slot())
-            && slot.as_ref().is_some_and(|s| s.id == queue)
+            && let Some(gone) = slot.take_if(|s| s.id == queue)
         {
-            *slot = None;
+            self.pages.recount(gone.pageable, 0);
             self.counters.queues_deleted += 1;
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
@@ -199,6 +282,7 @@ impl Shard {
     pub(super) fn handle_one(&mut self, mail: Mail) {
         match mail {
             Mail::Request { queue, request } => self.apply(queue, request),
+            Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),
             Mail::Effect { queue, effect } => self.handle_effect(queue, effect),
             Mail::Receipts { queue, publisher, first, last, verdict } => {
                 self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
@@ -273,27 +357,44 @@ impl Shard {
     }
 
     /// Facts to the log, effects to whom they concern.
-    fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
+    pub(super) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
         if slot.logged {
             for fact in &output.facts {
-                if let Fact::Gone { first, last } = fact {
-                    match &mut slot.gone {
-                        Some((_, kept)) if *kept + 1 == *first => *kept = *last,
-                        kept => {
-                            if let Some((first, last)) = kept.replace((*first, *last)) {
-                                let fact = Fact::Gone { first, last };
-                                self.journal.push_fact(queue, &fact, slot.fsync);
-                            } else {
-                                self.gone.push(queue);
-                            }
+                match fact {
+                    Fact::Gone { .. } | Fact::Taken { .. } => {
+                        if slot.gone.is_none() && slot.taken.is_none() {
+                            self.gone.push(queue);
+                        }
+                        if let Some(ended) = slot.keep_back(fact) {
+                            self.journal.push_fact(queue, &ended, None, slot.fsync);
                         }
                     }
-                } else {
-                    self.journal.push_fact(queue, fact, slot.fsync);
+                    Fact::Stored(stored) => {
+                        let extent = slot.extents.get(&stored.run).map(|kept| kept.extent);
+                        self.journal.push_fact(queue, fact, extent, slot.fsync);
+                    }
+                    Fact::Put { .. } | Fact::Returned { .. } => {
+                        self.journal.push_fact(queue, fact, None, slot.fsync);
+                    }
                 }
             }
         }
+        for load in output.loads.drain(..) {
+            if let Some(kept) = slot.extents.get(&load.run) {
+                self.pages.read(u32::from(self.id), queue, load, kept.extent);
+            }
+        }
+        for run in output.released.drain(..) {
+            match slot.extents.remove(&run) {
+                Some(kept) if slot.logged => self.journal.release(kept.extent),
+                Some(kept) => self.pages.release(kept.extent),
+                None => {}
+            }
+        }
+        let pageable = slot.fifo.pageable_bytes();
+        self.pages.recount(slot.pageable, pageable);
+        slot.pageable = pageable;
         let logged = slot.logged;
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
@@ -333,8 +434,11 @@ impl Shard {
                 effect => self.carry_out(queue, effect),
             }
         }
+        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut);
+        let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
+        let extents = extents.into_values().map(|kept| kept.extent).collect();
         if let Some(ticket) = self.tickets.insert(TicketOwner::Shard) {
-            self.forgetting.insert(ticket, told_later);
+            self.forgetting.insert(ticket, Forgetting { told_later, extents });
             self.post.propose(Some(queue::Ticket(ticket)), Command::ForgetQueue { queue });
         }
     }
@@ -397,7 +501,7 @@ impl Shard {
                     };
                     for target in targets {
                         let publish = Publish { publisher, seq: 0, message: message.clone() };
-                        self.post.request(target.queue, Request::Publish(publish));
+                        self.post.publish(vhost, target, publish);
                     }
                 }
             }
@@ -406,6 +510,14 @@ impl Shard {
 
     /// Sends the receipts of this round.
     pub(super) fn send_receipts(&mut self) {
+        if self.pages.is_full() {
+            self.pages.receipts.append(&mut self.receipts);
+            return;
+        }
+        if !self.pages.receipts.is_empty() {
+            let newer = std::mem::replace(&mut self.receipts, std::mem::take(&mut self.pages.receipts));
+            self.receipts.extend(newer);
+        }
         let mut receipts = std::mem::take(&mut self.receipts);
         for receipt in receipts.drain(..) {
             let to = shard_of(receipt.publisher.0);
@@ -452,10 +564,9 @@ impl Shard {
         let mut gone = std::mem::take(&mut self.gone);
         for queue in gone.drain(..) {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
-            if let Some(slot) = slot
-                && let Some((first, last)) = slot.gone.take()
-            {
-                self.journal.push_fact(queue, &Fact::Gone { first, last }, slot.fsync);
+            let Some(slot) = slot else { continue };
+            for fact in slot.take_kept() {
+                self.journal.push_fact(queue, &fact, None, slot.fsync);
             }
         }
         self.gone = gone;
@@ -474,15 +585,24 @@ impl Shard {
         }
     }
 
-    fn written(&mut self, load: Load, file: u64, size: Size) {
+    fn written(&mut self, mut load: Load, file: u64, size: Size) {
         // It stands in files from the newest known before to the newest that it went to.
         let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.log_file = self.log_file.max(file);
-        for (queue, first, last) in load.puts {
+        for (queue, first, last) in std::mem::take(&mut load.puts) {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
             if let Some(slot) = slot {
                 slot.note_place(Place { file: from, first, last });
             }
+        }
+        for (queue, run) in std::mem::take(&mut load.stored) {
+            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+            if let Some(kept) = slot.and_then(|slot| slot.extents.get_mut(&run)) {
+                kept.file = Some(from);
+            }
+        }
+        for extent in load.take_released() {
+            self.pages.release(extent);
         }
         if load.changes {
             if load.evacuated.is_some() {

@@ -167,7 +167,9 @@ impl Shard {
             Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
             Some(TicketOwner::Shard) => {
                 self.tickets.remove(ticket.0);
-                for mail in self.forgetting.remove(&ticket.0).into_iter().flatten() {
+                let forgetting = self.forgetting.remove(&ticket.0).unwrap_or_default();
+                forgetting.extents.into_iter().for_each(|extent| self.pages.release(extent));
+                for mail in forgetting.told_later {
                     self.forgotten(mail);
                 }
             }

@@ -1,7 +1,8 @@
 //! What the desk asks of a shard: calls that run on it, and answers that come later.
 
-use broker::catalog::{Answer, Catalog, CatalogError, Command};
+use broker::catalog::{Answer, Catalog, CatalogError, Command, QueueRecord};
 use broker::desk::ConnectionRow;
+use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use hashbrown::HashMap;
@@ -9,6 +10,9 @@ use queue::{Effect, Request, Ticket};
 use std::sync::Arc;
 
 use super::Shard;
+
+/// Connections that one call looks at: the shard is not held up, and a queue is explained by some of its consumers.
+const LOOK_MAX: usize = 1000;
 
 /// A call that runs on the shard, between two turns. It must be short: at most 1,000 rows.
 pub type DeskCall = Box<dyn FnOnce(&mut Shard) + Send>;
@@ -91,6 +95,31 @@ impl Shard {
     /// Every open connection of this shard.
     pub fn connection_rows(&self, node: &Arc<str>) -> Vec<ConnectionRow> {
         self.conns.iter().filter_map(|(_, c)| c.gate.report(node, c.recv_bytes, c.send_bytes)).collect()
+    }
+
+    /// What may stop the links of connections that matter, of the first thousand; and what may stop everything.
+    pub fn look(&self, wanted: &Wanted) -> (Vec<ConnectionFacts>, LogFacts) {
+        let wanted = self.conns.iter().filter(|(_, c)| c.gate.is_wanted(wanted)).take(LOOK_MAX);
+        let connections = wanted.filter_map(|(_, c)| {
+            c.gate.facts(c.unwritten_bytes as u64, (c.partial.len() + c.partial_taken) as u64)
+        });
+        let log = LogFacts { failed: self.log_failed, receipts_held: self.journal.receipts_held() };
+        (connections.collect(), log)
+    }
+
+    /// What the catalog knows of these queues, each once.
+    pub fn records_of(&self, ends: &[End]) -> Vec<Arc<QueueRecord>> {
+        let mut records: Vec<Arc<QueueRecord>> = Vec::new();
+        for end in ends {
+            let record = match end {
+                End::Named(vhost, name) => self.catalog.queue(vhost, name),
+                End::Id(id) => self.catalog.queue_by_id(*id),
+            };
+            records.extend(record.cloned());
+        }
+        records.sort_unstable_by_key(|r| r.id);
+        records.dedup_by_key(|r| r.id);
+        records
     }
 
     /// Closes the connection of this name; false if it is not here.

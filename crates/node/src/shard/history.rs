@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use broker::catalog::{Binding, Change, Destination, Exchange, Letter};
-use broker::ids::QueueId;
+use broker::catalog::{Binding, Change, Destination, Exchange, Letter, RouteTarget, RouteTargets};
 use message::Message;
-use queue::{Publish, PublisherId, Request};
+use queue::{Publish, PublisherId};
 
 use super::Shard;
 
@@ -40,19 +39,19 @@ impl Shard {
         let publisher = PublisherId(u64::from(self.id) << 56);
         for (seq, message) in (0..).zip(messages) {
             let random = self.draw();
-            let queues: Vec<QueueId> = match &binding.destination {
+            let targets: RouteTargets = match &binding.destination {
                 Destination::Queue(name) => {
-                    self.catalog.queue(&binding.vhost, name).map(|q| q.id).into_iter().collect()
+                    let queue = self.catalog.queue(&binding.vhost, name);
+                    queue.map(|q| RouteTarget::Queue(q.id)).into_iter().collect()
                 }
                 Destination::Exchange(name) => {
                     let letter = Letter::of_message(&message, random);
-                    let routed = self.catalog.route(&binding.vhost, name, &letter).unwrap_or_default();
-                    routed.targets.iter().map(|target| target.queue).collect()
+                    self.catalog.route(&binding.vhost, name, &letter).unwrap_or_default().targets
                 }
             };
-            for queue in queues {
+            for target in targets {
                 let publish = Publish { publisher, seq, message: message.clone() };
-                self.post.request(queue, Request::Publish(publish));
+                self.post.publish(&binding.vhost, target, publish);
             }
         }
     }

@@ -13,7 +13,7 @@
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use bytes::BytesMut;
-use log::{Completion, Handover, Records, WriteError};
+use log::{Completion, Extent, Handover, Records, WriteError};
 use queue::Fact;
 
 use super::apply::{Receipt, push_receipt};
@@ -25,6 +25,12 @@ const LAZY_MS: u64 = 20;
 
 /// And no longer than until they are this many bytes.
 const LAZY_BYTES_MAX: usize = 64 * 1024;
+
+/// What is not needed any more takes its space for this long, for a sync is dear.
+const RELEASE_MS: u64 = 1000;
+
+/// And no longer than until it is this many runs.
+const RELEASED_MAX: usize = 16;
 
 /// How far back a put looks for a range that it continues.
 const RANGES_OPEN: usize = 4;
@@ -44,6 +50,10 @@ pub(super) struct Load {
     pub evacuated: Option<u64>,
     /// Changes of the catalog are among them.
     pub changes: bool,
+    /// Runs that were said to be stored.
+    pub stored: Vec<(QueueId, u32)>,
+    /// May be forgotten once the records so far are synced.
+    released: Vec<Extent>,
 }
 
 /// See the module.
@@ -55,14 +65,27 @@ pub(super) struct Journal {
     away: Option<(u64, Load)>,
     /// What is away has come back unwritten.
     back: bool,
+    /// Since when something waits for a sync to be forgotten.
+    released_ms: Option<u64>,
     next_ticket: u64,
     scratch: BytesMut,
 }
 
+impl Load {
+    /// What may be forgotten now that it is written: nothing, unless it was synced.
+    pub fn take_released(&mut self) -> Vec<Extent> {
+        std::mem::take(&mut self.released)
+    }
+}
+
 impl Journal {
-    pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, fsync: bool) {
-        facts::push_fact(&mut self.open.records, &mut self.scratch, queue, fact);
+    /// `extent` is where the run of a [`Fact::Stored`] stands.
+    pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
+        facts::push_fact(&mut self.open.records, &mut self.scratch, queue, fact, extent);
         self.open.sync |= fsync;
+        if let Fact::Stored(stored) = fact {
+            self.open.stored.push((queue, stored.run));
+        }
         let Fact::Put { seq, .. } = fact else { return };
         let continued = self.open.puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
@@ -93,6 +116,12 @@ impl Journal {
         self.open.urgent = true;
     }
 
+    /// Forgets an extent as soon as the records so far are synced: a log that forgot them must not speak of a run
+    /// that is no more.
+    pub fn release(&mut self, extent: Extent) {
+        self.open.released.push(extent);
+    }
+
     /// The next handover, if one is due and none is away.
     pub fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
         if self.back {
@@ -100,8 +129,16 @@ impl Journal {
             self.back = false;
             return Some(self.hand_over(shard, load));
         }
-        let nothing = self.open.records.is_empty() && !self.open.urgent;
-        if self.away.is_some() || nothing {
+        if self.away.is_some() {
+            return None;
+        }
+        if !self.open.released.is_empty() {
+            let since = *self.released_ms.get_or_insert(now_ms);
+            if at_once || self.open.released.len() >= RELEASED_MAX || now_ms >= since + RELEASE_MS {
+                (self.open.sync, self.open.urgent) = (true, true);
+            }
+        }
+        if self.open.records.is_empty() && !self.open.urgent {
             return None;
         }
         let due = at_once || self.open.urgent || self.open.records.bytes() >= LAZY_BYTES_MAX;
@@ -129,7 +166,14 @@ impl Journal {
             return None;
         }
         match completion.result {
-            Ok(()) => Some(Ok(load)),
+            Ok(()) => {
+                if load.sync {
+                    self.released_ms = None;
+                } else {
+                    self.open.released.append(&mut load.released);
+                }
+                Some(Ok(load))
+            }
             Err(mut error) => {
                 load.records = std::mem::take(&mut error.records);
                 self.away = Some((ticket, load));
@@ -145,7 +189,8 @@ impl Journal {
 
     /// When records that nobody waits for have been kept long enough.
     pub fn next_deadline(&self) -> Option<u64> {
-        self.since_ms.map(|since| since + LAZY_MS)
+        let release = self.released_ms.filter(|_| self.away.is_none()).map(|since| since + RELEASE_MS);
+        self.since_ms.map(|since| since + LAZY_MS).into_iter().chain(release).min()
     }
 
     /// Whether the next handover is one that has come back.
@@ -159,7 +204,14 @@ impl Journal {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.away.is_none() && self.open.records.is_empty()
+        self.away.is_none() && self.open.records.is_empty() && self.open.released.is_empty()
+    }
+
+    /// Messages whose receipts wait for the log.
+    pub fn receipts_held(&self) -> u64 {
+        let away = self.away.iter().map(|(_, load)| load);
+        let receipts = away.chain([&self.open]).flat_map(|load| &load.receipts);
+        receipts.map(|r| r.last - r.first + 1).sum()
     }
 
     pub fn holds_receipts(&self) -> bool {

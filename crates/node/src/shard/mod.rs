@@ -11,10 +11,13 @@
 mod apply;
 mod catalog;
 mod desk;
+mod direct;
 mod history;
 mod journal;
+mod pages;
 mod reclaim;
 
+use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -30,7 +33,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::Handover;
+use log::{Extent, Handover};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -38,8 +41,10 @@ use self::apply::{QueueSlot, Receipt};
 use self::catalog::Decider;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
+use self::pages::Pages;
 use self::reclaim::Evacuation;
-pub use self::reclaim::{GARBAGE_ALLOWED, Place};
+use self::reclaim::GARBAGE_ALLOWED;
+pub use self::reclaim::Place;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -58,8 +63,40 @@ pub struct Conn {
     pub partial: BytesMut,
     /// Its output is to be written at the end of the turn.
     dirty: bool,
+    /// Bytes of the beginning while somebody reads on at it.
+    partial_taken: usize,
+    /// Bytes that the socket did not take when it was last written to.
+    pub unwritten_bytes: usize,
     pub recv_bytes: u64,
     pub send_bytes: u64,
+}
+
+/// What is to be done when the catalog has forgotten a queue.
+#[derive(Debug, Default)]
+struct Forgetting {
+    told_later: Vec<Mail>,
+    extents: Vec<Extent>,
+}
+
+/// Bounds of what is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct StorageLimits {
+    /// Bytes of garbage that the log may hold whatever is alive.
+    pub garbage_allowed: u64,
+    /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
+    pub backlog_memory: u64,
+}
+
+impl StorageLimits {
+    /// 64 MiB: some 200,000 small messages, which a fast consumer drains in a second; a tenth of what a small
+    /// machine has.
+    pub const BACKLOG_MEMORY: u64 = 64 << 20;
+}
+
+impl Default for StorageLimits {
+    fn default() -> Self {
+        Self { garbage_allowed: GARBAGE_ALLOWED, backlog_memory: Self::BACKLOG_MEMORY }
+    }
 }
 
 /// What a shard is made with.
@@ -72,8 +109,9 @@ pub struct Setup {
     pub catalog: Catalog,
     /// One number per shard: about the bytes that are alive in the log.
     pub live: Arc<[AtomicU64]>,
-    /// Bytes of garbage that the log may hold whatever is alive.
-    pub garbage_allowed: u64,
+    pub limits: StorageLimits,
+    /// Makes names of reply links that cannot be guessed.
+    pub reply_keys: RandomState,
 }
 
 /// See the module.
@@ -94,8 +132,8 @@ pub struct Shard {
     queues: Vec<Option<Box<QueueSlot>>>,
     /// Requests for queues that have no home yet. Bounded by what paid for each request.
     homeless: HashMap<QueueId, Vec<Request>>,
-    /// Deletions that the catalog has not confirmed, by our ticket: what to tell whom then.
-    forgetting: HashMap<u64, Vec<Mail>>,
+    /// Deletions that the catalog has not confirmed, by our ticket.
+    forgetting: HashMap<u64, Forgetting>,
     desk: desk::Waiting,
     /// On the shard that decides: what exchanges keep for later bindings.
     histories: Histories,
@@ -104,7 +142,8 @@ pub struct Shard {
     outboxes: Vec<Vec<Mail>>,
     output: Output,
     journal: Journal,
-    /// Queues that keep a Gone back until the end of the turn.
+    pages: Pages,
+    /// Queues that keep facts back until the end of the turn.
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
@@ -127,6 +166,7 @@ pub struct Shard {
     scratch: BytesMut,
     pub counters: Counters,
     unique: u64,
+    reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
     blocked: bool,
@@ -153,6 +193,7 @@ macro_rules! with_gate {
                 scratch: &mut $shard.scratch,
                 counters: &mut $shard.counters,
                 unique: &mut $shard.unique,
+                reply_keys: &$shard.reply_keys,
             };
             $body;
             if !conn.dirty {
@@ -166,7 +207,7 @@ use with_gate;
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, live, garbage_allowed } = setup;
+        let Setup { id, shards, settings, access, catalog, live, limits, reply_keys } = setup;
         Self {
             id,
             settings,
@@ -188,13 +229,14 @@ impl Shard {
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
             output: Output::default(),
             journal: Journal::default(),
+            pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             gone: Vec::new(),
             next_queue_due: None,
             log_failed: false,
             log_file: 0,
             definitions_file: 0,
             live,
-            garbage_allowed,
+            garbage_allowed: limits.garbage_allowed,
             evacuation: None,
             evacuate_next: None,
             forget: None,
@@ -204,6 +246,7 @@ impl Shard {
             scratch: BytesMut::new(),
             counters: Counters::default(),
             unique: 0,
+            reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
             blocked: false,
@@ -235,7 +278,15 @@ impl Shard {
         let key = entry.key();
         let mut gate = Gate::new(id, key, peer.ip(), name, &self.settings, self.now_ms);
         gate.set_blocked(self.blocked);
-        entry.insert(Conn { gate, partial: BytesMut::new(), dirty: false, recv_bytes: 0, send_bytes: 0 });
+        entry.insert(Conn {
+            gate,
+            partial: BytesMut::new(),
+            dirty: false,
+            partial_taken: 0,
+            unwritten_bytes: 0,
+            recv_bytes: 0,
+            send_bytes: 0,
+        });
         self.counters.connections_opened += 1;
         self.counters.connections += 1;
         key
@@ -247,6 +298,11 @@ impl Shard {
 
     pub fn connection_keys(&self) -> Vec<usize> {
         self.conns.iter().map(|(key, _)| key).collect()
+    }
+
+    /// Whether the socket of a connection is to be read; see [`Gate::takes_input`].
+    pub fn takes_input(&self, key: usize) -> bool {
+        self.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
     /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
@@ -307,13 +363,16 @@ impl Shard {
 
     /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
     pub fn take_partial(&mut self, key: usize) -> BytesMut {
-        self.conns.get_mut(key).map(|c| std::mem::take(&mut c.partial)).unwrap_or_default()
+        let Some(conn) = self.conns.get_mut(key) else { return BytesMut::new() };
+        conn.partial_taken = conn.partial.len();
+        std::mem::take(&mut conn.partial)
     }
 
     /// Gives back what was taken, with `more` bytes more in it.
     pub fn give_partial(&mut self, key: usize, partial: BytesMut, more: usize) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.recv_bytes += more as u64;
+            conn.partial_taken = 0;
             conn.partial = partial;
         }
         self.handle_partial(key);
@@ -412,6 +471,7 @@ impl Shard {
         }
         self.connections_checked_ms = self.now_ms;
         self.publish_live_bytes();
+        self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         for key in self.connection_keys() {
             let due =
                 self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
@@ -424,7 +484,8 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        self.next_queue_due.into_iter().chain(self.journal.next_deadline()).fold(check, u64::min)
+        let disk = self.journal.next_deadline().into_iter().chain(self.pages.next_deadline());
+        self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
     /// Whether records wait for the log, or for its answer.
@@ -434,7 +495,7 @@ impl Shard {
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        self.journal.holds_receipts()
+        self.journal.holds_receipts() || !self.pages.receipts.is_empty()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------
@@ -481,6 +542,11 @@ impl Shard {
             self.dispatch(queue, request);
         }
         self.post.requests = requests;
+        let mut direct = std::mem::take(&mut self.post.direct);
+        for (to, vhost, request) in direct.drain(..) {
+            self.dispatch_direct(to, vhost, request);
+        }
+        self.post.direct = direct;
         let mut proposals = std::mem::take(&mut self.post.proposals);
         for (ticket, command) in proposals.drain(..) {
             self.send(0, Mail::Propose { ticket, from: self.id, command });

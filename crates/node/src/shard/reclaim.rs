@@ -62,6 +62,8 @@ impl Shard {
             self.evacuate_next = Some(file);
             return;
         }
+        // What is said again must not be taken once more by what was kept back before.
+        self.close_records();
         let Self { queues, journal, decider, catalog, .. } = self;
         for slot in queues.iter_mut().flatten() {
             let id = slot.id;
@@ -71,12 +73,21 @@ impl Shard {
                 let stays = place.file > file;
                 if !stays {
                     slot.fifo().live_facts(place.first, place.last, |fact: Fact| {
-                        journal.push_fact(id, &fact, fsync)
+                        journal.push_fact(id, &fact, None, fsync)
                     });
                 }
                 stays
             });
             slot.places = places;
+            let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
+            let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
+            if !runs.is_empty() {
+                let extents = &slot.extents;
+                slot.fifo().run_facts(&runs, |fact| {
+                    let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
+                    journal.push_fact(id, &fact, run.map(|kept| kept.extent), fsync);
+                });
+            }
         }
         if decider.is_some() && self.definitions_file <= file {
             let mut version = 0;

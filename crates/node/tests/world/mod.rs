@@ -12,13 +12,19 @@ use broker::catalog::{Arguments, Command, DeclareQueue};
 use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
-use log::testing::{CHANGES, Crash, FalseDisk, Random};
-use log::{Completion, Handover, Log, Options};
+use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use log::{
+    BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
+    ReadJob,
+};
 use node::facts::Restored;
-use node::make_shards;
 use node::shard::Shard;
+use node::{StorageLimits, make_shards};
 
 use client::Client;
+
+/// What may fail of packs: also reading.
+const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::SyncDir];
 
 const QUEUE: &str = "q";
 /// Messages that are published in one run, at most.
@@ -30,11 +36,20 @@ pub struct World {
     now_ms: u64,
     disk: FalseDisk,
     log: Option<Log<FalseDisk>>,
+    packs_disk: FalseDisk,
+    packs: Option<(Packs<FalseDisk>, PackReader<FalseDisk>)>,
     shards: Vec<Shard>,
     /// Mail on its way, from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
     from_log: VecDeque<Completion>,
+    to_packs: VecDeque<PackJob>,
+    from_packs: VecDeque<Packed>,
+    to_reader: VecDeque<ReadJob>,
+    from_reader: VecDeque<BlockRead>,
+    released: Vec<Extent>,
+    /// Runs that went to the disk.
+    pub paged_out: u64,
     forget: Option<u64>,
     /// Files of the log that were given back.
     pub forgotten: u64,
@@ -93,10 +108,18 @@ impl World {
             now_ms: 1_000_000,
             disk: FalseDisk::new(seed),
             log: None,
+            packs_disk: FalseDisk::new(!seed),
+            packs: None,
             shards: Vec::new(),
             mail: BTreeMap::new(),
             to_log: Vec::new(),
             from_log: VecDeque::new(),
+            to_packs: VecDeque::new(),
+            from_packs: VecDeque::new(),
+            to_reader: VecDeque::new(),
+            from_reader: VecDeque::new(),
+            released: Vec::new(),
+            paged_out: 0,
             forget: None,
             forgotten: 0,
             clients: Vec::new(),
@@ -144,27 +167,42 @@ impl World {
         assert_eq!(restored.unreadable, Vec::<String>::new());
         restored.finish();
         self.log = Some(log);
+        let options = PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 };
+        let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
+            .expect("packs that only crashed can be opened");
+        self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
+        let limits = StorageLimits { garbage_allowed: 20 * 1024, backlog_memory: 24 * 1024 };
         self.shards =
-            make_shards(restored, self.shard_count, &self.settings, &self.access, 20 * 1024, self.now_ms);
+            make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.mail = BTreeMap::new();
         self.to_log = Vec::new();
         self.from_log = VecDeque::new();
+        self.to_packs = VecDeque::new();
+        self.from_packs = VecDeque::new();
+        self.to_reader = VecDeque::new();
+        self.from_reader = VecDeque::new();
+        self.released = Vec::new();
         self.forget = None;
         self.clients = Vec::new();
     }
 
     pub fn crash(&mut self, how: Crash) {
         self.disk.heal();
+        self.packs_disk.heal();
         self.log = None;
+        self.packs = None;
         self.disk = self.disk.crash(how);
+        self.packs_disk = self.packs_disk.crash(how);
         self.start();
     }
 
     /// One step of anybody.
     pub fn step(&mut self, disk_errors: bool) {
         if disk_errors && self.random.one_in(40) {
-            match self.random.below(2) {
+            match self.random.below(4) {
                 0 => self.disk.fail(&CHANGES, 300, 28),
+                1 => self.packs_disk.fail(&ANY, 300, 5),
+                2 => self.packs_disk.heal(),
                 _ => self.disk.heal(),
             }
         }
@@ -212,7 +250,9 @@ impl World {
     /// A shard has a turn, mail arrives, or the log works.
     fn step_broker(&mut self) {
         self.now_ms += self.random.below(20);
-        match self.random.below(6) {
+        match self.random.below(8) {
+            6 => self.step_packs(),
+            7 => self.step_reader(),
             0..3 => {
                 let id = self.random.below(u64::from(self.shard_count)) as usize;
                 self.turn(id);
@@ -249,6 +289,33 @@ impl World {
         }
     }
 
+    /// The packs take a job, or their answer arrives.
+    fn step_packs(&mut self) {
+        if let Some(packed) = self.from_packs.pop_front() {
+            self.shards[packed.shard as usize].handle_packed(packed);
+            return;
+        }
+        let Some((packs, _)) = &mut self.packs else { return };
+        self.released.drain(..).for_each(|extent| packs.release(extent));
+        if let Some(PackJob { shard, ticket, runs }) = self.to_packs.pop_front() {
+            self.paged_out += runs.len() as u64;
+            self.from_packs.push_back(Packed { shard, ticket, result: packs.write(runs) });
+        }
+    }
+
+    /// A block is read, or arrives.
+    fn step_reader(&mut self) {
+        if let Some(read) = self.from_reader.pop_front() {
+            self.shards[read.shard as usize].handle_block(read);
+            return;
+        }
+        let Some((_, reader)) = &mut self.packs else { return };
+        if let Some(ReadJob { shard, ticket, extent, owner, at }) = self.to_reader.pop_front() {
+            let result = reader.read(extent, owner, at);
+            self.from_reader.push_back(BlockRead { shard, ticket, result });
+        }
+    }
+
     fn turn(&mut self, id: usize) {
         let shard = &mut self.shards[id];
         shard.set_now(self.now_ms);
@@ -256,6 +323,9 @@ impl World {
         shard.turn();
         self.to_log.extend(shard.poll_handover());
         self.forget = shard.poll_forget().or(self.forget);
+        self.to_packs.extend(shard.poll_pack_job());
+        self.to_reader.extend(shard.poll_reads());
+        self.released.extend(shard.poll_released());
         for to in 0..self.shard_count {
             let mail = shard.poll_mail(to);
             if !mail.is_empty() {
@@ -279,6 +349,7 @@ impl World {
     /// Without any more trouble: one consumer takes what is left, and the story must add up.
     pub fn drain_and_check(&mut self) {
         self.disk.heal();
+        self.packs_disk.heal();
         for gone in std::mem::take(&mut self.clients) {
             self.shards[gone.shard].disconnect(gone.key);
         }
@@ -303,7 +374,12 @@ impl World {
         }
         let story = &self.story;
         let lost: Vec<_> = story.confirmed.difference(&story.received).collect();
-        assert!(lost.is_empty(), "confirmed but never received: {lost:?}");
+        assert!(
+            lost.is_empty(),
+            "{} confirmed but never received: {:?}",
+            lost.len(),
+            &lost[..lost.len().min(20)]
+        );
         let invented: Vec<_> = story.received.iter().filter(|id| !story.sent.contains_key(id)).collect();
         assert!(invented.is_empty(), "received but never sent: {invented:?}");
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();

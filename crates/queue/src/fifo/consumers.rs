@@ -3,8 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::entry::Entry;
 use super::grant::Grant;
-use super::ready::Entry;
 use super::unsettled::Unsettled;
 use crate::{Attach, ConsumerId};
 

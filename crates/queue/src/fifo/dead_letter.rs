@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use message::{Death, DeathReason};
 
-use super::ready::Entry;
+use super::entry::{Body, Entry};
 use super::{Fifo, Output};
-use crate::Effect;
+use crate::{Effect, Load, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
 /// (and an expired one is not delivered); rejected ones are parked in order.
@@ -54,6 +54,17 @@ impl Leaving {
         self.on_way.len() + self.waiting.len() < LEAVING_MAX
     }
 
+    /// Gives a parked message its body again, if it is one that will be sent soon.
+    pub fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
+        let wants = |entry: &Entry| {
+            !entry.is_here() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
+        };
+        let found = self.parked.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
+        let Some(dead) = found else { return false };
+        dead.entry.body = Body::Here(loaded.message.clone());
+        true
+    }
+
     /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);
@@ -70,10 +81,11 @@ impl Fifo {
     /// Dead-letters or drops a message that is neither ready nor unsettled any more.
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
         let dead = Dead { entry, reason };
-        if self.can_kill() {
+        if self.can_kill() && (dead.entry.is_here() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
             self.leaving.parked.push_back(dead);
+            self.load_parked(out);
         }
     }
 
@@ -112,7 +124,7 @@ impl Fifo {
 
     /// Lets those go that waited for room: the parked first, then heads of the queue.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output) {
-        while self.config.dead_letter.is_none() || self.leaving.has_room() {
+        while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_parked(out) {
             let Some(dead) = self.leaving.parked.pop_front() else { break };
             self.send(dead, now_ms, out);
         }
@@ -121,15 +133,26 @@ impl Fifo {
         self.dispatch(now_ms, out);
     }
 
+    /// Reads the first of the parked again if it must be sent and is not in memory; returns whether that is so.
+    fn load_parked(&mut self, out: &mut Output) -> bool {
+        let first = self.leaving.parked.front().filter(|dead| !dead.entry.is_here());
+        let Some(spot) = first.and_then(|dead| dead.entry.spot) else { return false };
+        if self.config.dead_letter.is_none() || !self.leaving.has_room() {
+            return false;
+        }
+        self.load(Load { run: spot.run, block: spot.block }, out);
+        true
+    }
+
     fn send(&mut self, dead: Dead, now_ms: u64, out: &mut Output) {
-        let Some(to) = &self.config.dead_letter else {
+        let Some((to, message)) = self.config.dead_letter.as_ref().zip(dead.entry.message()) else {
             self.counts.dropped += 1;
             self.journal.gone(&dead.entry);
             return;
         };
         self.leaving.last_token += 1;
         let token = self.leaving.last_token;
-        let route = dead.entry.message.route();
+        let route = message.route();
         let death = Death {
             queue: self.config.name.clone(),
             reason: dead.reason,
@@ -142,7 +165,7 @@ impl Fifo {
         };
         out.effects.push(Effect::DeadLetter {
             token,
-            message: dead.entry.message.clone().with_death(death, dead.entry.delivery_count),
+            message: message.clone().with_death(death, dead.entry.delivery_count),
             reason: dead.reason,
             exchange: to.exchange.clone(),
             key: to.key.clone(),

@@ -2,14 +2,15 @@
 
 use message::DeathReason;
 
-use super::ready::Entry;
+use super::entry::Entry;
+use super::level::Head;
 use super::{Fifo, Output};
 use crate::{DeletedReason, Overflow};
 
 impl Fifo {
     /// When [`Fifo::handle_timeout`] has something to do, in milliseconds since the epoch.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.deleted {
+        if self.end.is_some() {
             return None;
         }
         let age = self.age_deadline();
@@ -19,7 +20,7 @@ impl Fifo {
 
     /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output) {
-        if self.deleted {
+        if self.end.is_some() {
             return;
         }
         if self.used_ms.is_none() {
@@ -30,7 +31,7 @@ impl Fifo {
             return;
         }
         self.retry(now_ms, out);
-        self.journal.flush(&mut out.facts);
+        self.journal.flush(out);
     }
 
     /// Expires the head of each level, as long as dead letters have room.
@@ -58,6 +59,10 @@ impl Fifo {
                 return None;
             }
         }
+        if let Some(load) = self.ready.missing() {
+            self.load(load, out);
+            return None;
+        }
         let level = self.ready.top()?;
         self.ready.pop(level)
     }
@@ -75,22 +80,30 @@ impl Fifo {
             return;
         }
         while self.overflows(0, 0) && self.can_kill() {
-            let Some(entry) = self.ready.top().and_then(|level| self.ready.pop(level)) else { break };
+            let Some(entry) = self.ready.top().and_then(|level| self.ready.pop(level)) else {
+                self.ready.missing().into_iter().for_each(|load| self.load(load, out));
+                break;
+            };
             self.kill(entry, DeathReason::MaxLength, now_ms, out);
         }
     }
 
     fn expire_level(&mut self, level: usize, now_ms: u64, out: &mut Output) {
-        while self.head_expired(level, now_ms) && self.can_kill() {
-            let Some(entry) = self.ready.pop(level) else { break };
-            self.counts.expired += 1;
-            self.kill(entry, DeathReason::Expired, now_ms, out);
+        loop {
+            while self.head_expired(level, now_ms) && self.can_kill() {
+                let Some(entry) = self.ready.pop(level) else { break };
+                self.counts.expired += 1;
+                self.kill(entry, DeathReason::Expired, now_ms, out);
+            }
+            if !self.expire_rest(level, now_ms, out) {
+                return;
+            }
         }
     }
 
     fn head_expired(&self, level: usize, now_ms: u64) -> bool {
-        let expires_ms = self.ready.head(level).and_then(|head| head.expires_ms(self.config.message_ttl_ms));
-        expires_ms.is_some_and(|expires_ms| expires_ms <= now_ms)
+        let Some(Head::Entry(head)) = self.ready.head(level) else { return false };
+        head.expires_ms(self.config.message_ttl_ms).is_some_and(|expires_ms| expires_ms <= now_ms)
     }
 
     fn age_deadline(&self) -> Option<u64> {
@@ -99,7 +112,14 @@ impl Fifo {
             return None;
         }
         let heads = self.ready.occupied().filter_map(|level| self.ready.head(level));
-        heads.filter_map(|head| head.expires_ms(self.config.message_ttl_ms)).min()
+        let queue_ttl_ms = self.config.message_ttl_ms;
+        let due = heads.filter_map(|head| match head {
+            Head::Entry(head) => head.expires_ms(queue_ttl_ms),
+            // What is being read will be looked at when it is there.
+            Head::Rest(_) if self.reading.is_some() => None,
+            Head::Rest(rest) => self.journal.runs.get(rest.load.run)?.ages.earliest_ms(queue_ttl_ms),
+        });
+        due.min()
     }
 
     fn unused_deadline(&self) -> Option<u64> {

@@ -2,10 +2,15 @@
 
 mod consumers;
 mod dead_letter;
+mod entry;
 mod expire;
 mod grant;
 mod journal;
+mod level;
+mod paging;
 mod ready;
+mod restore;
+mod runs;
 mod settle;
 mod unsettled;
 
@@ -15,12 +20,15 @@ mod tests;
 use consumers::{Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
+use entry::Entry;
 use journal::Journal;
-use ready::{Entry, Ready};
+use paging::{Fetch, Waiting, Writing};
+use ready::Ready;
+pub use restore::Restoring;
 
 use crate::{
-    Asked, Attach, Capabilities, Config, ConsumerId, CreditState, DeletedReason, Delivery, Effect, Fact,
-    GoneReason, Mode, Overflow, Publish, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
+    Load, Mode, Overflow, Publish, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -28,6 +36,10 @@ use crate::{
 pub struct Output {
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
+    /// Blocks to be read and brought to [`Fifo::handle_loaded`].
+    pub loads: Vec<Load>,
+    /// Runs that may be forgotten as soon as the facts so far are safe.
+    pub released: Vec<u32>,
 }
 
 /// One queue: ready messages, consumers with what they hold, and messages on their way out.
@@ -47,10 +59,23 @@ pub struct Fifo {
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
     used_ms: Option<u64>,
-    deleted: bool,
+    end: Option<End>,
     counts: Counts,
+    /// A run that is on its way to the disk.
+    writing: Option<Writing>,
+    /// A block that is on its way from the disk.
+    reading: Option<Load>,
+    /// Who waits for a message to be read.
+    waiting: Waiting,
     /// Empty between calls; keeps its memory.
     taken: Vec<Entry>,
+}
+
+/// Why the machine does nothing any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Deleted,
+    Damaged,
 }
 
 /// See [`Report`].
@@ -77,23 +102,20 @@ impl Fifo {
             unsettled_bytes: 0,
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
-            deleted: false,
+            end: None,
             counts: Counts::default(),
+            writing: None,
+            reading: None,
+            waiting: Waiting::default(),
             taken: Vec::new(),
             config,
         }
     }
 
-    /// The machine that said these facts, without its consumers: what they held is ready again, and so is
-    /// what was leaving.
-    pub fn restore(config: Config, facts: impl IntoIterator<Item = Fact>, now_ms: u64) -> Self {
-        journal::restore(config, facts, now_ms)
-    }
-
     /// Does what is asked. `now_ms` counts from the epoch and never goes back.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output) {
-        if self.deleted {
-            return self.apply_deleted(request, out);
+        if let Some(end) = self.end {
+            return self.apply_ended(end, request, out);
         }
         self.used_ms.get_or_insert(now_ms);
         self.expire(now_ms, out);
@@ -109,7 +131,10 @@ impl Fifo {
                 }
             }
             Request::Fetch { ticket, holder, n, settled } => {
-                self.fetch(ticket, holder, n, settled, now_ms, out);
+                self.used_ms = Some(now_ms);
+                let known = self.consumers.slot(holder).is_some();
+                let deliveries = Vec::new();
+                self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
                 self.settle(consumer, (first, last), outcome, answer, now_ms, out);
@@ -119,6 +144,7 @@ impl Fifo {
             Request::Purge { ticket } => {
                 let messages = self.purge();
                 out.effects.push(Effect::Done { ticket, messages });
+                self.serve_waiting(now_ms, out);
             }
             Request::Delete { ticket, if_unused, if_empty } => {
                 if if_unused && self.consumers.count() > 0 {
@@ -134,7 +160,7 @@ impl Fifo {
                 out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
             }
         }
-        self.journal.flush(&mut out.facts);
+        self.journal.flush(out);
     }
 
     /// What the machine knows of itself.
@@ -169,33 +195,25 @@ impl Fifo {
     fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output) {
         let Publish { publisher, seq: number, message } = publish;
         let receipt = |verdict, journaled| Effect::Receipt { publisher, seq: number, verdict, journaled };
-        let durable = message.is_durable();
-        let mut entry = Entry {
-            delivery_count: message.delivery_count(),
-            message,
-            seq: self.next_seq,
-            at_ms: now_ms,
-            redelivered: false,
-            journaled: false,
-        };
-        if self.config.overflow != Overflow::DropHead && self.overflows(1, entry.message.len()) {
+        if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
-                self.kill_refused(entry, now_ms, out);
+                self.kill_refused(Entry::new(message, self.next_seq, now_ms), now_ms, out);
             }
             return;
         }
+        let durable = message.is_durable();
+        let mut entry = Entry::new(message, self.next_seq, now_ms);
         self.next_seq += 1;
         self.counts.published += 1;
-        self.ages |= entry.message.ttl_ms().is_some();
+        self.ages |= entry.ttl_ms().is_some();
 
         let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
         // What is settled as it is sent need never be restored.
         entry.journaled = durable && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        if entry.journaled {
+        if let Some(message) = entry.message().filter(|_| entry.journaled) {
             self.journal.put(&entry);
-            let Entry { seq, at_ms, .. } = entry;
-            out.facts.push(Fact::Put { seq, message: entry.message.clone(), at_ms });
+            out.facts.push(Fact::Put { seq: entry.seq, message: message.clone(), at_ms: now_ms });
         }
         out.effects.push(receipt(Verdict::Accepted, entry.journaled));
         match direct {
@@ -239,22 +257,32 @@ impl Fifo {
         }
         self.consumers.regrant(slot);
         self.dispatch(now_ms, out);
+        if drain || echo {
+            self.answer_grant(slot, drain, out);
+        }
+    }
+
+    /// Ends a drain, and says what credit is left: behind what must be read first.
+    fn answer_grant(&mut self, slot: Slot, drain: bool, out: &mut Output) {
+        if self.waits(slot) {
+            let consumer = self.consumers.get(slot).id;
+            self.waiting.grants.push((consumer, drain));
+            return;
+        }
         if drain {
             self.consumers.get(slot).grant.drain();
             self.consumers.regrant(slot);
         }
-        if drain || echo {
-            let ready = self.ready.len();
-            let consumer = self.consumers.get(slot);
-            let available = if consumer.standing == Standing::Serving { ready } else { 0 };
-            let state = CreditState {
-                delivery_count: consumer.grant.delivery_count,
-                credit: consumer.grant.credit,
-                available: u32::try_from(available).unwrap_or(u32::MAX),
-                drained: drain,
-            };
-            out.effects.push(Effect::CreditState { consumer: consumer.id, state });
-        }
+        let ready = self.ready.len();
+        let consumer = self.consumers.get(slot);
+        let available = if consumer.standing == Standing::Serving { ready } else { 0 };
+        let state = CreditState {
+            delivery_count: consumer.grant.delivery_count,
+            credit: consumer.grant.credit,
+            available: u32::try_from(available).unwrap_or(u32::MAX),
+            drained: drain,
+        };
+        out.effects.push(Effect::CreditState { consumer: consumer.id, state });
     }
 
     /// Heads to consumers, as long as there are both.
@@ -268,6 +296,12 @@ impl Fifo {
         }
         // The last delivery may have left an expired head, which nobody should count as ready.
         self.expire(now_ms, out);
+        if self.consumers.count() > 0
+            && let Some(load) = self.ready.read_ahead()
+        {
+            self.load(load, out);
+        }
+        self.serve_waiting(now_ms, out);
     }
 
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
@@ -278,55 +312,51 @@ impl Fifo {
         self.consumers.turn(slot);
     }
 
-    fn hand_over(&mut self, slot: Slot, entry: Entry, settled: bool) -> Delivery {
+    fn hand_over(&mut self, slot: Slot, mut entry: Entry, settled: bool) -> Delivery {
         let consumer = self.consumers.get(slot);
+        let message = entry.message().expect("heads are taken in memory").clone();
         let Entry { seq, delivery_count, redelivered, .. } = entry;
         self.counts.delivered += 1;
         self.counts.redelivered += u64::from(redelivered);
-        let (number, message) = if settled {
+        let number = if settled {
             self.counts.acknowledged += 1;
             self.journal.gone(&entry);
-            (consumer.unsettled.skip(), entry.message)
+            consumer.unsettled.skip()
         } else {
             self.unsettled += 1;
-            self.unsettled_bytes += entry.message.len();
-            let message = entry.message.clone();
-            (consumer.unsettled.push(entry), message)
+            self.unsettled_bytes += entry.len();
+            entry.forget_body();
+            consumer.unsettled.push(entry)
         };
         Delivery { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
     }
 
-    fn fetch(
-        &mut self,
-        ticket: Ticket,
-        holder: ConsumerId,
-        n: u32,
-        settled: bool,
-        now_ms: u64,
-        out: &mut Output,
-    ) {
-        self.used_ms = Some(now_ms);
-        let known = self.consumers.slot(holder).is_some();
+    fn fetch(&mut self, mut fetch: Fetch, now_ms: u64, out: &mut Output) {
+        let Fetch { ticket, holder, known, n, settled, .. } = fetch;
         let slot = self.consumers.hold(holder);
-        let mut deliveries = Vec::new();
-        while deliveries.len() < n as usize
+        while fetch.deliveries.len() < n as usize
             && let Some(entry) = self.take_head(now_ms, out)
         {
-            deliveries.push(self.hand_over(slot, entry, settled));
+            fetch.deliveries.push(self.hand_over(slot, entry, settled));
         }
         self.expire(now_ms, out);
+        if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {
+            self.waiting.fetches.push_back(fetch);
+            return;
+        }
         // Who holds nothing need not detach.
-        if !known && (settled || deliveries.is_empty()) {
+        if !known && (settled || fetch.deliveries.is_empty()) {
             self.consumers.remove(slot);
         }
-        out.effects.push(Effect::Fetched { ticket, deliveries, ready: self.ready.len() });
+        let ready = self.ready.len();
+        out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
     }
 
     fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output) {
         self.used_ms = Some(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
-        self.config = config;
-        self.ready.relevel(self.config.max_priority);
+        // How many levels there are is settled when the queue is declared.
+        self.config = Config { max_priority: self.config.max_priority, ..config };
         for (consumer, active) in self.consumers.set_single_active(self.config.single_active_consumer) {
             out.effects.push(Effect::Active { consumer, active });
         }
@@ -335,44 +365,74 @@ impl Fifo {
 
     fn purge(&mut self) -> u64 {
         let messages = self.ready.len();
-        for entry in self.ready.drain() {
-            self.journal.gone(&entry);
-        }
+        let (entries, rests) = self.ready.drain();
+        entries.iter().for_each(|entry| self.journal.gone(entry));
+        rests.iter().for_each(|rest| self.journal.runs.take_rest(rest.load.run, rest.index));
         messages
     }
 
     /// Says no facts: whoever forgets the queue forgets its facts with it.
     fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
         let messages = self.ready.len();
-        for consumer in self.consumers.clear() {
-            out.effects.push(Effect::Gone { consumer, reason: GoneReason::QueueDeleted });
-        }
+        self.end_with(End::Deleted, out);
         out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages }));
         out.effects.push(Effect::Deleted { reason });
-        self.deleted = true;
+    }
+
+    /// Its messages cannot be read any more: nobody gets any, and nothing is possible but its deletion. What is on
+    /// the disk stays there until then.
+    pub fn quarantine(&mut self, out: &mut Output) {
+        if self.end.is_none() {
+            self.end_with(End::Damaged, out);
+        }
+    }
+
+    /// Whether [`Fifo::quarantine`] has been called.
+    pub fn is_damaged(&self) -> bool {
+        self.end == Some(End::Damaged)
+    }
+
+    fn end_with(&mut self, end: End, out: &mut Output) {
+        let (reason, why) = match end {
+            End::Deleted => (GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Damaged => (GoneReason::Damaged, Refusal::Damaged),
+        };
+        let consumers = self.consumers.clear();
+        out.effects.extend(consumers.into_iter().map(|consumer| Effect::Gone { consumer, reason }));
+        for Fetch { ticket, .. } in std::mem::take(&mut self.waiting).fetches {
+            out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+        }
+        self.end = Some(end);
         self.ready = Ready::new(None);
         self.leaving = Leaving::default();
         (self.unsettled, self.unsettled_bytes) = (0, 0);
     }
 
-    /// The queue is deleted: answers whoever waits for an answer.
-    fn apply_deleted(&self, request: Request, out: &mut Output) {
+    /// The queue has ended: answers whoever waits for an answer.
+    fn apply_ended(&mut self, end: End, request: Request, out: &mut Output) {
+        let (verdict, reason, why) = match end {
+            End::Deleted => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
+            End::Damaged => (Verdict::Rejected(RejectReason::Damaged), GoneReason::Damaged, Refusal::Damaged),
+        };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                Effect::Receipt { publisher, seq, verdict: Verdict::Released, journaled: false }
+                Effect::Receipt { publisher, seq, verdict, journaled: false }
             }
             Request::Attach(Attach { consumer, .. }) => {
-                Effect::Refused { asked: Asked::Consumer(consumer), why: Refusal::NotFound }
+                Effect::Refused { asked: Asked::Consumer(consumer), why }
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
-                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+                Effect::Gone { consumer, reason }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
                 Effect::Settled { consumer, first, last }
             }
             Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },
+            Request::Delete { ticket, .. } if end == End::Damaged => {
+                return self.delete(DeletedReason::Asked, Some(ticket), out);
+            }
             Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+                Effect::Refused { asked: Asked::Ticket(ticket), why }
             }
             // Whoever sent these has been told Gone, or waits for nothing.
             Request::Settle { .. }

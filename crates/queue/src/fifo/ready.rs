@@ -1,119 +1,13 @@
 //! Messages that wait for a consumer, in order.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use message::Message;
 
-/// One message in the queue.
-///
-/// ```text
-///   Publish ──► ready ──deliver──► unsettled ──accepted──► gone
-///                │ ▲                  │ │                   ▲
-///                │ └────requeue───────┘ │ rejected          │
-///                │                      ▼                   │
-///                └─expire, drop head─► leaving ─DeadLettered┘
-/// ```
-///
-/// Without anywhere to send dead letters, the arrows to `leaving` go to `gone`.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub message: Message,
-    pub seq: u64,
-    /// Arrival, in milliseconds since the epoch.
-    pub at_ms: u64,
-    pub delivery_count: u32,
-    pub redelivered: bool,
-    /// The journal knows it, and must be told what becomes of it.
-    pub journaled: bool,
-}
+use super::entry::{Body, Entry};
+use super::level::{Head, Level, Rest};
+use crate::{Load, Stored};
 
-impl Entry {
-    /// When it dies of age, given the time to live that the queue imposes.
-    pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
-        let own = self.message.ttl_ms().map(u64::from);
-        let ttl = match (own, queue_ttl_ms) {
-            (Some(own), Some(queue)) => own.min(queue),
-            (own, queue) => own.or(queue)?,
-        };
-        Some(self.at_ms.saturating_add(ttl))
-    }
-
-    /// About the bytes of its record.
-    pub fn stored_bytes(&self) -> u64 {
-        self.message.len() + STORED_OVERHEAD
-    }
-
-    /// Another delivery ended without success; true if that changed its marks.
-    pub fn mark_returned(&mut self, failed: bool) -> bool {
-        let changed = failed || !self.redelivered;
-        self.redelivered = true;
-        self.delivery_count = self.delivery_count.saturating_add(u32::from(failed));
-        changed
-    }
-}
-
-/// What a record holds beside the bare message: its head and those of the message's stored form, about.
-const STORED_OVERHEAD: u64 = 80;
-
-/// A backlog this small keeps its memory.
-const KEPT_CAPACITY: usize = 1024;
-
-/// One level of priority.
-#[derive(Default)]
-struct Level {
-    /// Ascending by seq.
-    fifo: VecDeque<Entry>,
-    /// What came back and lies behind the head of `fifo`. The head of the level is the lower of the two.
-    returned: BTreeMap<u64, Entry>,
-}
-
-impl Level {
-    fn is_empty(&self) -> bool {
-        self.fifo.is_empty() && self.returned.is_empty()
-    }
-
-    fn returned_is_next(&self) -> bool {
-        match (self.returned.first_key_value(), self.fifo.front()) {
-            (Some((seq, _)), Some(front)) => *seq < front.seq,
-            (returned, _) => returned.is_some(),
-        }
-    }
-
-    fn head(&self) -> Option<&Entry> {
-        if self.returned_is_next() {
-            self.returned.first_key_value().map(|(_, entry)| entry)
-        } else {
-            self.fifo.front()
-        }
-    }
-
-    fn pop(&mut self) -> Option<Entry> {
-        if self.returned_is_next() {
-            return self.returned.pop_first().map(|(_, entry)| entry);
-        }
-        let entry = self.fifo.pop_front();
-        // A long backlog that has drained gives its memory back; the factor keeps the copying rare.
-        if self.fifo.capacity() > KEPT_CAPACITY && self.fifo.len() < self.fifo.capacity() / 8 {
-            self.fifo.shrink_to(self.fifo.capacity() / 4);
-        }
-        entry
-    }
-
-    /// Back to its place by seq. The front of `fifo` costs nothing, so a whole range should come back last
-    /// first.
-    fn put_back(&mut self, entry: Entry) {
-        if self.fifo.front().is_none_or(|front| entry.seq < front.seq) {
-            self.fifo.push_front(entry);
-        } else {
-            self.returned.insert(entry.seq, entry);
-        }
-    }
-
-    fn drain(&mut self) -> impl Iterator<Item = Entry> + use<> {
-        let fifo = std::mem::take(&mut self.fifo);
-        std::mem::take(&mut self.returned).into_values().chain(fifo)
-    }
-}
+/// With fewer messages than this in memory the next block is read: what one grant of a consumer asks for.
+const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
 
 /// Ready messages: the highest level first, by seq within a level.
 pub(super) struct Ready {
@@ -122,6 +16,10 @@ pub(super) struct Ready {
     occupied: [u64; 4],
     len: u64,
     bytes: u64,
+    /// What could be paged out takes in memory, about.
+    pageable_bytes: u64,
+    /// What can be read again takes in memory, about.
+    loaded_bytes: u64,
 }
 
 impl Ready {
@@ -132,9 +30,12 @@ impl Ready {
             occupied: [0; 4],
             len: 0,
             bytes: 0,
+            pageable_bytes: 0,
+            loaded_bytes: 0,
         }
     }
 
+    /// Messages, on the disk or in memory.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -145,6 +46,14 @@ impl Ready {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    pub fn pageable_bytes(&self) -> u64 {
+        self.pageable_bytes
+    }
+
+    pub fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes
     }
 
     /// The highest level that is not empty.
@@ -168,14 +77,28 @@ impl Ready {
         })
     }
 
-    pub fn head(&self, level: usize) -> Option<&Entry> {
+    pub fn head(&self, level: usize) -> Option<Head<'_>> {
         self.levels[level].head()
+    }
+
+    /// What must be read before the next message can be taken.
+    pub fn missing(&self) -> Option<Load> {
+        match self.head(self.top()?)? {
+            Head::Rest(rest) => Some(rest.load),
+            Head::Entry(entry) if entry.is_here() => None,
+            Head::Entry(entry) => entry.spot.map(|spot| Load { run: spot.run, block: spot.block }),
+        }
+    }
+
+    /// What should be read before it is missing.
+    pub fn read_ahead(&self) -> Option<Load> {
+        self.levels[self.top()?].read_ahead(READ_AHEAD)
     }
 
     /// Behind everything of its level; its seq is the highest so far.
     pub fn push(&mut self, entry: Entry) {
         let level = self.enter(&entry);
-        self.levels[level].fifo.push_back(entry);
+        self.levels[level].push(entry);
     }
 
     /// Back to where it was.
@@ -184,55 +107,170 @@ impl Ready {
         self.levels[level].put_back(entry);
     }
 
+    /// The next one of the level, unless that must be read first.
     pub fn pop(&mut self, level: usize) -> Option<Entry> {
         let entry = self.levels[level].pop()?;
-        if self.levels[level].is_empty() {
-            self.occupied[level / 64] &= !(1 << (level % 64));
-        }
+        self.left(level);
         self.len -= 1;
-        self.bytes -= entry.message.len();
+        self.bytes -= entry.len();
+        *self.account(&entry) -= entry.memory_bytes();
         Some(entry)
     }
 
-    /// Takes everything out, level by level.
-    pub fn drain(&mut self) -> impl Iterator<Item = Entry> + '_ {
-        (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
-        self.levels.iter_mut().rev().flat_map(Level::drain)
+    /// What has not been read of the run that comes next in the level, forgotten.
+    pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
+        let rest = self.levels[level].pop_rest()?;
+        self.left(level);
+        self.len -= rest.messages;
+        self.bytes -= rest.bytes;
+        Some(rest)
     }
 
-    /// Sorts everything anew into another number of levels.
-    pub fn relevel(&mut self, max_priority: Option<u8>) {
-        let levels = usize::from(max_priority.unwrap_or(0)) + 1;
-        if levels == self.levels.len() {
-            return;
+    /// Takes everything out.
+    pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
+        (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
+        (self.pageable_bytes, self.loaded_bytes) = (0, 0);
+        let (mut entries, mut rests) = (Vec::new(), Vec::new());
+        for level in self.levels.iter_mut().rev() {
+            let (more, more_rests) = level.drain();
+            entries.extend(more);
+            rests.extend(more_rests);
         }
-        let mut entries: Vec<Entry> = self.drain().collect();
-        entries.sort_unstable_by_key(|entry| entry.seq);
-        *self = Self::new(max_priority);
-        for entry in entries {
-            self.push(entry);
+        (entries, rests)
+    }
+
+    /// Begins to write messages of one level; `each` is shown them as long as it wants more. Returns the level.
+    pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) -> Option<usize> {
+        if self.pageable_bytes < least {
+            return None;
         }
+        (0..self.levels.len()).find(|&level| {
+            let mut any = false;
+            self.levels[level].page_out(keep, |entry| {
+                any = true;
+                each(entry)
+            });
+            any
+        })
+    }
+
+    pub fn page_out_failed(&mut self, level: usize) {
+        self.levels[level].page_out_failed();
+    }
+
+    /// What was written has left memory; `each` is shown it.
+    pub fn paged_out(&mut self, level: usize, load: Load, mut each: impl FnMut(&Entry)) {
+        let mut freed = 0;
+        self.levels[level].paged_out(load, |entry| {
+            freed += entry.memory_bytes();
+            each(entry);
+        });
+        self.pageable_bytes -= freed;
+    }
+
+    /// A run as it was found, behind everything of its level.
+    pub fn push_run(&mut self, stored: &Stored, level: usize) {
+        let rest = Rest {
+            load: Load { run: stored.run, block: 0 },
+            index: 0,
+            seq: stored.first,
+            messages: u64::from(stored.durable),
+            bytes: stored.bytes,
+        };
+        self.len += rest.messages;
+        self.bytes += rest.bytes;
+        self.levels[level].push_rest(rest);
+        self.occupied[level / 64] |= 1 << (level % 64);
+    }
+
+    /// If that block comes right behind what is in memory of its level.
+    pub fn reading(&self, level: usize, load: Load) -> Option<Rest> {
+        self.levels[level].next_rest().filter(|rest| rest.load == load).copied()
+    }
+
+    /// Takes in what was read behind what is in memory of the level; `next` is the block to go on with and the
+    /// position in the run at which it begins. Returns whether anything of the run is left to be read.
+    pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
+        let Some(rest) = self.levels[level].next_rest().copied() else { return false };
+        let (messages, bytes) = (entries.len() as u64, entries.iter().map(Entry::len).sum::<u64>());
+        let left = next.filter(|_| rest.messages > messages).map(|(load, index)| Rest {
+            load,
+            index,
+            seq: entries.last().map_or(rest.seq, |entry| entry.seq + 1),
+            messages: rest.messages - messages,
+            bytes: rest.bytes.saturating_sub(bytes),
+        });
+        // What is found counts, whatever was expected.
+        self.len = self.len - rest.messages + messages + left.map_or(0, |left| left.messages);
+        self.bytes = self.bytes - rest.bytes + bytes + left.map_or(0, |left| left.bytes);
+        self.loaded_bytes += entries.iter().map(Entry::memory_bytes).sum::<u64>();
+        self.levels[level].loaded(entries, left);
+        self.left(level);
+        left.is_some()
+    }
+
+    /// Gives one that is ready its body again.
+    pub fn fill(&mut self, level: usize, seq: u64, message: Message) {
+        if let Some(entry) = self.levels[level].find(seq).filter(|entry| !entry.is_here()) {
+            self.loaded_bytes -= entry.memory_bytes();
+            entry.body = Body::Here(message);
+            self.loaded_bytes += entry.memory_bytes();
+        }
+    }
+
+    /// Lets go of what can be read again.
+    pub fn forget_loaded(&mut self) {
+        for level in &mut self.levels {
+            for entry in level.spotted() {
+                self.loaded_bytes -= entry.memory_bytes();
+                entry.forget_body();
+                self.loaded_bytes += entry.memory_bytes();
+            }
+        }
+    }
+
+    pub fn level_of(&self, priority: Option<u8>) -> usize {
+        usize::from(priority.unwrap_or(0)).min(self.levels.len() - 1)
+    }
+
+    /// The priorities that share the level.
+    pub fn priorities_of(&self, level: usize) -> (u8, u8) {
+        let last = level + 1 == self.levels.len();
+        (level as u8, if last { u8::MAX } else { level as u8 })
     }
 
     fn enter(&mut self, entry: &Entry) -> usize {
         self.len += 1;
-        self.bytes += entry.message.len();
-        let level = usize::from(entry.message.priority().unwrap_or(0)).min(self.levels.len() - 1);
+        self.bytes += entry.len();
+        *self.account(entry) += entry.memory_bytes();
+        let level = self.level_of(entry.priority());
         self.occupied[level / 64] |= 1 << (level % 64);
         level
     }
 
-    /// Those between `first` and `last`, by level; the cost is that of what is found.
-    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
-        self.levels.iter().flat_map(move |level| {
-            let from = level.fifo.partition_point(|entry| entry.seq < first);
-            let returned = level.returned.range(first..=last.max(first)).map(|(_, entry)| entry);
-            level.fifo.range(from..).take_while(move |entry| entry.seq <= last).chain(returned)
-        })
+    /// Something has left the level.
+    fn left(&mut self, level: usize) {
+        if self.levels[level].is_empty() {
+            self.occupied[level / 64] &= !(1 << (level % 64));
+        }
     }
 
-    #[cfg(test)]
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.levels.iter().flat_map(|level| level.fifo.iter().chain(level.returned.values()))
+    fn account(&mut self, entry: &Entry) -> &mut u64 {
+        if entry.spot.is_some() { &mut self.loaded_bytes } else { &mut self.pageable_bytes }
+    }
+
+    /// Those between `first` and `last`, by level; the cost is that of what is found.
+    pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
+        self.levels.iter().flat_map(move |level| level.range(first, last))
+    }
+
+    /// Everything that is in memory, or was and can be read again.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.levels.iter().flat_map(Level::entries)
+    }
+
+    /// What has not been read.
+    pub fn rests(&self) -> impl Iterator<Item = &Rest> {
+        self.levels.iter().flat_map(Level::rests)
     }
 }

@@ -3,7 +3,7 @@
 use message::DeathReason;
 
 use super::consumers::{Slot, Standing};
-use super::ready::Entry;
+use super::entry::Entry;
 use super::{Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Effect, Fact, GoneReason, Outcome};
 
@@ -61,7 +61,7 @@ impl Fifo {
         let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
         for entry in &entries {
             self.unsettled -= 1;
-            self.unsettled_bytes -= entry.message.len();
+            self.unsettled_bytes -= entry.len();
         }
         if was_consumer && self.end_if_unused(out) {
             return;
@@ -74,7 +74,7 @@ impl Fifo {
         let journal = &mut self.journal;
         self.consumers.get(slot).unsettled.take(first, last, |entry| {
             messages += 1;
-            bytes += entry.message.len();
+            bytes += entry.len();
             journal.gone(&entry);
         });
         self.unsettled -= messages;
@@ -118,7 +118,7 @@ impl Fifo {
         self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry));
         for entry in &entries {
             self.unsettled -= 1;
-            self.unsettled_bytes -= entry.message.len();
+            self.unsettled_bytes -= entry.len();
         }
         entries
     }

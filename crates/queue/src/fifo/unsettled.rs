@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::ready::Entry;
+use super::entry::Entry;
 
 /// Up to this length a ring with holes is left alone. Tests have short lives.
 const SPARSE_LEN: usize = if cfg!(test) { 4 } else { 64 };

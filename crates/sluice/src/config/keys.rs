@@ -137,6 +137,12 @@ pub const KEYS: &[Key] = &[
         put(&mut c.settings.durable_by_default, boolean(v))
     }),
     key(
+        "classic_queue.backlog_memory",
+        "64MiB",
+        "Memory for messages that wait in queues; the others wait on the disk.",
+        |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
+    ),
+    key(
         "vm_memory_high_watermark.relative",
         "0.6",
         "Publishers are stopped when the broker uses more than this part of the memory it may use.",

@@ -15,13 +15,10 @@ impl Catalog {
         let mut changes = Vec::new();
         let Some(v) = self.vhosts.get(vhost) else { return changes };
         for table in v.exchanges.values() {
-            let (gone, kept): (Vec<_>, Vec<_>) =
-                table.bindings().partition(|b| b.destination == *destination);
-            if gone.is_empty() {
-                continue;
-            }
-            changes.extend(gone.into_iter().cloned().map(Change::Unbound));
-            if kept.is_empty() && table.exchange.auto_delete {
+            let before = changes.len();
+            changes.extend(table.bindings.to(destination).cloned().map(Change::Unbound));
+            let gone = changes.len() - before;
+            if gone > 0 && gone == table.bindings.len() && table.exchange.auto_delete {
                 changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
                 let name = table.exchange.name.clone();
                 changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
@@ -100,12 +97,12 @@ impl Catalog {
         let Some(table) = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(name)) else {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         };
-        if if_unused && table.bindings().len() > 0 {
+        if if_unused && table.bindings.len() > 0 {
             return Err(CatalogError::PreconditionFailed {
                 reason: format!("exchange '{name}' in vhost '{vhost}' in use"),
             });
         }
-        let mut changes: Vec<Change> = table.bindings().cloned().map(Change::Unbound).collect();
+        let mut changes: Vec<Change> = table.bindings.iter().cloned().map(Change::Unbound).collect();
         changes.extend(self.unbind_all(vhost, &Destination::Exchange(name.clone())));
         changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
         Ok(Decision { changes, answer: Answer::Done { changed: true } })
@@ -141,7 +138,7 @@ impl Catalog {
             _ => {}
         }
         table.exchange.kind.check_binding(&binding)?;
-        if table.has(&binding) {
+        if table.bindings.has(&binding) {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         }
         let change = Change::Bound(Arc::new(binding));
@@ -152,10 +149,10 @@ impl Catalog {
         self.check_binding(&binding)?;
         let vhost = &binding.vhost;
         let table = self.vhosts.get(vhost).and_then(|v| v.exchanges.get(&binding.source));
-        let Some(table) = table.filter(|t| t.has(&binding)) else {
+        let Some(table) = table.filter(|t| t.bindings.has(&binding)) else {
             return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
         };
-        let last = table.bindings().len() == 1 && table.exchange.auto_delete;
+        let last = table.bindings.len() == 1 && table.exchange.auto_delete;
         let mut changes = vec![Change::Unbound(Arc::new(binding.clone()))];
         if last {
             changes.extend(self.unbind_all(vhost, &Destination::Exchange(binding.source.clone())));

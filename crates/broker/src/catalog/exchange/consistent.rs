@@ -48,16 +48,14 @@ impl Ring {
         self.on == HashOn::Key
     }
 
-    /// The first binding of a destination gives its weight; further ones give it nothing.
+    /// The destination must be new.
     pub fn bind(&mut self, binding: &Binding) {
         let Some(weight) = weight(&binding.key) else { return };
-        if self.ends.iter().all(|(d, _)| *d != binding.destination) {
-            self.ends.push((binding.destination.clone(), self.buckets() + weight));
-        }
+        self.ends.push((binding.destination.clone(), self.buckets() + weight));
     }
 
-    /// `rest`: the bindings that stay. The buckets behind those that go move up.
-    pub fn unbind(&mut self, rest: &[Arc<Binding>]) {
+    /// `rest`: the bindings that stay, in their order. The buckets behind those that go move up.
+    pub fn rebuild(&mut self, rest: &[&Arc<Binding>]) {
         self.ends.clear();
         let mut seen = hashbrown::HashSet::new();
         for binding in rest {

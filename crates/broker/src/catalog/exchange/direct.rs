@@ -13,15 +13,11 @@ pub(super) struct Direct(HashMap<Arc<str>, Destinations>);
 
 impl Direct {
     pub fn bind(&mut self, binding: &Binding) {
-        self.0.entry(binding.key.clone()).or_default().insert(&binding.destination);
+        self.0.entry(binding.key.clone()).or_default().insert(binding.destination.clone());
     }
 
-    /// `rest`: the bindings that stay.
-    pub fn unbind(&mut self, binding: &Binding, rest: &[Arc<Binding>]) {
-        // Bindings that differ only in their arguments share one place.
-        if rest.iter().any(|b| b.destination == binding.destination && b.key == binding.key) {
-            return;
-        }
+    /// The last binding of its key and destination goes.
+    pub fn unbind(&mut self, binding: &Binding) {
         if let Some(destinations) = self.0.get_mut(&binding.key) {
             destinations.remove(&binding.destination);
             if destinations.is_empty() {

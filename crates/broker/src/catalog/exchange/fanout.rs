@@ -1,36 +1,72 @@
 //! `fanout`: everything to everybody. `x-recent-history` routes like it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use super::super::{Binding, Destination};
+use smallvec::SmallVec;
 
-/// Destinations, each once, in the order in which they came.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Destinations(Vec<Destination>);
+use super::super::Destination;
+
+/// From here on a list would be slow to look through.
+const FEW_MAX: usize = 16;
+
+/// Destinations, each once. Most keys lead to one, which needs no memory of its own; one of a hundred thousand is
+/// found in the time that few are looked through.
+#[derive(Clone, Debug)]
+pub(super) enum Destinations {
+    Few(SmallVec<[Destination; 1]>),
+    Many(BTreeSet<Destination>),
+}
+
+impl Default for Destinations {
+    fn default() -> Self {
+        Self::Few(SmallVec::new())
+    }
+}
 
 impl Destinations {
-    pub fn insert(&mut self, destination: &Destination) {
-        if !self.0.contains(destination) {
-            self.0.push(destination.clone());
+    pub fn insert(&mut self, destination: Destination) {
+        match self {
+            Self::Few(list) if list.contains(&destination) => {}
+            Self::Few(list) if list.len() < FEW_MAX => list.push(destination),
+            Self::Few(list) => *self = Self::Many(list.drain(..).chain([destination]).collect()),
+            Self::Many(set) => _ = set.insert(destination),
         }
     }
 
     pub fn remove(&mut self, destination: &Destination) {
-        self.0.retain(|d| d != destination);
+        match self {
+            Self::Few(list) => list.retain(|d| d != destination),
+            Self::Many(set) => _ = set.remove(destination),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.iter().next().is_none()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Destination> {
-        self.0.iter()
+        let (few, many) = match self {
+            Self::Few(list) => (list.as_slice(), None),
+            Self::Many(set) => (&[][..], Some(set)),
+        };
+        few.iter().chain(many.into_iter().flatten())
     }
+}
 
-    /// Takes a destination away unless one of the bindings that stay still leads there.
-    pub fn unbind(&mut self, binding: &Binding, rest: &[Arc<Binding>]) {
-        if !rest.iter().any(|b| b.destination == binding.destination) {
-            self.remove(&binding.destination);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_and_many_are_the_same_to_others() {
+        let queue = |i: usize| Destination::Queue(format!("{i:02}").into());
+        let mut all = Destinations::default();
+        for i in (0..2 * FEW_MAX).chain(0..2 * FEW_MAX) {
+            all.insert(queue(i));
+            all.insert(queue(i));
         }
+        assert!(all.iter().cloned().eq((0..2 * FEW_MAX).map(queue)), "each once");
+        (0..2 * FEW_MAX).for_each(|i| all.remove(&queue(i)));
+        assert!(all.is_empty());
     }
 }

@@ -3,6 +3,7 @@
 //! A kind that looks at more than the routing keys, or leaves the choice to chance, says so in
 //! [`Table::by_key_alone`]: nobody may remember where its last message went.
 
+mod bindings;
 mod consistent;
 mod direct;
 mod fanout;
@@ -20,6 +21,7 @@ use std::sync::Arc;
 
 use amqp10::Value;
 
+use self::bindings::Bindings;
 use self::consistent::Ring;
 use self::direct::Direct;
 use self::fanout::Destinations;
@@ -160,7 +162,7 @@ impl Exchange {
 #[derive(Clone, Debug)]
 pub(super) struct Table {
     pub exchange: Arc<Exchange>,
-    bindings: Vec<Arc<Binding>>,
+    pub bindings: Bindings,
     index: Index,
 }
 
@@ -186,7 +188,7 @@ impl Table {
             ExchangeKind::ModulusHash => Index::Modulus(Modulus::default()),
             ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
         };
-        Self { exchange, bindings: Vec::new(), index }
+        Self { exchange, bindings: Bindings::default(), index }
     }
 
     /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
@@ -202,45 +204,45 @@ impl Table {
         exchange.alternate = alternate.and_then(Value::as_str).map(Arc::from);
     }
 
-    pub fn bindings(&self) -> impl ExactSizeIterator<Item = &Arc<Binding>> {
-        self.bindings.iter()
-    }
-
-    pub fn has(&self, binding: &Binding) -> bool {
-        self.bindings.iter().any(|b| **b == *binding)
-    }
-
     pub fn bind(&mut self, binding: Arc<Binding>) {
-        if self.has(&binding) {
+        if self.bindings.has(&binding) {
             return;
         }
         match &mut self.index {
             Index::Direct(direct) => direct.bind(&binding),
-            Index::Fanout(all) => all.insert(&binding.destination),
+            Index::Fanout(all) => all.insert(binding.destination.clone()),
             Index::Topic(trie) => trie.insert(&binding.key, binding.destination.clone()),
             Index::Headers(headers) => headers.bind(binding.clone()),
             Index::Random(random) => random.bind(binding.clone()),
             Index::Modulus(modulus) => modulus.bind(&binding),
-            Index::Consistent(ring) => ring.bind(&binding),
+            // The first binding of a destination gives its weight; further ones give it nothing.
+            Index::Consistent(ring) if self.bindings.to(&binding.destination).next().is_none() => {
+                ring.bind(&binding);
+            }
+            Index::Consistent(_) => {}
         }
-        self.bindings.push(binding);
+        self.bindings.insert(binding);
     }
 
     pub fn unbind(&mut self, binding: &Binding) {
-        let before = self.bindings.len();
-        self.bindings.retain(|b| **b != *binding);
-        if self.bindings.len() == before {
+        if !self.bindings.remove(binding) {
             return;
         }
-        let rest = &self.bindings;
+        // Bindings that differ only in what the kind does not look at share one place.
+        let place_is_empty = self.bindings.beside(binding).next().is_none();
         match &mut self.index {
-            Index::Direct(direct) => direct.unbind(binding, rest),
-            Index::Fanout(all) => all.unbind(binding, rest),
-            Index::Topic(trie) => trie.unbind(binding, rest),
+            Index::Direct(direct) if place_is_empty => direct.unbind(binding),
+            Index::Topic(trie) if place_is_empty => trie.remove(&binding.key, &binding.destination),
+            Index::Direct(_) | Index::Topic(_) => {}
+            Index::Fanout(all) => {
+                if self.bindings.to(&binding.destination).next().is_none() {
+                    all.remove(&binding.destination);
+                }
+            }
             Index::Headers(headers) => headers.unbind(binding),
             Index::Random(random) => random.unbind(binding),
             Index::Modulus(modulus) => modulus.unbind(binding),
-            Index::Consistent(ring) => ring.unbind(rest),
+            Index::Consistent(ring) => ring.rebuild(&self.bindings.by_age()),
         }
     }
 

@@ -90,7 +90,7 @@ fn headers_match_by_x_match() {
     assert_eq!(routed(&x, Letter::default()), ["everything"], "a message without sections");
     for queue in ["all", "any", "allx", "anyx", "default", "everything", "nothing", "present"] {
         let binding =
-            x.bindings().find(|b| b.destination == Destination::Queue(queue.into())).unwrap().clone();
+            x.bindings.iter().find(|b| b.destination == Destination::Queue(queue.into())).unwrap().clone();
         x.unbind(&binding);
     }
     assert_eq!(by_headers(&x, &[], &[a, b]), Vec::<String>::new());

@@ -1,10 +1,9 @@
 //! `topic`: words separated by dots, `*` is one word, `#` is none or more (behaviour D.3).
 
-use std::sync::Arc;
-
 use hashbrown::HashMap;
 
 use super::super::{Binding, CatalogError, Destination};
+use super::fanout::Destinations;
 
 /// Binding keys by word. Each node is one word deeper; a destination sits where its key ends.
 #[derive(Clone, Debug, Default)]
@@ -15,7 +14,7 @@ pub(super) struct Trie {
 #[derive(Clone, Debug, Default)]
 struct Node {
     words: HashMap<Box<str>, Node>,
-    destinations: Vec<Destination>,
+    destinations: Destinations,
 }
 
 impl Node {
@@ -39,23 +38,14 @@ impl Trie {
         for word in words(key) {
             node = node.words.entry(word.into()).or_default();
         }
-        if !node.destinations.contains(&destination) {
-            node.destinations.push(destination);
-        }
+        node.destinations.insert(destination);
     }
 
-    /// `rest`: the bindings that stay.
-    pub fn unbind(&mut self, binding: &Binding, rest: &[Arc<Binding>]) {
-        // Bindings that differ only in their arguments share one place.
-        if !rest.iter().any(|b| b.destination == binding.destination && b.key == binding.key) {
-            self.remove(&binding.key, &binding.destination);
-        }
-    }
-
-    fn remove(&mut self, key: &str, destination: &Destination) {
+    /// The last binding of this key and destination goes.
+    pub fn remove(&mut self, key: &str, destination: &Destination) {
         fn prune(node: &mut Node, key: &[&str], destination: &Destination) {
             let Some((word, rest)) = key.split_first() else {
-                node.destinations.retain(|d| d != destination);
+                node.destinations.remove(destination);
                 return;
             };
             if let Some(child) = node.words.get_mut(*word) {

@@ -12,10 +12,12 @@ use queue::PublisherId;
 use super::address::{self, Address, queue_address};
 use super::inbound::{Intake, Target as IntakeTarget};
 use super::outbound::Outlet;
+use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, Waiting, error, shown};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::mail::{LinkAddress, PublisherAddress};
+use crate::reply_to::ReplyTo;
 
 /// The capability by which a client asks for a queue of its own (behaviour B.7).
 const TEMPORARY_QUEUE: &str = "temporary-queue";
@@ -39,7 +41,7 @@ impl From<AmqpError> for Refused {
     }
 }
 
-fn not_implemented(what: &str, attach: &Attach) -> Refused {
+pub(super) fn not_implemented(what: &str, attach: &Attach) -> Refused {
     on_link(condition::NOT_IMPLEMENTED, what, attach)
 }
 
@@ -152,6 +154,12 @@ impl Gate {
         let address =
             Address::parse(address).map_err(|bad| error(condition::INVALID_FIELD, bad.to_string()))?;
         let vhost = self.vhost.clone();
+        if let Address::Queue(name) = &address
+            && let Some(to) = ReplyTo::parse(name)
+        {
+            self.authorize(Resource::Exchange(""), Permission::Write, cx)?;
+            return self.probe_replies(session, link, attach, to, cx);
+        }
         let (exchange, key, watched) = match &address {
             Address::Queue(queue) => {
                 let record = self.usable_queue(queue, cx)?;
@@ -192,7 +200,7 @@ impl Gate {
             .map_err(|refused| Refused::Session(refused.into()))
     }
 
-    fn new_intake(
+    pub(super) fn new_intake(
         &self,
         session: u16,
         link: u32,
@@ -208,7 +216,7 @@ impl Gate {
         Ok(Intake::new(PublisherId(publisher), target))
     }
 
-    fn accept_publisher(
+    pub(super) fn accept_publisher(
         &mut self,
         session: u16,
         link: u32,
@@ -253,6 +261,9 @@ impl Gate {
             let what = format!("outcome '{}' not supported", shown(unknown.as_str()));
             return Err(not_implemented(&what, attach));
         }
+        if source.dynamic && wants_replies(source) {
+            return self.attach_replies(session, link, attach, source, cx);
+        }
         if source.dynamic {
             return self.start_dynamic(
                 session,
@@ -273,6 +284,9 @@ impl Gate {
             return Err(invalid(&what));
         };
         self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
+        if let Some(to) = ReplyTo::parse(&queue) {
+            return self.probe_replies(session, link, attach, to, cx);
+        }
         let record = self.usable_queue(&queue, cx)?;
         if record.exclusive.is_some_and(|owner| owner != self.id) {
             let CatalogError::Locked { reason } = CatalogError::locked(&self.vhost, &queue) else {
@@ -427,12 +441,7 @@ impl Gate {
                 return;
             }
         };
-        let still_there = self
-            .conn
-            .session(session)
-            .and_then(|s| s.link(link))
-            .is_some_and(|l| l.remote_handle.is_some() && l.name == attach.name);
-        if !still_there || self.sessions.get(usize::from(session)).is_none_or(Option::is_none) {
+        if !self.awaits_reply(session, link, &attach) {
             self.delete_queue(record.id, cx);
             return;
         }
@@ -444,6 +453,13 @@ impl Gate {
             self.delete_queue(record.id, cx);
             self.refuse(session, link, &attach, refused, cx);
         }
+    }
+
+    /// Whether the link whose ATTACH has been put off is still there.
+    pub(super) fn awaits_reply(&self, session: u16, link: u32, attach: &Attach) -> bool {
+        let l = self.conn.session(session).and_then(|s| s.link(link));
+        l.is_some_and(|l| l.remote_handle.is_some() && l.name == attach.name)
+            && self.sessions.get(usize::from(session)).is_some_and(Option::is_some)
     }
 
     fn finish_dynamic_target(

@@ -66,11 +66,13 @@ impl Bridge {
         room: u32,
     ) -> Option<CreditReport> {
         self.in_flight = false;
+        // A drain that left credit over took all that can be taken now, whatever is still called ready.
+        let used_up = self.queue_credit == 0;
         self.queue_count = state.delivery_count;
         self.queue_credit = state.credit;
         if state.drained && self.drain && !self.news {
             // Another round if the batch was too small for what is there.
-            if state.available > 0 && client_credit > 0 && room > 0 {
+            if used_up && state.available > 0 && client_credit > 0 && room > 0 {
                 return None;
             }
             self.drain = false;
@@ -168,6 +170,18 @@ mod tests {
         bridge.handle_delivery();
         let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
         assert_eq!(report, Some(CreditReport { available: 0, drain: true }));
+        assert_eq!(bridge.poll_grant(0, ROOM, false), None);
+    }
+
+    #[test]
+    fn a_drain_ends_when_the_queue_cannot_deliver() {
+        let mut bridge = Bridge::new(256);
+        bridge.handle_flow(true, false);
+        bridge.poll_grant(10, ROOM, false);
+        bridge.handle_delivery();
+        // Its head must not be delivered now, such as an expired one that waits for its dead-letter queue.
+        let report = bridge.handle_credit_state(state(10, 0, 3, true), 9, ROOM);
+        assert_eq!(report, Some(CreditReport { available: 3, drain: true }));
         assert_eq!(bridge.poll_grant(0, ROOM, false), None);
     }
 

@@ -7,12 +7,13 @@ use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol, Value, condition};
 use bytes::Bytes;
 use message::{Message, Route, kept};
-use queue::{Publish, PublisherId, RejectReason, Request, Verdict};
+use queue::{Publish, PublisherId, RejectReason, Verdict};
 
 use super::address::{Address, encode_segment};
 use super::{Cx, Gate, LinkRole, Session, Told, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
+use crate::explain;
 use crate::ids::QueueId;
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
@@ -107,6 +108,14 @@ impl Intake {
             unconfirmed: 0,
             unconfirmed_bytes: 0,
         }
+    }
+
+    pub fn facts(&self) -> explain::Role {
+        let queue = match &self.target {
+            Target::Exchange { exchange, route, .. } if exchange.is_empty() => Some(route.key().into()),
+            _ => None,
+        };
+        explain::Role::Publishing { queue, unconfirmed: self.unconfirmed }
     }
 
     pub fn unconfirmed(&self) -> u32 {
@@ -308,7 +317,7 @@ impl Gate {
         let message = Message::new(kept.into_parts(wire), route);
         let publisher = intake.publisher;
         let seq = intake.push(delivery, size, targets.len() as u32);
-        send(cx, publisher, seq, message, &targets);
+        send(cx, vhost, publisher, seq, message, &targets);
         Ok(())
     }
 
@@ -413,14 +422,20 @@ fn note(session: &mut Session, id: u32, answer: Answer, state: DeliveryState) {
     }
 }
 
-/// Sends a message to every queue of its route.
-fn send(cx: &mut Cx<'_>, publisher: PublisherId, seq: u64, message: Message, targets: &[RouteTarget]) {
+/// Sends a message to every end of its route.
+fn send(
+    cx: &mut Cx<'_>,
+    vhost: &Arc<str>,
+    publisher: PublisherId,
+    seq: u64,
+    message: Message,
+    targets: &[RouteTarget],
+) {
     let Some((last, others)) = targets.split_last() else { return };
     for target in others {
-        let publish = Publish { publisher, seq, message: message.clone() };
-        cx.post.request(target.queue, Request::Publish(publish));
+        cx.post.publish(vhost, *target, Publish { publisher, seq, message: message.clone() });
     }
-    cx.post.request(last.queue, Request::Publish(Publish { publisher, seq, message }));
+    cx.post.publish(vhost, *last, Publish { publisher, seq, message });
 }
 
 /// Gives the kept bytes of a message their home.
@@ -527,6 +542,9 @@ fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState 
             "unavailable",
             format!("queue '{name}' cannot store messages now"),
         ),
+        RejectReason::Damaged => {
+            (condition::INTERNAL_ERROR, "damaged", format!("queue '{name}' is damaged on the disk"))
+        }
     };
     let mut info = Map::new();
     info.insert(Symbol::from_static("queue"), Value::String(name));

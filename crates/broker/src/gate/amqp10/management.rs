@@ -18,6 +18,7 @@ use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, CatalogError, Command, Destination};
 use crate::ids::QueueId;
+use crate::reply_to::ReplyTo;
 
 pub(super) use self::request::Pending;
 
@@ -208,6 +209,11 @@ impl Gate {
         let vhost = self.vhost.clone();
         match &pending.verb {
             Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name).cloned() {
+                None if let Some(to) = ReplyTo::parse(name) => {
+                    if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
+                        cx.post.probe(&vhost, to, ticket);
+                    }
+                }
                 None => {
                     let reply = Reply::not_found(&vhost, name);
                     self.respond(pair, pending, reply);
@@ -262,20 +268,17 @@ impl Gate {
                 self.propose(pair, pending, command, cx);
             }
             Verb::Unbind { source, destination, key, hash } => {
-                let all = cx.catalog.bindings_of_source(&vhost, source);
-                let found = all.into_iter().find(|b| {
-                    b.destination == *destination
-                        && b.key == *key
-                        && request::arguments_hash(&b.arguments) == *hash
-                });
+                let all = cx.catalog.bindings_between(&vhost, source, destination);
+                let found =
+                    all.into_iter().find(|b| b.key == *key && request::arguments_hash(&b.arguments) == *hash);
                 match found {
                     Some(binding) => self.propose(pair, pending, Command::Unbind((*binding).clone()), cx),
                     None => self.respond(pair, pending, Reply::no_content()),
                 }
             }
             Verb::ListBindings { source, destination, key } => {
-                let all = cx.catalog.bindings_of_source(&vhost, source);
-                let rows = all.iter().filter(|b| b.destination == *destination && b.key == *key);
+                let all = cx.catalog.bindings_between(&vhost, source, destination);
+                let rows = all.iter().filter(|b| b.key == *key);
                 let reply = Reply::bindings(rows.map(|b| &**b));
                 self.respond(pair, pending, reply);
             }
@@ -366,6 +369,9 @@ impl Gate {
                 let Verb::GetQueue { name } = &pending.verb else { return };
                 match cx.catalog.queue(&self.vhost, name) {
                     Some(record) => Reply::queue(200, record, &report, cx.settings),
+                    None if ReplyTo::parse(name).is_some() => {
+                        Reply::volatile_queue(&self.vhost, name, cx.settings)
+                    }
                     None => Reply::not_found(&self.vhost, name),
                 }
             }

@@ -11,11 +11,14 @@ mod inbound;
 mod management;
 mod open;
 mod outbound;
+mod replies;
 mod report;
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, DeliveryState, Event, Fault, Map, Radius, Role, SessionConfig, Symbol,
     condition,
@@ -27,14 +30,20 @@ use queue::{Effect, Request, Ticket, Verdict};
 use self::inbound::Intake;
 use self::management::Pair;
 use self::outbound::Outlet;
+use self::replies::Replies;
 use crate::access::{Access, AccessRefused, Identity};
 use crate::catalog::{Answer, Catalog, CatalogError, DEFAULT_VHOST};
 use crate::counters::Counters;
 use crate::ids::{ConnectionId, QueueId, Registry, ShardId};
 use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
+use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
 pub use address::{Address, BadAddress, queue_address};
+
+/// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
+/// until it reads: whoever floods us with questions and takes no answers is held back by TCP.
+const ANSWERS_MAX: usize = 1024 * 1024;
 
 /// What a gate may look at and write to while it handles something.
 #[derive(Debug)]
@@ -58,6 +67,8 @@ pub struct Cx<'a> {
     pub counters: &'a mut Counters,
     /// A number that nobody else gets.
     pub unique: &'a mut u64,
+    /// Makes names of reply links that cannot be guessed. Decides nothing else.
+    pub reply_keys: &'a RandomState,
 }
 
 impl Cx<'_> {
@@ -100,6 +111,8 @@ enum LinkRole {
     Intake(Box<Intake>),
     /// The client consumes.
     Outlet(Box<Outlet>),
+    /// The client takes replies, past all queues.
+    Replies(Box<Replies>),
     /// One of the two links of a management pair.
     Requests {
         pair: u32,
@@ -148,6 +161,13 @@ enum Waiting {
         link: u32,
         attach: Box<amqp10::Attach>,
     },
+    /// Whether there is the reply link whose address this link has.
+    Replies {
+        session: u16,
+        link: u32,
+        attach: Box<amqp10::Attach>,
+        to: ReplyTo,
+    },
     /// A queue of this connection is being deleted.
     Deletion,
 }
@@ -190,6 +210,8 @@ pub struct Gate {
     runs: Vec<amqp10::Run>,
     /// Publishing is stopped by an alarm or by a stopping node.
     blocked: bool,
+    /// Bytes of unwritten output from which on no input is taken.
+    output_max: usize,
 }
 
 impl Gate {
@@ -230,6 +252,8 @@ impl Gate {
             touched: Vec::new(),
             runs: Vec::new(),
             blocked: false,
+            output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
+                .saturating_add(usize::try_from(settings.max_message_size).unwrap_or(usize::MAX)),
         }
     }
 
@@ -255,6 +279,12 @@ impl Gate {
     }
 
     // ---- from the socket --------------------------------------------------------------------------------
+
+    /// Whether the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] and the message that crosses it,
+    /// so that only answers can bring the output to the bound. A connection that is done is read for its end.
+    pub fn takes_input(&self) -> bool {
+        self.phase == Phase::Done || self.conn.output_len() < self.output_max
+    }
 
     /// One frame or protocol header, whole.
     pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
@@ -445,6 +475,10 @@ impl Gate {
         self.sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
     }
 
+    fn role_of(&self, session: u16, link: u32) -> Option<&LinkRole> {
+        self.sessions.get(usize::from(session))?.as_ref()?.links.get(link as usize)?.as_ref()
+    }
+
     fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
         let Some(Some(session)) = self.sessions.get_mut(usize::from(session)) else { return };
         let at = link as usize;
@@ -482,6 +516,10 @@ impl Gate {
                 }
                 cx.counters.consumers -= 1;
                 outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Replies(replies) => {
+                cx.consumers.remove(replies.to.outlet.0);
+                cx.counters.consumers -= 1;
             }
             LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
                 // A pair needs both of its links; the other one is told at its next use.
@@ -549,6 +587,9 @@ impl Gate {
                 self.finish_queue_request(pair, request, effect, cx);
             }
             Some(Waiting::Deletion) => self.deletion_done(cx),
+            Some(Waiting::Replies { session, link, attach, to }) => {
+                self.finish_probe((session, link), &attach, to, &effect, cx);
+            }
             Some(Waiting::Dynamic { .. }) | None => {}
         }
     }
@@ -561,7 +602,7 @@ impl Gate {
             Some(Waiting::Dynamic { session, link, attach }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
             }
-            Some(Waiting::Deletion) | None => {}
+            Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}
         }
     }
 
@@ -625,7 +666,8 @@ impl Gate {
                     let pair = *pair;
                     self.regulate_management(*session, pair, cx);
                 }
-                None => {}
+                // Replies never wait, so there is nothing to ask for.
+                Some(LinkRole::Replies(_)) | None => {}
             }
         }
         let mut touched = touched;

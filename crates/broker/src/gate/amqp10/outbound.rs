@@ -11,6 +11,7 @@ use super::attach::Refused;
 use super::bridge::Bridge;
 use super::{Cx, Gate, LinkRole, error};
 use crate::catalog::QueueRecord;
+use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::Settings;
 
@@ -59,6 +60,16 @@ impl Outlet {
         self.unsettled
     }
 
+    /// Its queue has taken it.
+    pub fn is_attached(&self) -> bool {
+        self.attach.is_none()
+    }
+
+    pub fn facts(&self) -> explain::Role {
+        let Self { queue, consumer, unsettled, unsettled_max, .. } = *self;
+        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max }
+    }
+
     fn room(&self) -> u32 {
         self.unsettled_max.saturating_sub(self.unsettled)
     }
@@ -69,8 +80,8 @@ impl Gate {
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
         match self.role(session, link) {
             Some(LinkRole::Outlet(outlet)) => outlet.bridge.handle_flow(flow.drain, flow.echo),
-            // Nothing is ever available on a link of responses.
-            Some(LinkRole::Responses { .. }) if flow.drain || flow.echo => {
+            // Nothing is ever available on a link of responses or of replies.
+            Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
             _ => {}
@@ -146,6 +157,13 @@ impl Gate {
                 outlet.dynamic = None;
                 let reason = format!("queue '{}' in vhost '{vhost}' was deleted", outlet.queue_name);
                 self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
+            }
+            Effect::Gone { reason: GoneReason::Damaged, .. } => {
+                let vhost = self.vhost.clone();
+                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+                outlet.gone = true;
+                let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &vhost);
+                self.detach(session, link, error(condition, reason), cx);
             }
             Effect::Active { active, .. } => {
                 tracing::debug!(connection = %self.name, session, link, active, "single active consumer");
@@ -289,8 +307,8 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::NotSupported => {
             (condition::NOT_IMPLEMENTED, format!("queue '{queue}' in vhost '{vhost}' does not do this"))
         }
-        Refusal::Unavailable => {
-            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is not available"))
+        Refusal::Damaged => {
+            (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }
     }
 }

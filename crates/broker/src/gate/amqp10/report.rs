@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use amqp10::SenderSettleMode;
 
-use super::{Gate, LinkRole, Phase};
+use super::{Gate, LinkRole, Phase, Waiting};
 use crate::desk::{ConnectionRow, LinkRow, SessionRow};
+use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
 
 impl Gate {
     /// Sessions that are open.
@@ -38,6 +39,82 @@ impl Gate {
         })
     }
 
+    /// What may stop its links; `None` before OPEN. `unwritten_bytes` are those that the socket has not taken,
+    /// `incomplete_bytes` those of a frame whose end has not come.
+    pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
+        if self.phase != Phase::Open {
+            return None;
+        }
+        let links = self.conn.sessions().flat_map(|(number, session)| {
+            session.links().filter_map(move |(handle, link)| {
+                let role = self.role_of(number, handle);
+                let waits = self.attaches_late(number, handle);
+                let (answered, role) = match role {
+                    Some(LinkRole::Outlet(outlet)) => (outlet.is_attached(), outlet.facts()),
+                    Some(LinkRole::Intake(intake)) => (true, intake.facts()),
+                    Some(LinkRole::Replies(_)) => (true, Role::Replies),
+                    Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => (true, Role::Management),
+                    // A dynamic link, or one to an address of replies.
+                    None if waits => (false, Role::Management),
+                    None => return None,
+                };
+                let incoming = !link.is_sending();
+                let (delivery_count, credit) = counts(link);
+                Some(LinkFacts {
+                    place: Place {
+                        connection: self.name.clone(),
+                        session: number,
+                        handle,
+                        name: link.name.clone(),
+                    },
+                    role,
+                    answered,
+                    credit,
+                    delivery_count,
+                    incoming_window: session.incoming_window(),
+                    remote_incoming_window: session.remote_incoming_window(),
+                    pending: session.pending_len() as u64,
+                    incomplete_bytes: match incoming {
+                        true => incomplete_bytes + session.partial_bytes() as u64,
+                        false => 0,
+                    },
+                })
+            })
+        });
+        Some(ConnectionFacts {
+            name: self.name.clone(),
+            user: self.identity.as_ref()?.user.clone(),
+            vhost: self.vhost.clone(),
+            blocked: self.blocked,
+            unwritten_bytes,
+            links: links.collect(),
+        })
+    }
+
+    /// Whether the connection matters for what is to be explained.
+    pub fn is_wanted(&self, wanted: &Wanted) -> bool {
+        match wanted {
+            Wanted::Connection(name) => *self.name == **name,
+            Wanted::Link(name) => {
+                self.conn.sessions().any(|(_, s)| s.links().any(|(_, link)| link.name == *name))
+            }
+            Wanted::Consumers(queue) => {
+                let roles = self.sessions.iter().flatten().flat_map(|s| s.links.iter().flatten());
+                roles.into_iter().any(|r| matches!(r, LinkRole::Outlet(outlet) if outlet.queue == *queue))
+            }
+        }
+    }
+
+    /// Whether the answer to its ATTACH waits for the catalog or for another shard.
+    fn attaches_late(&self, session: u16, link: u32) -> bool {
+        self.waiting.values().any(|waiting| match waiting {
+            Waiting::Dynamic { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
+                (*s, *l) == (session, link)
+            }
+            Waiting::Management { .. } | Waiting::Deletion => false,
+        })
+    }
+
     fn session_row(&self, number: u16, session: &amqp10::Session) -> SessionRow {
         let roles = self.sessions.get(usize::from(number)).and_then(Option::as_ref);
         SessionRow {
@@ -60,18 +137,23 @@ impl Gate {
     }
 }
 
+/// The delivery-count and the credit of a link.
+fn counts(link: &amqp10::Link) -> (u32, u32) {
+    match link.is_sending() {
+        false => (link.receiver_credit().delivery_count(), link.receiver_credit().credit()),
+        true => (link.sender_credit().delivery_count(), link.sender_credit().credit()),
+    }
+}
+
 fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRow {
     let incoming = !link.is_sending();
-    let (delivery_count, credit) = if incoming {
-        (link.receiver_credit().delivery_count(), link.receiver_credit().credit())
-    } else {
-        (link.sender_credit().delivery_count(), link.sender_credit().credit())
-    };
+    let (delivery_count, credit) = counts(link);
     let (source_address, target_address, unsettled) = match role {
         Some(LinkRole::Intake(intake)) => (None, intake.address(), u64::from(intake.unconfirmed())),
         Some(LinkRole::Outlet(outlet)) => {
             (Some(super::queue_address(&outlet.queue_name)), None, u64::from(outlet.unsettled()))
         }
+        Some(LinkRole::Replies(replies)) => (Some(super::queue_address(&replies.to.name())), None, 0),
         Some(LinkRole::Requests { .. }) => (None, Some(super::address::MANAGEMENT.into()), 0),
         Some(LinkRole::Responses { .. }) => (Some(super::address::MANAGEMENT.into()), None, 0),
         None => (None, None, 0),

@@ -180,11 +180,11 @@ fn all_256_levels_are_kept_apart() {
 }
 
 #[test]
-fn levels_can_be_configured() {
+fn how_many_levels_there_are_is_settled_at_the_declaration() {
     let mut q = Page::new(config());
     q.publish("a^1 b^2 c^1");
     q.configure(with(|config| config.max_priority = Some(2))).is("");
     q.publish("d^2");
     q.attach(1);
-    q.grant(1, 0, 9).is("1#1 b; 1#2 d; 1#3 a; 1#4 c");
+    q.grant(1, 0, 9).is("1#1 a; 1#2 b; 1#3 c; 1#4 d");
 }

@@ -4,6 +4,8 @@ mod credit;
 mod dead;
 mod limits;
 mod model;
+mod paging;
 mod properties;
+mod shelf;
 mod transcript;
 mod walk;

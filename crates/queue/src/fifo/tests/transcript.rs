@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use message::{Message, Parts, Route};
 
+use super::shelf::Shelf;
 use crate::*;
 
 pub fn config() -> Config {
@@ -56,6 +57,9 @@ pub struct Page {
     pub now_ms: u64,
     published: u64,
     journal: Vec<Fact>,
+    pub shelf: Shelf,
+    /// Blocks that were asked for and have not been brought.
+    pub loads: Vec<Load>,
 }
 
 /// What was said to one request.
@@ -70,7 +74,14 @@ impl Said {
 
 impl Page {
     pub fn new(config: Config) -> Self {
-        Self { fifo: Fifo::new(config), now_ms: 1000, published: 0, journal: Vec::new() }
+        Self {
+            fifo: Fifo::new(config),
+            now_ms: 1000,
+            published: 0,
+            journal: Vec::new(),
+            shelf: Shelf::default(),
+            loads: Vec::new(),
+        }
     }
 
     pub fn say(&mut self, request: Request) -> Said {
@@ -170,10 +181,30 @@ impl Page {
         self.read(out)
     }
 
+    /// Begins to write a run of about `messages` small messages.
+    pub fn page_out(&mut self, messages: u64) -> Option<PageOut> {
+        self.shelf.page_out(&mut self.fifo, messages)
+    }
+
+    pub fn stored(&mut self) -> Said {
+        let mut out = Output::default();
+        self.fifo.handle_stored(&mut out);
+        self.read(out)
+    }
+
+    /// Brings the oldest block that was asked for.
+    pub fn load(&mut self) -> Said {
+        let load = self.loads.remove(0);
+        let mut out = Output::default();
+        self.fifo.handle_loaded(load, self.shelf.block(load), self.now_ms, &mut out);
+        self.read(out)
+    }
+
     /// Starts again from the facts.
     pub fn restart(&mut self) {
         let config = self.fifo.config().clone();
-        self.fifo = Fifo::restore(config, self.journal.iter().cloned(), self.now_ms);
+        self.fifo = Fifo::restore(config, self.journal.iter().cloned().collect(), self.now_ms);
+        self.loads.clear();
     }
 
     fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Said {
@@ -184,6 +215,8 @@ impl Page {
         let effects: Vec<String> = out.effects.iter().map(effect).collect();
         let facts: Vec<String> = out.facts.iter().map(fact).collect();
         self.journal.extend(out.facts);
+        self.loads.extend(out.loads);
+        self.shelf.release(out.released);
         let mut text = effects.join("; ");
         if !facts.is_empty() {
             let space = if text.is_empty() { "" } else { " " };
@@ -215,6 +248,7 @@ fn effect(effect: &Effect) -> String {
                 Verdict::Accepted => "ok",
                 Verdict::Rejected(RejectReason::MaxLength) => "full",
                 Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
+                Verdict::Rejected(RejectReason::Damaged) => "damaged",
                 Verdict::Released => "released",
             };
             format!("{seq} {verdict}{}", if *journaled { "!" } else { "" })
@@ -251,6 +285,10 @@ fn fact(fact: &Fact) -> String {
         Fact::Put { seq, message, .. } => format!("put {seq} {}", body(message)),
         Fact::Gone { first, last } if first == last => format!("gone {first}"),
         Fact::Gone { first, last } => format!("gone {first}..={last}"),
+        Fact::Stored(Stored { run, first, last, durable, messages, .. }) => {
+            format!("stored {run}: {first}..={last}, {durable} of {messages}")
+        }
+        Fact::Taken { run, first, last, .. } => format!("taken {run}: {first}..={last}"),
         Fact::Returned { seq, delivery_count, redelivered } => {
             format!("returned {seq} count {delivery_count}{}", if *redelivered { " again" } else { "" })
         }

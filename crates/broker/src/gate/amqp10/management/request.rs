@@ -326,6 +326,25 @@ impl Reply {
         Self { status, body: Value::Map(map) }
     }
 
+    /// A link that takes replies looks like a queue that is always empty (behaviour B.7).
+    pub fn volatile_queue(vhost: &str, name: &str, settings: &Settings) -> Self {
+        let fields = [
+            ("message_count", Value::Ulong(0)),
+            ("consumer_count", Value::Uint(1)),
+            ("name", Value::String(name.into())),
+            ("vhost", Value::String(vhost.into())),
+            ("durable", Value::Boolean(false)),
+            ("auto_delete", Value::Boolean(true)),
+            ("exclusive", Value::Boolean(false)),
+            ("type", Value::String("rabbit_volatile_queue".into())),
+            ("arguments", Value::Map(Map::new())),
+            ("leader", Value::String(settings.node_name.clone())),
+        ];
+        let mut map = Map::new();
+        fields.into_iter().for_each(|(key, value)| map.insert(key, value));
+        Self { status: 200, body: Value::Map(map) }
+    }
+
     pub fn bindings<'a>(rows: impl Iterator<Item = &'a Binding>) -> Self {
         let rows = rows.map(|binding| {
             let (name, destination, short) = match &binding.destination {

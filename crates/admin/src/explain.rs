@@ -1,0 +1,48 @@
+//! `/api/explain`: why nothing moves.
+
+use broker::desk::Desk;
+use broker::explain::{Explanation, Subject};
+use serde_json::{Map, Value, json};
+
+use crate::call::Call;
+use crate::reply::{Failure, Reply};
+
+pub async fn link<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let connection = call.query.get("connection").map(str::to_owned);
+    explain(call, "link", 0, Subject::Link { name: call.param(0).to_owned(), connection }).await
+}
+
+pub async fn queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let (vhost, name) = (call.param(0).to_owned(), call.param(1).to_owned());
+    explain(call, "queue", 1, Subject::Queue { vhost, name }).await
+}
+
+pub async fn connection<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    explain(call, "connection", 0, Subject::Connection { name: call.param(0).to_owned() }).await
+}
+
+async fn explain<D: Desk>(
+    call: &Call<'_, D>,
+    kind: &str,
+    name: usize,
+    subject: Subject,
+) -> Result<Reply, Failure> {
+    let Explanation { cause, at, numbers } = call.desk.explain(&call.who, subject).await?;
+    let at = at.map(|at| {
+        json!({
+            "connection": *at.connection,
+            "session": at.session,
+            "handle": at.handle,
+            "link": at.name,
+        })
+    });
+    let numbers: Map<String, Value> = numbers.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
+    Ok(Reply::Json(json!({
+        "kind": kind,
+        "name": call.param(name),
+        "cause": cause.word(),
+        "sentence": cause.sentence(),
+        "at": at,
+        "numbers": numbers,
+    })))
+}

@@ -1,0 +1,440 @@
+//! Why does nothing move? One cause out of a closed list, and the numbers behind it.
+//!
+//! A message walks from its publisher's socket through session, link, queue, link and session to its consumer's socket;
+//! at each step one thing can stop it. [`Facts`] are what the broker knows of those steps, [`cause`] is the one place
+//! that decides which of them is the reason. `docs/operations.md` says what to do about each.
+
+mod look;
+
+use std::sync::Arc;
+
+use queue::Overflow;
+
+use crate::catalog::QueueRecord;
+use crate::ids::QueueId;
+
+pub use self::look::{End, Look, Wanted};
+
+/// What stops the messages. The order is how bad it is: of several links the worst explains their connection, the one
+/// that is nearest to moving explains its queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// The log cannot write: durable messages are refused until it can.
+    LogFailed,
+    /// What the broker has written stands in the socket: the client does not read.
+    SocketNotRead,
+    /// Memory or disk is short, or the node stops: publishers' windows are closed.
+    Alarm,
+    /// The ATTACH waits for a queue or for the catalog.
+    AttachUnanswered,
+    /// Receipts wait for the log, which has not written their records yet.
+    WaitingForLog,
+    /// Messages of the link have no receipt from a queue yet, and the log is not what they wait for.
+    WaitingForReceipts,
+    /// Deliveries wait for the client to open its session's window.
+    ClientWindowClosed,
+    /// The client settles nothing: its link has as many unsettled deliveries as it may have.
+    UnsettledLimit,
+    /// The client has granted no credit.
+    NoCredit,
+    /// Another consumer is the single active one.
+    InactiveConsumer,
+    /// The queue is at its length limit and refuses what is published to it.
+    QueueFull,
+    /// Messages are ready and nobody is attached to take them.
+    NoConsumer,
+    /// Everything in the queue has been delivered, and nobody has settled it.
+    AllUnsettled,
+    /// Everything in the queue is on its way to where dead letters go.
+    DeadLettersLeaving,
+    /// The rest of a delivery, or of a frame, has not come from the client.
+    DeliveryIncomplete,
+    /// There is nothing in the queue.
+    QueueEmpty,
+    /// The link has credit and its client sends nothing.
+    ClientSilent,
+    /// The connection has no link.
+    NoLinks,
+    /// Nothing: what can be seen does not stop anything, though nothing has moved between two looks.
+    Nothing,
+    /// It moves.
+    Moving,
+}
+
+impl Cause {
+    pub const ALL: [Self; 20] = [
+        Self::LogFailed,
+        Self::SocketNotRead,
+        Self::Alarm,
+        Self::AttachUnanswered,
+        Self::WaitingForLog,
+        Self::WaitingForReceipts,
+        Self::ClientWindowClosed,
+        Self::UnsettledLimit,
+        Self::NoCredit,
+        Self::InactiveConsumer,
+        Self::QueueFull,
+        Self::NoConsumer,
+        Self::AllUnsettled,
+        Self::DeadLettersLeaving,
+        Self::DeliveryIncomplete,
+        Self::QueueEmpty,
+        Self::ClientSilent,
+        Self::NoLinks,
+        Self::Nothing,
+        Self::Moving,
+    ];
+
+    /// One word, for programs. It never changes its meaning.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::LogFailed => "log_failed",
+            Self::SocketNotRead => "socket_not_read",
+            Self::Alarm => "alarm",
+            Self::AttachUnanswered => "attach_unanswered",
+            Self::WaitingForLog => "waiting_for_log",
+            Self::WaitingForReceipts => "waiting_for_receipts",
+            Self::ClientWindowClosed => "client_window_closed",
+            Self::UnsettledLimit => "unsettled_limit",
+            Self::NoCredit => "no_credit",
+            Self::InactiveConsumer => "inactive_single_active_consumer",
+            Self::QueueFull => "queue_full",
+            Self::NoConsumer => "no_consumer",
+            Self::AllUnsettled => "all_unsettled",
+            Self::DeadLettersLeaving => "dead_letters_leaving",
+            Self::DeliveryIncomplete => "delivery_incomplete",
+            Self::QueueEmpty => "queue_empty",
+            Self::ClientSilent => "client_silent",
+            Self::NoLinks => "no_links",
+            Self::Nothing => "nothing",
+            Self::Moving => "moving",
+        }
+    }
+
+    /// One sentence, for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::LogFailed => "the log cannot write: durable messages are refused until it can",
+            Self::SocketNotRead => "the client does not read its socket",
+            Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",
+            Self::AttachUnanswered => "the link waits for its queue or for the catalog",
+            Self::WaitingForLog => "the log has not written the messages that wait for their receipts",
+            Self::WaitingForReceipts => "a queue has not given its receipts yet",
+            Self::ClientWindowClosed => "the client has closed its session's window",
+            Self::UnsettledLimit => "the client holds as many unsettled deliveries as it may",
+            Self::NoCredit => "the client has granted no credit",
+            Self::InactiveConsumer => "another consumer is the single active one",
+            Self::QueueFull => "the queue is at its length limit and refuses messages",
+            Self::NoConsumer => "messages are ready and nobody is attached to take them",
+            Self::AllUnsettled => "everything in the queue is delivered and not settled",
+            Self::DeadLettersLeaving => "everything in the queue is on its way to where dead letters go",
+            Self::DeliveryIncomplete => "the client has sent a part of a delivery and not its end",
+            Self::QueueEmpty => "the queue is empty",
+            Self::ClientSilent => "the link has credit and its client sends nothing",
+            Self::NoLinks => "the connection has no link",
+            Self::Nothing => "nothing stops it, and nothing has moved while it was looked at",
+            Self::Moving => "it moves",
+        }
+    }
+}
+
+/// What is to be explained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A link by its name, which need not be unique: `connection` says whose is meant.
+    Link {
+        name: String,
+        connection: Option<String>,
+    },
+    Queue {
+        vhost: String,
+        name: String,
+    },
+    Connection {
+        name: String,
+    },
+}
+
+/// Where a link is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub connection: Arc<str>,
+    pub session: u16,
+    pub handle: u32,
+    pub name: String,
+}
+
+/// What is known of a link and of what it runs through.
+#[derive(Clone, Debug)]
+pub struct LinkFacts {
+    pub place: Place,
+    pub role: Role,
+    /// Our ATTACH has been sent.
+    pub answered: bool,
+    pub credit: u32,
+    pub delivery_count: u32,
+    /// Transfer frames that the client may send; that we may send [2.5.6].
+    pub incoming_window: u32,
+    pub remote_incoming_window: u32,
+    /// Deliveries of the session that wait for the client's window or socket.
+    pub pending: u64,
+    /// Bytes of deliveries and frames whose end has not come.
+    pub incomplete_bytes: u64,
+}
+
+/// What a link is for.
+#[derive(Clone, Debug)]
+pub enum Role {
+    Publishing {
+        /// The queue that it publishes to, if its address names one.
+        queue: Option<Arc<str>>,
+        /// Messages that have no receipt.
+        unconfirmed: u32,
+    },
+    Consuming {
+        queue: QueueId,
+        consumer: u64,
+        unsettled: u32,
+        unsettled_max: u32,
+    },
+    /// Replies come on it, past all queues.
+    Replies,
+    Management,
+}
+
+/// What is known of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionFacts {
+    pub name: Arc<str>,
+    pub user: Arc<str>,
+    pub vhost: Arc<str>,
+    /// Its publishers' windows are closed.
+    pub blocked: bool,
+    /// Bytes that the socket has not taken.
+    pub unwritten_bytes: u64,
+    pub links: Vec<LinkFacts>,
+}
+
+/// What is known of a queue.
+#[derive(Clone, Debug)]
+pub struct QueueFacts {
+    pub id: QueueId,
+    pub vhost: Arc<str>,
+    pub name: Arc<str>,
+    /// It refuses what is published to it.
+    pub full: bool,
+    pub report: queue::Report,
+}
+
+impl QueueFacts {
+    pub fn new(record: &QueueRecord, report: queue::Report) -> Self {
+        let config = &record.config;
+        let at = |max: Option<u64>, now: u64| max.is_some_and(|max| now >= max);
+        let full = config.overflow != Overflow::DropHead
+            && (at(config.max_length, report.ready) || at(config.max_length_bytes, report.ready_bytes));
+        Self { id: record.id, vhost: record.vhost.clone(), name: record.name.clone(), full, report }
+    }
+
+    /// Whether nothing has come or gone since then.
+    fn is_as(&self, before: &Self) -> bool {
+        let counts = |q: &Self| {
+            let r = &q.report;
+            (r.published, r.delivered, r.acknowledged, r.dropped, r.dead_lettered, r.expired)
+        };
+        counts(self) == counts(before)
+    }
+}
+
+/// What is known of the log, over all shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogFacts {
+    pub failed: bool,
+    /// Receipts that wait for it.
+    pub receipts_held: u64,
+}
+
+/// A link, with its connection and the queue at its other end if it is known.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkInPlace<'a> {
+    pub connection: &'a ConnectionFacts,
+    pub link: &'a LinkFacts,
+    pub queue: Option<&'a QueueFacts>,
+    /// A delivery has gone over it between two looks.
+    pub moved: bool,
+}
+
+/// Everything that a decision looks at.
+#[derive(Clone, Copy, Debug)]
+pub enum Facts<'a> {
+    Link(LinkInPlace<'a>),
+    /// With the links that consume from it.
+    Queue {
+        queue: &'a QueueFacts,
+        consumers: &'a [LinkInPlace<'a>],
+        moved: bool,
+    },
+    Connection {
+        connection: &'a ConnectionFacts,
+        links: &'a [LinkInPlace<'a>],
+    },
+}
+
+/// The cause, and the link that it was found at.
+pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) {
+    let of = |link: &LinkInPlace<'a>| (link_cause(link, log), Some(&link.link.place));
+    match facts {
+        Facts::Link(link) => of(&link),
+        Facts::Queue { moved: true, .. } => (Cause::Moving, None),
+        Facts::Connection { links, .. } if links.iter().any(|l| l.moved) => (Cause::Moving, None),
+        Facts::Queue { queue, consumers, .. } => {
+            let report = &queue.report;
+            match () {
+                () if log.failed => (Cause::LogFailed, None),
+                () if report.ready == 0 => (nothing_ready(report), None),
+                () if report.consumers == 0 => (Cause::NoConsumer, None),
+                // What those who wait for their turn lack stops nothing.
+                () => consumers
+                    .iter()
+                    .map(of)
+                    .filter(|(cause, _)| *cause != Cause::InactiveConsumer)
+                    .max_by_key(|(cause, _)| *cause)
+                    .unwrap_or((Cause::Nothing, None)),
+            }
+        }
+        Facts::Connection { connection, links, .. } => match () {
+            () if connection.unwritten_bytes > 0 => (Cause::SocketNotRead, None),
+            () => links.iter().map(of).min_by_key(|(cause, _)| *cause).unwrap_or((Cause::NoLinks, None)),
+        },
+    }
+}
+
+fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
+    let LinkInPlace { connection, link, queue, moved } = at;
+    if *moved {
+        return Cause::Moving;
+    }
+    if connection.unwritten_bytes > 0 {
+        return Cause::SocketNotRead;
+    }
+    if !link.answered {
+        return Cause::AttachUnanswered;
+    }
+    match &link.role {
+        Role::Publishing { unconfirmed, .. } => match () {
+            () if log.failed => Cause::LogFailed,
+            () if connection.blocked => Cause::Alarm,
+            () if *unconfirmed > 0 && log.receipts_held > 0 => Cause::WaitingForLog,
+            () if *unconfirmed > 0 => Cause::WaitingForReceipts,
+            () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
+            () if queue.is_some_and(|q| q.full) => Cause::QueueFull,
+            () if link.credit > 0 => Cause::ClientSilent,
+            () => Cause::Nothing,
+        },
+        Role::Consuming { consumer, unsettled, unsettled_max, .. } => {
+            if link.pending > 0 && link.remote_incoming_window == 0 {
+                return Cause::ClientWindowClosed;
+            }
+            let report = queue.map(|q| &q.report);
+            let active = report.and_then(|r| r.active_consumer);
+            match () {
+                () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
+                () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
+                () if unsettled >= unsettled_max => Cause::UnsettledLimit,
+                () if link.credit == 0 => Cause::NoCredit,
+                () => Cause::Nothing,
+            }
+        }
+        Role::Replies => match () {
+            () if link.pending > 0 && link.remote_incoming_window == 0 => Cause::ClientWindowClosed,
+            () if link.credit == 0 => Cause::NoCredit,
+            () => Cause::QueueEmpty,
+        },
+        Role::Management => Cause::ClientSilent,
+    }
+}
+
+/// Why a queue has nothing to deliver.
+fn nothing_ready(report: &queue::Report) -> Cause {
+    match () {
+        () if report.unsettled > 0 => Cause::AllUnsettled,
+        () if report.leaving > 0 => Cause::DeadLettersLeaving,
+        () => Cause::QueueEmpty,
+    }
+}
+
+/// A cause with what it stands on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    pub cause: Cause,
+    /// The link that the cause was found at.
+    pub at: Option<Place>,
+    /// Names and values, in the order of the walk. Names end with their unit unless they count.
+    pub numbers: Vec<(&'static str, u64)>,
+}
+
+impl Explanation {
+    /// Decides, and notes the numbers of whatever was looked at.
+    pub fn of(facts: Facts<'_>, log: LogFacts) -> Self {
+        let (cause, at) = cause(facts, log);
+        let mut numbers = Vec::new();
+        match facts {
+            Facts::Link(LinkInPlace { connection, link, queue, .. }) => {
+                connection_numbers(connection, &mut numbers);
+                link_numbers(link, &mut numbers);
+                queue.into_iter().for_each(|queue| queue_numbers(queue, &mut numbers));
+            }
+            Facts::Queue { queue, consumers, .. } => {
+                queue_numbers(queue, &mut numbers);
+                let at = consumers.iter().find(|c| Some(&c.link.place) == at);
+                if let Some(at) = at {
+                    connection_numbers(at.connection, &mut numbers);
+                    link_numbers(at.link, &mut numbers);
+                }
+            }
+            Facts::Connection { connection, links, .. } => {
+                connection_numbers(connection, &mut numbers);
+                numbers.push(("links", links.len() as u64));
+                let at = links.iter().find(|l| Some(&l.link.place) == at);
+                at.into_iter().for_each(|l| link_numbers(l.link, &mut numbers));
+            }
+        }
+        numbers.push(("log_receipts_held", log.receipts_held));
+        Self { cause, at: at.cloned(), numbers }
+    }
+}
+
+fn connection_numbers(connection: &ConnectionFacts, numbers: &mut Vec<(&'static str, u64)>) {
+    numbers.push(("connection_unwritten_bytes", connection.unwritten_bytes));
+}
+
+fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
+    numbers.extend([
+        ("session_incoming_window", u64::from(link.incoming_window)),
+        ("session_remote_incoming_window", u64::from(link.remote_incoming_window)),
+        ("session_pending", link.pending),
+        ("session_incomplete_bytes", link.incomplete_bytes),
+        ("link_credit", u64::from(link.credit)),
+        ("link_delivery_count", u64::from(link.delivery_count)),
+    ]);
+    match &link.role {
+        Role::Publishing { unconfirmed, .. } => numbers.push(("link_unconfirmed", u64::from(*unconfirmed))),
+        Role::Consuming { unsettled, unsettled_max, .. } => numbers.extend([
+            ("link_unsettled", u64::from(*unsettled)),
+            ("link_unsettled_max", u64::from(*unsettled_max)),
+        ]),
+        Role::Replies | Role::Management => {}
+    }
+}
+
+fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
+    let report = &queue.report;
+    numbers.extend([
+        ("queue_ready", report.ready),
+        ("queue_unsettled", report.unsettled),
+        ("queue_leaving", report.leaving),
+        ("queue_consumers", u64::from(report.consumers)),
+    ]);
+}
+
+#[cfg(test)]
+mod tests;

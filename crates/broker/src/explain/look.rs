@@ -1,0 +1,120 @@
+//! What is gathered for an explanation, and the explanation of one subject in it.
+
+use std::sync::Arc;
+
+use super::{ConnectionFacts, Explanation, Facts, LinkInPlace, LogFacts, Place, QueueFacts, Role, Subject};
+use crate::catalog::CatalogError;
+use crate::ids::QueueId;
+
+/// What is needed to know of connections: those that matter for a subject.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Connection(String),
+    /// Those with a link of this name.
+    Link(String),
+    /// Those that consume from it.
+    Consumers(QueueId),
+}
+
+/// Everything about a subject, as it was at one time. Two looks tell whether something has moved between them.
+#[derive(Clone, Debug, Default)]
+pub struct Look {
+    pub connections: Vec<ConnectionFacts>,
+    /// The subject, or those at the other ends of links.
+    pub queues: Vec<QueueFacts>,
+    pub log: LogFacts,
+}
+
+impl Look {
+    /// The queues at the other ends of its links.
+    pub fn ends(&self) -> Vec<End> {
+        let links = self.connections.iter().flat_map(|c| c.links.iter().map(move |l| (&c.vhost, l)));
+        let ends = links.filter_map(|(vhost, link)| match &link.role {
+            Role::Publishing { queue: Some(name), .. } => Some(End::Named(vhost.clone(), name.clone())),
+            Role::Consuming { queue, .. } => Some(End::Id(*queue)),
+            _ => None,
+        });
+        ends.collect()
+    }
+
+    /// # Errors
+    /// There is no such thing, or more than one link of this name.
+    pub fn explain(&self, before: &Self, subject: &Subject) -> Result<Explanation, CatalogError> {
+        let not_found = |reason: String| CatalogError::NotFound { reason };
+        let links = |connection| self.links(before, connection);
+        match subject {
+            Subject::Link { name, connection } => {
+                let mut wanted = self.connections.iter().collect::<Vec<_>>();
+                wanted.retain(|c| connection.as_ref().is_none_or(|connection| *c.name == **connection));
+                let mut found: Vec<_> = wanted.into_iter().flat_map(links).collect();
+                found.retain(|l| l.link.place.name == *name);
+                match found.as_slice() {
+                    [] => Err(not_found(format!("no link '{name}'"))),
+                    [link] => Ok(Explanation::of(Facts::Link(*link), self.log)),
+                    more => Err(ambiguous(name, more)),
+                }
+            }
+            Subject::Queue { vhost, name } => {
+                let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
+                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_as(before));
+                let mut consumers: Vec<_> = self.connections.iter().flat_map(links).collect();
+                consumers
+                    .retain(|l| matches!(l.link.role, Role::Consuming { queue: of, .. } if of == queue.id));
+                Ok(Explanation::of(Facts::Queue { queue, consumers: &consumers, moved }, self.log))
+            }
+            Subject::Connection { name } => {
+                let connection = self.connections.iter().find(|c| *c.name == **name);
+                let connection = connection.ok_or_else(|| not_found(format!("no connection '{name}'")))?;
+                let links: Vec<_> = links(connection).collect();
+                Ok(Explanation::of(Facts::Connection { connection, links: &links }, self.log))
+            }
+        }
+    }
+
+    fn queue(&self, vhost: &str, name: &str) -> Option<&QueueFacts> {
+        self.queues.iter().find(|q| *q.vhost == *vhost && *q.name == *name)
+    }
+
+    fn links<'a>(
+        &'a self,
+        before: &'a Self,
+        connection: &'a ConnectionFacts,
+    ) -> impl Iterator<Item = LinkInPlace<'a>> {
+        let old = before.connections.iter().find(|c| c.name == connection.name);
+        connection.links.iter().map(move |link| {
+            let known = old.and_then(|c| c.links.iter().find(|l| l.place == link.place));
+            let queue = self.queues.iter().find(|q| match &link.role {
+                Role::Publishing { queue, .. } => {
+                    q.vhost == connection.vhost && queue.as_ref() == Some(&q.name)
+                }
+                Role::Consuming { queue, .. } => *queue == q.id,
+                Role::Replies | Role::Management => false,
+            });
+            let moved = known.is_some_and(|l| l.delivery_count != link.delivery_count);
+            LinkInPlace { connection, link, queue, moved }
+        })
+    }
+}
+
+/// A queue at the end of a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In a virtual host.
+    Named(Arc<str>, Arc<str>),
+    Id(QueueId),
+}
+
+/// How many links a refusal names.
+const NAMED_MAX: usize = 5;
+
+fn ambiguous(name: &str, links: &[LinkInPlace<'_>]) -> CatalogError {
+    let named = links.iter().take(NAMED_MAX).map(|l| {
+        let Place { connection, session, handle, .. } = &l.link.place;
+        format!("'{connection}' session {session} handle {handle}")
+    });
+    let more = if links.len() > NAMED_MAX { ", ..." } else { "" };
+    let named = named.collect::<Vec<_>>().join(", ");
+    CatalogError::PreconditionFailed {
+        reason: format!("{} links have the name '{name}': {named}{more}; name the connection", links.len()),
+    }
+}

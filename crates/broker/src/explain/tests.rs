@@ -1,0 +1,234 @@
+//! The table: what is known, and which cause wins.
+
+use queue::Report;
+
+use super::*;
+use crate::catalog::CatalogError;
+
+const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0 };
+const QUEUE: QueueId = QueueId::new(1, 0);
+const ME: u64 = 7;
+
+fn connection() -> ConnectionFacts {
+    let (name, user, vhost) = ("c".into(), "u".into(), "/".into());
+    ConnectionFacts { name, user, vhost, blocked: false, unwritten_bytes: 0, links: Vec::new() }
+}
+
+fn link(role: Role) -> LinkFacts {
+    LinkFacts {
+        place: Place { connection: "c".into(), session: 0, handle: 0, name: "l".into() },
+        role,
+        answered: true,
+        credit: 10,
+        delivery_count: 0,
+        incoming_window: 400,
+        remote_incoming_window: 5000,
+        pending: 0,
+        incomplete_bytes: 0,
+    }
+}
+
+fn publishing(unconfirmed: u32) -> LinkFacts {
+    link(Role::Publishing { queue: Some("q".into()), unconfirmed })
+}
+
+fn consuming(unsettled: u32) -> LinkFacts {
+    link(Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100 })
+}
+
+fn queue(report: Report) -> QueueFacts {
+    QueueFacts { id: QUEUE, vhost: "/".into(), name: "q".into(), full: false, report }
+}
+
+fn ready(ready: u64) -> Report {
+    Report { ready, consumers: 1, ..Report::default() }
+}
+
+/// The cause at one link.
+fn at(
+    link: &LinkFacts,
+    report: Report,
+    log: LogFacts,
+    change: impl Fn(&mut ConnectionFacts, &mut QueueFacts),
+) -> Cause {
+    let (mut connection, mut queue) = (connection(), queue(report));
+    change(&mut connection, &mut queue);
+    let moved = false;
+    let place = LinkInPlace { connection: &connection, link, queue: Some(&queue), moved };
+    cause(Facts::Link(place), log).0
+}
+
+#[test]
+fn of_a_publisher() {
+    let failed = LogFacts { failed: true, receipts_held: 3 };
+    let held = LogFacts { receipts_held: 3, ..LOG };
+    let partial = LinkFacts { incomplete_bytes: 5, ..publishing(0) };
+    let unanswered = LinkFacts { answered: false, ..publishing(3) };
+    let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
+    let alarm = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.blocked = true;
+    let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.full = true;
+    let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
+    // From the worst on: each row lacks what the rows above have.
+    assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
+    assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
+    assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);
+    assert_eq!(at(&publishing(3), ready(1), held, alarm), Cause::Alarm);
+    assert_eq!(at(&publishing(3), ready(1), held, full), Cause::WaitingForLog);
+    assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
+    assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);
+    assert_eq!(at(&publishing(0), ready(1), held, full), Cause::QueueFull);
+    assert_eq!(at(&publishing(0), ready(1), held, as_is), Cause::ClientSilent);
+    assert_eq!(at(&LinkFacts { credit: 0, ..publishing(0) }, ready(1), LOG, as_is), Cause::Nothing);
+}
+
+#[test]
+fn of_a_consumer() {
+    let shut = LinkFacts { pending: 2, remote_incoming_window: 0, credit: 0, ..consuming(100) };
+    let no_credit = LinkFacts { credit: 0, ..consuming(0) };
+    let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
+    let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
+    // An alarm and a full queue stop publishers alone.
+    let other = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.blocked, q.full) = (true, true);
+    assert_eq!(at(&shut, ready(0), LOG, stuck), Cause::SocketNotRead);
+    assert_eq!(
+        at(&LinkFacts { answered: false, ..shut.clone() }, ready(0), LOG, other),
+        Cause::AttachUnanswered
+    );
+    assert_eq!(at(&shut, ready(0), LOG, other), Cause::ClientWindowClosed);
+    assert_eq!(at(&no_credit, ready(0), LOG, other), Cause::QueueEmpty);
+    assert_eq!(
+        at(&no_credit, Report { unsettled: 1, leaving: 1, ..ready(0) }, LOG, other),
+        Cause::AllUnsettled
+    );
+    assert_eq!(at(&no_credit, Report { leaving: 1, ..ready(0) }, LOG, other), Cause::DeadLettersLeaving);
+    assert_eq!(at(&no_credit, waits.clone(), LOG, other), Cause::InactiveConsumer);
+    assert_eq!(
+        at(&consuming(100), Report { active_consumer: Some(ME), ..waits }, LOG, other),
+        Cause::UnsettledLimit
+    );
+    assert_eq!(at(&no_credit, ready(1), LOG, other), Cause::NoCredit);
+    assert_eq!(at(&consuming(99), ready(1), LOG, other), Cause::Nothing);
+}
+
+#[test]
+fn of_a_link_past_all_queues() {
+    let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
+    let replies = |credit, pending, remote_incoming_window| {
+        let link = LinkFacts { credit, pending, remote_incoming_window, ..link(Role::Replies) };
+        at(&link, ready(0), LOG, as_is)
+    };
+    assert_eq!(replies(0, 1, 0), Cause::ClientWindowClosed);
+    assert_eq!(replies(0, 0, 9), Cause::NoCredit);
+    assert_eq!(replies(1, 0, 9), Cause::QueueEmpty);
+    assert_eq!(at(&link(Role::Management), ready(0), LOG, as_is), Cause::ClientSilent);
+}
+
+#[test]
+fn of_a_queue() {
+    let connection = connection();
+    let of = |report: Report, links: &[LinkFacts], log: LogFacts, moved: bool| {
+        let queue = queue(report);
+        let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
+        let consumers: Vec<_> = links.iter().map(place).collect();
+        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved }, log).0
+    };
+    let failed = LogFacts { failed: true, ..LOG };
+    let no_credit = LinkFacts { credit: 0, ..consuming(0) };
+    let other = LinkFacts {
+        role: Role::Consuming { queue: QUEUE, consumer: ME + 1, unsettled: 0, unsettled_max: 100 },
+        ..no_credit.clone()
+    };
+    let none = Report { consumers: 0, ..ready(1) };
+    let single = Report { active_consumer: Some(ME), ..ready(1) };
+    assert_eq!(of(none.clone(), &[], failed, true), Cause::Moving);
+    assert_eq!(of(none.clone(), &[], failed, false), Cause::LogFailed);
+    assert_eq!(of(none, &[], LOG, false), Cause::NoConsumer);
+    assert_eq!(
+        of(Report { unsettled: 1, ..ready(0) }, std::slice::from_ref(&no_credit), LOG, false),
+        Cause::AllUnsettled
+    );
+    assert_eq!(of(ready(0), std::slice::from_ref(&no_credit), LOG, false), Cause::QueueEmpty);
+    assert_eq!(
+        of(ready(1), &[consuming(100), no_credit.clone()], LOG, false),
+        Cause::NoCredit,
+        "the one nearer to moving"
+    );
+    assert_eq!(of(single, &[other, consuming(100)], LOG, false), Cause::UnsettledLimit, "the active one");
+    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be looked at");
+}
+
+#[test]
+fn of_a_connection() {
+    let of = |links: &[(LinkFacts, bool)], unwritten_bytes| {
+        let connection = ConnectionFacts { unwritten_bytes, ..connection() };
+        let queue = queue(ready(1));
+        let place = |(link, moved): &'_ (LinkFacts, bool)| (link.clone(), *moved);
+        let links: Vec<_> = links.iter().map(place).collect();
+        let links: Vec<_> = links
+            .iter()
+            .map(|(link, moved)| LinkInPlace {
+                connection: &connection,
+                link,
+                queue: Some(&queue),
+                moved: *moved,
+            })
+            .collect();
+        cause(Facts::Connection { connection: &connection, links: &links }, LOG).0
+    };
+    assert_eq!(of(&[(publishing(3), false), (consuming(0), true)], 9), Cause::Moving);
+    assert_eq!(of(&[(publishing(3), false)], 9), Cause::SocketNotRead);
+    assert_eq!(
+        of(&[(consuming(100), false), (publishing(3), false)], 0),
+        Cause::WaitingForReceipts,
+        "the worst"
+    );
+    assert_eq!(of(&[], 0), Cause::NoLinks);
+}
+
+#[test]
+fn a_name_alone_may_mean_two_links() {
+    let with = |name: &str| {
+        let mut connection = ConnectionFacts { name: name.into(), ..connection() };
+        let place = Place { connection: name.into(), ..publishing(0).place };
+        connection.links.push(LinkFacts { place, ..publishing(0) });
+        connection
+    };
+    let look = Look { connections: vec![with("a"), with("b")], ..Look::default() };
+    let link = |connection: Option<&str>| {
+        let connection = connection.map(str::to_owned);
+        look.explain(&look, &Subject::Link { name: "l".into(), connection })
+            .map(|e| (e.cause, e.at.map(|p| p.connection)))
+    };
+    assert_eq!(link(Some("b")), Ok((Cause::ClientSilent, Some("b".into()))));
+    let reason =
+        "2 links have the name 'l': 'a' session 0 handle 0, 'b' session 0 handle 0; name the connection"
+            .into();
+    assert_eq!(link(None), Err(CatalogError::PreconditionFailed { reason }));
+    assert_eq!(link(Some("c")), Err(CatalogError::NotFound { reason: "no link 'l'".into() }));
+}
+
+#[test]
+fn what_was_delivered_between_two_looks_moves() {
+    let mut before = Look { connections: vec![connection()], queues: vec![queue(ready(1))], log: LOG };
+    before.connections[0].links = vec![consuming(0)];
+    let mut now = before.clone();
+    let subjects = [
+        Subject::Link { name: "l".into(), connection: None },
+        Subject::Connection { name: "c".into() },
+        Subject::Queue { vhost: "/".into(), name: "q".into() },
+    ];
+    let causes = |now: &Look| subjects.clone().map(|s| now.explain(&before, &s).unwrap().cause);
+    assert_eq!(causes(&now), [Cause::Nothing; 3]);
+    now.connections[0].links[0].delivery_count += 1;
+    now.queues[0].report.delivered += 1;
+    assert_eq!(causes(&now), [Cause::Moving; 3]);
+}
+
+#[test]
+fn operators_can_read_what_to_do_about_each() {
+    let page = include_str!("../../../../docs/operations.md");
+    for cause in Cause::ALL {
+        assert!(page.contains(&format!("| `{}` |", cause.word())), "{cause:?} is not in docs/operations.md");
+    }
+    assert!(Cause::ALL.is_sorted(), "in the order of the enum");
+}

@@ -1,0 +1,179 @@
+//! Direct reply-to (behaviour B.7): links that are their own queue. Whoever asks gets an address of his own; an
+//! answer to it is delivered if the link has credit, else dropped and counted. Nothing waits and nothing is stored.
+
+use std::hash::BuildHasher as _;
+
+use amqp10::{
+    Attach, Outgoing, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
+    condition,
+};
+use message::{Message, Route};
+use queue::{ConsumerId, Effect, Verdict};
+
+use super::attach::{Refused, not_implemented};
+use super::inbound::Target;
+use super::{Cx, Gate, LinkRole, Waiting, error, queue_address};
+use crate::access::{Permission, Resource};
+use crate::mail::LinkAddress;
+use crate::reply_to::ReplyTo;
+
+/// The capability by which a client asks for such a link.
+const VOLATILE_QUEUE: &str = "rabbitmq:volatile-queue";
+
+/// A link that takes replies.
+#[derive(Debug)]
+pub(super) struct Replies {
+    pub to: ReplyTo,
+    /// Replies sent on it: their tags.
+    sent: u64,
+    /// The largest delivery the client takes; 0 is any.
+    max_message_size: u64,
+}
+
+pub(super) fn wants_replies(source: &Source) -> bool {
+    source.capabilities.iter().any(|c| c.as_str() == VOLATILE_QUEUE)
+}
+
+impl Gate {
+    pub(super) fn attach_replies(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        source: &Source,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        if source.address.is_some() {
+            return Err(error(condition::INVALID_FIELD, "a dynamic terminus must have no address").into());
+        }
+        let fits = source.durable == TerminusDurability::None
+            && source.expiry_policy == TerminusExpiryPolicy::LinkDetach
+            && source.timeout == 0
+            && attach.snd_settle_mode == SenderSettleMode::Settled;
+        if !fits {
+            return Err(not_implemented(
+                "rabbitmq:volatile-queue needs durable none, expiry-policy link-detach, timeout 0 and \
+                 snd-settle-mode settled",
+                attach,
+            ));
+        }
+        let address = LinkAddress { connection: self.key, session, link };
+        let outlet = cx.consumers.insert(address).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+        })?;
+        let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
+        let name = to.name();
+        if let Err(refused) = self.authorize(Resource::Queue(&name), Permission::Read, cx) {
+            cx.consumers.remove(outlet);
+            return Err(refused);
+        }
+        cx.counters.consumers += 1;
+        let replies = Replies { to, sent: 0, max_message_size: attach.max_message_size.unwrap_or(0) };
+        self.set_role(session, link, LinkRole::Replies(Box::new(replies)));
+        self.accept_consumer(session, link, attach, &queue_address(&name), true, cx);
+        Ok(())
+    }
+
+    /// A link to the address of another one's replies: its shard is asked first whether there is one.
+    pub(super) fn probe_replies(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        to: ReplyTo,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let waiting = Waiting::Replies { session, link, attach: Box::new(attach.clone()), to };
+        let ticket = self.ticket(waiting, cx).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+        })?;
+        cx.post.probe(&self.vhost, to, ticket);
+        Ok(())
+    }
+
+    /// The shard has answered.
+    pub(super) fn finish_probe(
+        &mut self,
+        (session, link): (u16, u32),
+        attach: &Attach,
+        to: ReplyTo,
+        effect: &Effect,
+        cx: &mut Cx<'_>,
+    ) {
+        if !self.awaits_reply(session, link, attach) {
+            return;
+        }
+        let (name, vhost) = (to.name(), &self.vhost);
+        let result = match (effect, attach.role) {
+            (Effect::Report { .. }, Role::Sender) => self.attach_responder(session, link, attach, &name, cx),
+            (Effect::Report { .. }, Role::Receiver) => {
+                let reason = format!("only its own link may consume from queue '{name}' in vhost '{vhost}'");
+                Err(error(condition::PRECONDITION_FAILED, reason).into())
+            }
+            _ => {
+                let reason = format!("no queue '{name}' in vhost '{vhost}'");
+                Err(error(condition::NOT_FOUND, reason).into())
+            }
+        };
+        if let Err(refused) = result {
+            self.refuse(session, link, attach, refused, cx);
+        }
+    }
+
+    fn attach_responder(
+        &mut self,
+        session: u16,
+        link: u32,
+        attach: &Attach,
+        name: &str,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let Some(amqp10::TargetArchetype::Target(target)) = attach.target.clone() else { return Ok(()) };
+        let route = std::sync::Arc::new(Route::new("", vec![name.into()]));
+        let target_of_link = Target::Exchange { exchange: "".into(), route, cached: None };
+        let intake = self.new_intake(session, link, target_of_link, cx)?;
+        self.accept_publisher(session, link, attach, target, intake, cx);
+        Ok(())
+    }
+
+    /// Whether the link at this place takes the replies to this name.
+    pub fn takes_replies(&self, at: LinkAddress, vhost: &str, to: ReplyTo) -> bool {
+        *self.vhost == *vhost
+            && matches!(self.role_of(at.session, at.link), Some(LinkRole::Replies(r)) if r.to == to)
+    }
+
+    /// A reply: to be delivered now or never. Whoever sent it is told that it was accepted either way.
+    pub fn handle_reply(&mut self, at: LinkAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
+        let LinkAddress { session, link, .. } = at;
+        let credit = self.conn.session(session).filter(|s| {
+            // As many as a queue would have sent ahead may wait for a client that does not read.
+            s.pending_len() < cx.settings.max_queue_credit.max(1) as usize
+        });
+        let credit = credit.and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());
+        let Some(LinkRole::Replies(replies)) = self.role(session, link) else { return Verdict::Accepted };
+        if credit == 0 {
+            cx.counters.replies_dropped += 1;
+            return Verdict::Accepted;
+        }
+        let max = replies.max_message_size;
+        message.put_delivery_head(0, false, cx.scratch);
+        let head = cx.scratch.split().freeze();
+        let bare = message.bare();
+        if max > 0 && (head.len() + bare.len()) as u64 > max {
+            cx.counters.replies_dropped += 1;
+            let reason = format!("a message is larger than the link's max-message-size of {max} bytes");
+            self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
+            return Verdict::Accepted;
+        }
+        replies.sent += 1;
+        let tag = Tag::from_number(replies.sent);
+        let outgoing = Outgoing { tag, settled: true, message_format: 0, head, bare, cookie: replies.sent };
+        if self.conn.send(session, link, outgoing) {
+            cx.counters.delivered += 1;
+            cx.counters.delivered_auto_ack += 1;
+        } else {
+            cx.counters.replies_dropped += 1;
+        }
+        Verdict::Accepted
+    }
+}

@@ -1,0 +1,77 @@
+//! Direct reply-to (behaviour B.7): a receiving link that is its own queue. Nothing is stored and nobody declares it;
+//! its name says where it is, so that every shard finds it without asking.
+//!
+//! ```text
+//!   amq.rabbitmq.reply-to.<outlet>.<key>      each 16 hexadecimal digits
+//! ```
+//!
+//! The outlet's id says the shard and is never reused in the life of the process. The key is what cannot be guessed:
+//! whoever was not told the name cannot make one that reaches anybody.
+
+use queue::ConsumerId;
+
+use crate::ids::{ShardId, shard_of};
+
+/// What the names of all of them start with.
+pub const REPLY_TO_PREFIX: &str = "amq.rabbitmq.reply-to.";
+
+const DIGITS: usize = 16;
+
+/// An outlet that takes replies, as its name tells it. Whether there is one only its own shard knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyTo {
+    pub outlet: ConsumerId,
+    pub key: u64,
+}
+
+impl ReplyTo {
+    /// Reads a name; `None` if it is no name of this kind.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (outlet, key) = name.strip_prefix(REPLY_TO_PREFIX)?.split_once('.')?;
+        Some(Self { outlet: ConsumerId(number(outlet)?), key: number(key)? })
+    }
+
+    pub fn name(self) -> String {
+        format!("{REPLY_TO_PREFIX}{:016x}.{:016x}", self.outlet.0, self.key)
+    }
+
+    /// Where the outlet is, if it is.
+    pub fn shard(self) -> ShardId {
+        shard_of(self.outlet.0)
+    }
+}
+
+/// One spelling for each number, so that each outlet has one name.
+fn number(digits: &str) -> Option<u64> {
+    let ours = |c: u8| c.is_ascii_digit() || (b'a'..=b'f').contains(&c);
+    (digits.len() == DIGITS && digits.bytes().all(ours)).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_tells_the_outlet() {
+        let to = ReplyTo { outlet: ConsumerId(0x0300_0000_0100_0007), key: 0xfeed };
+        assert_eq!(to.name(), "amq.rabbitmq.reply-to.0300000001000007.000000000000feed");
+        assert_eq!((ReplyTo::parse(&to.name()), to.shard()), (Some(to), 3));
+    }
+
+    #[test]
+    fn nothing_else_is_a_name() {
+        for name in [
+            "",
+            "amq.rabbitmq.reply-to",
+            "amq.rabbitmq.reply-to.",
+            "amq.rabbitmq.reply-to.0300000001000007",
+            "amq.rabbitmq.reply-to.0300000001000007.feed",
+            "amq.rabbitmq.reply-to.0300000001000007.000000000000FEED",
+            "amq.rabbitmq.reply-to.+300000001000007.000000000000feed",
+            "amq.rabbitmq.reply-to.0300000001000007.000000000000feed.1",
+            "Amq.rabbitmq.reply-to.0300000001000007.000000000000feed",
+        ] {
+            assert_eq!(ReplyTo::parse(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! A block: the unit that is read and proved.
+//!
+//! ```text
+//!  0       4       8        12        16      20
+//!  | magic | check | length | records | proof | payload ...
+//!  | u32   | u32   | u32    | u32     | u32   | length bytes
+//! ```
+//!
+//! Little-endian. The blocks of an extent follow each other without gaps, and so do the extents of a pack.
+//!
+//! * `check`: CRC-32C over the seed and bytes 8..20, so that `length` can be relied on before the payload is read.
+//! * `length`, `records`: bytes and number of the records in the payload; both at least 1.
+//! * `proof`: CRC-32C over the seed and the payload.
+//!
+//! The seed is the number of the pack, the block's offset in it and the owner, each as u64: a block proves itself
+//! only to whoever expects it there. It need not stand in the block.
+
+use super::Flaw;
+use crate::batch::Proof;
+use crate::record::Records;
+
+/// Bytes of a block's header.
+pub(crate) const BLOCK_HEADER: usize = 20;
+const _: () = assert!(BLOCK_HEADER == 5 * 4);
+
+const BLOCK_MAGIC: [u8; 4] = *b"SLbk";
+
+/// What a block must have been written for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub pack: u64,
+    /// In bytes, of the block's header.
+    pub offset: u64,
+    pub owner: u64,
+}
+
+impl Place {
+    fn proof(self) -> Proof {
+        Proof::new([self.pack, self.offset, self.owner])
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHeader {
+    /// Bytes of payload.
+    pub length: u32,
+    pub records: u32,
+    proof: u32,
+}
+
+impl BlockHeader {
+    /// The encoded header of these records at this place. Their bytes fit u32.
+    pub fn encode(records: &Records, place: Place) -> [u8; BLOCK_HEADER] {
+        let mut proof = place.proof();
+        records.pieces(|piece| proof.update(piece));
+        let mut bytes = [0; BLOCK_HEADER];
+        bytes[..4].copy_from_slice(&BLOCK_MAGIC);
+        bytes[8..12].copy_from_slice(&(records.bytes() as u32).to_le_bytes());
+        bytes[12..16].copy_from_slice(&(records.len() as u32).to_le_bytes());
+        bytes[16..].copy_from_slice(&proof.finish().to_le_bytes());
+        let mut check = place.proof();
+        check.update(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&check.finish().to_le_bytes());
+        bytes
+    }
+
+    /// The header at the front of `bytes`, if it was written for this place.
+    pub fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
+        let bytes = bytes.get(..BLOCK_HEADER).ok_or(Flaw::Short)?;
+        let mut check = place.proof();
+        check.update(&bytes[8..]);
+        if bytes[..4] != BLOCK_MAGIC || bytes[4..8] != check.finish().to_le_bytes() {
+            return Err(Flaw::Header);
+        }
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Ok(Self { length: word(8), records: word(12), proof: word(16) })
+    }
+
+    /// Whether `payload` is the one this header was written for.
+    pub fn proves(&self, payload: &[u8], place: Place) -> bool {
+        let mut proof = place.proof();
+        proof.update(payload);
+        proof.finish() == self.proof
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_holds_for_its_place_only() {
+        let place = Place { pack: 7, offset: 48, owner: 9 };
+        let mut records = Records::new();
+        records.push(9, 1, 2, &[b"body"]);
+        let bytes = BlockHeader::encode(&records, place);
+        let header = BlockHeader::decode(&bytes, place).unwrap();
+        assert_eq!((header.length as usize, header.records), (records.bytes(), 1));
+        for other in [Place { pack: 8, ..place }, Place { offset: 49, ..place }, Place { owner: 1, ..place }]
+        {
+            assert_eq!(BlockHeader::decode(&bytes, other), Err(Flaw::Header), "{other:?}");
+            records.pieces(|piece| assert!(header.proves(piece, place) && !header.proves(piece, other)));
+        }
+        for at in 0..BLOCK_HEADER {
+            let mut bad = bytes;
+            bad[at] ^= 1;
+            assert_eq!(BlockHeader::decode(&bad, place), Err(Flaw::Header), "byte {at}");
+        }
+        assert_eq!(BlockHeader::decode(&bytes[..BLOCK_HEADER - 1], place), Err(Flaw::Short));
+    }
+}

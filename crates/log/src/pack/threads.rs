@@ -1,0 +1,160 @@
+//! The threads that run [`Packs`] and a [`PackReader`]: two, for a read must never wait for a sync.
+
+use std::io;
+
+use super::{Block, Extent, PackReader, Packs, ReadError, Run, WriteFailure};
+use crate::disk::Disk;
+use crate::worker::{Inbox, Worker};
+
+/// Runs to be written together: answered exactly once.
+#[derive(Debug)]
+pub struct PackJob {
+    pub shard: u32,
+    /// The shard's number for it.
+    pub ticket: u64,
+    pub runs: Vec<Run>,
+}
+
+/// The answer to a [`PackJob`]; see [`Packs::write`].
+#[derive(Debug)]
+pub struct Packed {
+    pub shard: u32,
+    pub ticket: u64,
+    pub result: Result<Vec<Extent>, WriteFailure>,
+}
+
+/// What came of a round of the thread.
+#[derive(Debug)]
+pub struct PackRound {
+    /// One for each job of the round, in their order.
+    pub packed: Vec<Packed>,
+    /// On the disk, and alive; see [`Packs::bytes`].
+    pub bytes: (u64, u64),
+    /// A pack that its owners should empty now; see [`Packs::sparse`].
+    pub sparse: Option<u64>,
+}
+
+/// Called on the packs' thread once per round.
+pub type OnPackRound = Box<dyn FnMut(PackRound) + Send>;
+
+impl<D: Disk + 'static> Packs<D> {
+    /// Runs the packs on a thread of their own.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(self, on_round: OnPackRound) -> io::Result<PacksHandle> {
+        Ok(PacksHandle { worker: Worker::spawn("packs", |inbox| write(self, inbox, on_round))? })
+    }
+}
+
+/// The way to the thread of [`Packs::spawn`]. When the last clone is dropped, the thread does what it was given and
+/// ends. After [`PacksHandle::stop`] what is handed over is dropped unanswered: stop the shards first.
+#[derive(Clone, Debug)]
+pub struct PacksHandle {
+    worker: Worker<Writes, ()>,
+}
+
+impl PacksHandle {
+    /// Hands runs over. Never waits for the disk. Each job is written and synced for itself.
+    pub fn send(&self, job: PackJob) {
+        self.worker.add(|writes| writes.jobs.push(job));
+    }
+
+    /// Gives an extent back; see [`Packs::release`]. Never waits for the disk.
+    pub fn release(&self, extent: Extent) {
+        self.worker.add(|writes| writes.released.push(extent));
+    }
+
+    /// Waits until everything handed over is done and answered.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    pub fn stop(self) -> io::Result<()> {
+        self.worker.stop().map(|_| ())
+    }
+}
+
+/// Bounded by what the shards may have unanswered, and by the extents that are alive.
+#[derive(Debug, Default)]
+struct Writes {
+    jobs: Vec<PackJob>,
+    released: Vec<Extent>,
+}
+
+fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPackRound) {
+    let mut writes = Writes::default();
+    while inbox.take(&mut writes) {
+        // First, for it makes room.
+        writes.released.drain(..).for_each(|extent| packs.release(extent));
+        let packed = writes.jobs.drain(..).map(|PackJob { shard, ticket, runs }| {
+            let result = packs.write(runs);
+            Packed { shard, ticket, result }
+        });
+        let packed = packed.collect();
+        on_round(PackRound { packed, bytes: packs.bytes(), sparse: packs.sparse() });
+    }
+}
+
+/// A block to be read: answered exactly once.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadJob {
+    pub shard: u32,
+    /// The shard's number for it.
+    pub ticket: u64,
+    pub extent: Extent,
+    pub owner: u64,
+    /// 0, or [`Block::next`].
+    pub at: u32,
+}
+
+/// The answer to a [`ReadJob`]; see [`PackReader::read`].
+#[derive(Debug)]
+pub struct BlockRead {
+    pub shard: u32,
+    pub ticket: u64,
+    pub result: Result<Block, ReadError>,
+}
+
+/// Called on the reader's thread with each block as soon as it is read, so that one is in memory there at a time.
+pub type OnBlockRead = Box<dyn FnMut(BlockRead) + Send>;
+
+impl<D: Disk + 'static> PackReader<D> {
+    /// Runs the reader on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(self, on_read: OnBlockRead) -> io::Result<PackReaderHandle> {
+        Ok(PackReaderHandle { worker: Worker::spawn("pack reader", |inbox| read(self, inbox, on_read))? })
+    }
+}
+
+/// The way to the thread of [`PackReader::spawn`]. When the last clone is dropped, the thread reads what it was asked
+/// for and ends. After [`PackReaderHandle::stop`] a job is dropped unanswered: stop the shards first.
+#[derive(Clone, Debug)]
+pub struct PackReaderHandle {
+    worker: Worker<Vec<ReadJob>, ()>,
+}
+
+impl PackReaderHandle {
+    /// Asks for a block. Never waits for the disk. Jobs are done in their order.
+    pub fn send(&self, job: ReadJob) {
+        self.worker.add(|jobs| jobs.push(job));
+    }
+
+    /// Waits until every job is answered.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    pub fn stop(self) -> io::Result<()> {
+        self.worker.stop().map(|_| ())
+    }
+}
+
+fn read<D: Disk>(mut reader: PackReader<D>, inbox: &Inbox<Vec<ReadJob>>, mut on_read: OnBlockRead) {
+    let mut jobs = Vec::new();
+    while inbox.take(&mut jobs) {
+        for ReadJob { shard, ticket, extent, owner, at } in jobs.drain(..) {
+            on_read(BlockRead { shard, ticket, result: reader.read(extent, owner, at) });
+        }
+    }
+}

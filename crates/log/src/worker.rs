@@ -1,0 +1,111 @@
+//! A thread that is handed work: it writes the log, writes packs, or reads them.
+//!
+//! Each round it takes everything that was handed over since the last one. A hand-over costs one short lock and never
+//! waits for the disk; the thread is woken only when it sleeps.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// The way to the thread, which does work `W` and ends with an `R`. When the last clone is dropped, the thread does
+/// what it was given and ends.
+#[derive(Debug)]
+pub(crate) struct Worker<W, R> {
+    inner: Arc<Inner<W, R>>,
+}
+
+impl<W, R> Clone for Worker<W, R> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
+    /// Starts `run`, which is to take its work from the inbox until there is none.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(name: &str, run: impl FnOnce(&Inbox<W>) -> R + Send + 'static) -> io::Result<Self> {
+        let inbox = Arc::new(Inbox::default());
+        let theirs = Arc::clone(&inbox);
+        let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&theirs))?;
+        Ok(Self { inner: Arc::new(Inner { inbox, thread: Mutex::new(Some(thread)) }) })
+    }
+
+    /// Adds to the work of the next round; once stopped, nothing.
+    pub fn add(&self, add: impl FnOnce(&mut W)) {
+        let mut state = self.inner.inbox.lock();
+        if state.stop {
+            return;
+        }
+        add(&mut state.work);
+        state.some = true;
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.inner.inbox.bell.notify_one();
+        }
+    }
+
+    /// Waits until everything handed over is done, and returns how the thread ended; `None` if a clone was told.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    pub fn stop(self) -> io::Result<Option<R>> {
+        self.inner.inbox.stop();
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let ended = thread.map(JoinHandle::join).transpose();
+        ended.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+}
+
+#[derive(Debug)]
+struct Inner<W, R> {
+    inbox: Arc<Inbox<W>>,
+    thread: Mutex<Option<JoinHandle<R>>>,
+}
+
+impl<W, R> Drop for Inner<W, R> {
+    fn drop(&mut self) {
+        self.inbox.stop();
+    }
+}
+
+/// What the thread has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox<W> {
+    state: Mutex<State<W>>,
+    bell: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State<W> {
+    work: W,
+    /// Something was added to `work`.
+    some: bool,
+    asleep: bool,
+    stop: bool,
+}
+
+impl<W> Inbox<W> {
+    /// Waits for work and swaps it for what is left of the last, which should be empty; false at the end.
+    pub fn take(&self, into: &mut W) -> bool {
+        let mut state = self.lock();
+        while !state.some && !state.stop {
+            state.asleep = true;
+            state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.asleep = false;
+        std::mem::swap(&mut state.work, into);
+        std::mem::take(&mut state.some)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<W>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stop(&self) {
+        self.lock().stop = true;
+        self.bell.notify_one();
+    }
+}

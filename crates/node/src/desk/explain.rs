@@ -1,0 +1,74 @@
+//! Why nothing moves: what the desk gathers of all shards, twice.
+
+use std::time::Duration;
+
+use broker::access::{Identity, Permission, Resource};
+use broker::desk::DeskError;
+use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
+
+use super::NodeDesk;
+
+/// Between two looks: long enough for something that moves to be seen moving.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+impl NodeDesk {
+    pub(super) async fn explained(
+        &self,
+        who: &Identity,
+        subject: &Subject,
+    ) -> Result<Explanation, DeskError> {
+        if let Subject::Queue { vhost, name } = subject {
+            self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+        }
+        let before = self.look(who, subject).await?;
+        tokio::time::sleep(LOOK_AGAIN).await;
+        let now = self.look(who, subject).await?;
+        let mut explanation = now.explain(&before, subject).map_err(DeskError::Catalog)?;
+        // A queue's reason may be found at somebody else's link: the reason is told, and not where.
+        let mine = |c: &ConnectionFacts| self.may_see(who, c).is_ok();
+        let seen = |at: &Place| now.connections.iter().any(|c| c.name == at.connection && mine(c));
+        explanation.at = explanation.at.filter(seen);
+        Ok(explanation)
+    }
+
+    fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
+        let resource = Resource::Connection(&connection.user);
+        self.authorize(who, &connection.vhost, resource, Permission::Read)
+    }
+
+    /// Everything that may stop the subject, as it is now.
+    async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, DeskError> {
+        let mut look = Look::default();
+        let wanted = match subject {
+            Subject::Link { name, .. } => Wanted::Link(name.clone()),
+            Subject::Connection { name } => Wanted::Connection(name.clone()),
+            Subject::Queue { vhost, name } => {
+                let record = self.record(vhost, name).await?;
+                let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
+                let wanted = Wanted::Consumers(record.id);
+                look.queues.push(QueueFacts::new(&record, report));
+                wanted
+            }
+        };
+        for shard in 0..self.inner.shards.len() {
+            let wanted = wanted.clone();
+            let (connections, log) = self.call(shard, move |shard| shard.look(&wanted)).await?;
+            look.connections.extend(connections);
+            look.log.failed |= log.failed;
+            look.log.receipts_held += log.receipts_held;
+        }
+        if let Subject::Queue { .. } = subject {
+            return Ok(look);
+        }
+        let refused = look.connections.iter().map(|c| self.may_see(who, c)).find(Result::is_err);
+        look.connections.retain(|c| self.may_see(who, c).is_ok());
+        if let (true, Some(Err(refused))) = (look.connections.is_empty(), refused) {
+            return Err(refused);
+        }
+        let ends = look.ends();
+        let records = self.call(0, move |shard| shard.records_of(&ends)).await?;
+        let reports = self.reports(&records).await?;
+        look.queues = records.iter().zip(reports).map(|(r, report)| QueueFacts::new(r, report)).collect();
+        Ok(look)
+    }
+}

@@ -1,0 +1,55 @@
+//! Links that take replies: publishes and questions to them, from any shard (house.md section 3, `Direct(outlet)`).
+
+use std::sync::Arc;
+
+use broker::ids::QueueId;
+use broker::mail::{Direct, Mail};
+use broker::reply_to::ReplyTo;
+use queue::{Asked, Effect, Publish, Refusal, Report, Verdict};
+
+use super::apply::{Receipt, push_receipt};
+use super::{Cx, Shard, with_gate};
+
+impl Shard {
+    /// Takes mail to the shard of the link; a name that speaks of no shard is answered here.
+    pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
+        let home = match usize::from(to.shard()) < self.outboxes.len() {
+            true => to.shard(),
+            false => self.id,
+        };
+        self.send(home, Mail::Direct { to, vhost, request });
+    }
+
+    pub(super) fn handle_direct(&mut self, to: ReplyTo, vhost: &str, request: Direct) {
+        let at =
+            self.consumers.get(to.outlet.0).copied().filter(|at| {
+                self.conns.get(at.connection).is_some_and(|c| c.gate.takes_replies(*at, vhost, to))
+            });
+        match request {
+            Direct::Publish(Publish { publisher, seq, message }) => {
+                match at {
+                    Some(at) => {
+                        with_gate!(self, at.connection, |gate, cx| gate.handle_reply(at, &message, cx));
+                    }
+                    // Gone, or never there: a name that was made up looks no different.
+                    None => self.counters.replies_dropped += 1,
+                }
+                let (queue, verdict) = (QueueId::NONE, Verdict::Accepted);
+                push_receipt(
+                    &mut self.receipts,
+                    Receipt { queue, publisher, first: seq, last: seq, verdict },
+                );
+            }
+            Direct::Probe(ticket) => {
+                let effect = match at {
+                    Some(_) => Effect::Report {
+                        ticket,
+                        report: Box::new(Report { consumers: 1, ..Report::default() }),
+                    },
+                    None => Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound },
+                };
+                self.carry_out(QueueId::NONE, effect);
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Direct reply-to between shards: who asks, who answers and what is said of it live on three of them.
+
+use super::house::House;
+use amqp10::Value;
+use broker::catalog::Arguments;
+use broker::settings::Settings;
+
+const ACCEPTED: &str = "Accepted";
+
+/// Who asks on shard 1, who answers on shard 2.
+fn asked() -> (House, usize, u32, String, usize) {
+    let mut house = House::new(3, Settings::default());
+    let (asks, answers) = (house.connect(1), house.connect(2));
+    let (link, address) = house.replies(asks);
+    (house, asks, link, address, answers)
+}
+
+#[test]
+fn a_reply_finds_its_way_to_another_shard() {
+    let (mut house, asks, link, address, answers) = asked();
+    house.grant(asks, link, 2);
+    let out = house.sender(answers, &address);
+    house.send(answers, out, b"one");
+    house.send(answers, out, b"two");
+    assert_eq!(house.peers[asks].got, [(link, "one".into()), (link, "two".into())]);
+    assert_eq!(house.peers[answers].outcomes, [ACCEPTED; 2]);
+    assert_eq!(house.shards[1].counters.delivered_auto_ack, 2);
+}
+
+#[test]
+fn without_credit_it_is_dropped_and_counted_where_the_link_is() {
+    let (mut house, asks, link, address, answers) = asked();
+    let out = house.sender(answers, &address);
+    house.send(answers, out, b"lost");
+    house.grant(asks, link, 1);
+    house.send(answers, out, b"kept");
+    assert_eq!(house.peers[asks].got, [(link, "kept".into())]);
+    assert_eq!(house.peers[answers].outcomes, [ACCEPTED; 2]);
+    let dropped: Vec<u64> = house.shards.iter().map(|s| s.counters.replies_dropped).collect();
+    assert_eq!(dropped, [0, 1, 0]);
+}
+
+#[test]
+fn no_shard_keeps_anything_of_a_link_that_has_gone() {
+    let (mut house, asks, link, address, answers) = asked();
+    let out = house.sender(answers, &address);
+    house.peers[asks].conn.detach(0, link, None);
+    house.settle();
+    house.send(answers, out, b"late");
+    assert_eq!(house.peers[answers].outcomes, [ACCEPTED]);
+    house.sender(answers, &address);
+    assert_eq!(house.peers[answers].detached, ["amqp:not-found"]);
+    // Its place is taken by the next one, which is somebody else.
+    let (next, other) = house.replies(asks);
+    house.grant(asks, next, 9);
+    assert_ne!(address, other);
+    house.send(answers, out, b"later still");
+    assert_eq!(house.peers[asks].got, []);
+    assert!(house.shards.iter().all(|s| s.catalog().queues().next().is_none()), "nothing is declared");
+}
+
+#[test]
+fn a_dead_letter_may_be_a_reply() {
+    let (mut house, asks, link, address, answers) = asked();
+    house.grant(asks, link, 1);
+    let key = address.strip_prefix("/queues/").unwrap();
+    let text = |text: &str| Value::String(text.into());
+    let arguments = [
+        ("x-max-length", Value::Uint(0)),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text(key)),
+    ];
+    house.declare("q", arguments.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<Arguments>());
+    let out = house.sender(answers, "/queues/q");
+    house.send(answers, out, b"dead");
+    assert_eq!(house.peers[asks].got, [(link, "dead".into())]);
+    assert_eq!(house.peers[answers].outcomes, [ACCEPTED]);
+}

@@ -1,0 +1,254 @@
+//! Every cause, produced by the machines themselves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use amqp10::{Role, Source, Symbol, Target, Value};
+use broker::catalog::QueueRecord;
+use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
+use broker::settings::Settings;
+use log::{Completion, WriteError};
+
+use super::house::House;
+
+impl House {
+    fn record(&self, name: &str) -> Arc<QueueRecord> {
+        self.shards[0].catalog().queue("/", name).expect("the queue is declared").clone()
+    }
+
+    fn facts(&self, record: &QueueRecord) -> QueueFacts {
+        let report = record.home.and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
+        QueueFacts::new(record, report.unwrap_or_default())
+    }
+
+    /// What the desk gathers, of all shards at once.
+    fn look(&self, subject: &Subject) -> Look {
+        let wanted = match subject {
+            Subject::Link { name, .. } => Wanted::Link(name.clone()),
+            Subject::Connection { name } => Wanted::Connection(name.clone()),
+            Subject::Queue { name, .. } => Wanted::Consumers(self.record(name).id),
+        };
+        let mut look = Look::default();
+        for shard in &self.shards {
+            let (connections, log) = shard.look(&wanted);
+            look.connections.extend(connections);
+            look.log.failed |= log.failed;
+            look.log.receipts_held += log.receipts_held;
+        }
+        look.queues = match subject {
+            Subject::Queue { name, .. } => vec![self.facts(&self.record(name))],
+            _ => self.shards[0].records_of(&look.ends()).iter().map(|r| self.facts(r)).collect(),
+        };
+        look
+    }
+
+    fn explain(&self, subject: &Subject) -> Explanation {
+        let look = self.look(subject);
+        look.explain(&look, subject).expect("it is there")
+    }
+
+    /// Of the first link of a peer.
+    fn link(&self, peer: usize, nth: usize) -> Subject {
+        Subject::Link { name: format!("link-{peer}-{nth}"), connection: None }
+    }
+
+    fn connection(&mut self, peer: usize) -> Subject {
+        let (shard, key) = (self.peers[peer].shard, self.peers[peer].key);
+        let name = self.shards[shard].conn(key).expect("it is open").gate.name().to_string();
+        Subject::Connection { name }
+    }
+}
+
+fn queue() -> Subject {
+    Subject::Queue { vhost: "/".into(), name: "q".into() }
+}
+
+/// A queue, somebody who publishes on one shard and somebody who consumes on the other; it lives where the first
+/// message went. Returns the peers and the publisher's link.
+fn house(settings: Settings, arguments: &[(&str, Value)]) -> (House, usize, usize, u32) {
+    let mut house = House::new(2, settings);
+    house.declare("q", arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect());
+    let (publisher, consumer) = (house.connect(0), house.connect(1));
+    let out = house.sender(publisher, "/queues/q");
+    (house, publisher, consumer, out)
+}
+
+fn plain() -> (House, usize, usize, u32) {
+    house(Settings::default(), &[])
+}
+
+fn text(text: &str) -> Value {
+    Value::String(text.into())
+}
+
+/// The cause that a case must have, what was found, and numbers that must be among it.
+type Case = (Cause, Explanation, &'static [(&'static str, u64)]);
+
+fn cases() -> Vec<Case> {
+    let mut cases: Vec<Case> = Vec::new();
+    let mut case = |cause, explanation, numbers| cases.push((cause, explanation, numbers));
+
+    let (mut h, publisher, _, out) = plain();
+    h.log_stopped = true;
+    h.send(publisher, out, b"1");
+    case(
+        Cause::WaitingForLog,
+        h.explain(&h.link(publisher, 0)),
+        &[("link_unconfirmed", 1), ("log_receipts_held", 1)],
+    );
+    for handover in h.take_handovers() {
+        let kind = std::io::ErrorKind::StorageFull;
+        let error = WriteError { kind, errno: None, file: "1.log".into(), records: handover.records };
+        let (shard, ticket) = (handover.shard, handover.ticket);
+        let completion = Completion { shard, ticket, file: 0, size: Default::default(), result: Err(error) };
+        h.shards[shard as usize].handle_logged(completion);
+    }
+    case(Cause::LogFailed, h.explain(&h.link(publisher, 0)), &[]);
+    case(Cause::LogFailed, h.explain(&queue()), &[("queue_ready", 1)]);
+
+    let (mut h, publisher, consumer, out) = plain();
+    let link = h.receiver(consumer, "/queues/q");
+    h.peers[consumer].deaf = true;
+    h.grant(consumer, link, 9);
+    h.send(publisher, out, b"1");
+    assert!(h.explain(&h.link(consumer, 0)).numbers[0].1 > 0, "bytes wait");
+    case(Cause::SocketNotRead, h.explain(&h.link(consumer, 0)), &[]);
+    let subject = h.connection(consumer);
+    case(Cause::SocketNotRead, h.explain(&subject), &[("links", 1)]);
+
+    let (mut h, publisher, _, _) = plain();
+    h.shards.iter_mut().for_each(|shard| shard.set_blocked(true));
+    h.settle();
+    case(Cause::Alarm, h.explain(&h.link(publisher, 0)), &[("link_unconfirmed", 0)]);
+    let subject = h.connection(publisher);
+    case(Cause::Alarm, h.explain(&subject), &[("links", 1)]);
+
+    let (mut h, publisher, consumer, out) = plain();
+    h.send(publisher, out, b"1");
+    case(Cause::NoConsumer, h.explain(&queue()), &[("queue_ready", 1), ("queue_consumers", 0)]);
+    case(Cause::ClientSilent, h.explain(&h.link(publisher, 0)), &[("link_credit", 169), ("queue_ready", 1)]);
+    h.mail_stopped = true;
+    h.receiver(consumer, "/queues/q");
+    case(Cause::AttachUnanswered, h.explain(&h.link(consumer, 0)), &[]);
+    h.mail_stopped = false;
+    h.settle();
+    case(Cause::NoCredit, h.explain(&h.link(consumer, 0)), &[("link_credit", 0), ("queue_ready", 1)]);
+    let numbers = &[("queue_consumers", 1), ("connection_unwritten_bytes", 0), ("link_credit", 0)];
+    case(Cause::NoCredit, h.explain(&queue()), numbers);
+    h.mail_stopped = true;
+    h.grant(consumer, 0, 9);
+    case(Cause::Nothing, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
+    let before = h.look(&queue());
+    h.mail_stopped = false;
+    h.settle();
+    case(Cause::Moving, h.look(&queue()).explain(&before, &queue()).unwrap(), &[("queue_unsettled", 1)]);
+    case(Cause::AllUnsettled, h.explain(&queue()), &[("queue_ready", 0), ("queue_unsettled", 1)]);
+
+    let (mut h, _, consumer, _) = plain();
+    h.receiver(consumer, "/queues/q");
+    let publisher = h.connect(1);
+    let out = h.sender(publisher, "/queues/q");
+    let far = h.connect(0);
+    let far_out = h.sender(far, "/queues/q");
+    h.send(publisher, out, b"1");
+    h.mail_stopped = true;
+    h.send(far, far_out, b"2");
+    case(
+        Cause::WaitingForReceipts,
+        h.explain(&h.link(far, 0)),
+        &[("link_unconfirmed", 1), ("log_receipts_held", 0)],
+    );
+
+    let (mut h, publisher, consumer, out) = plain();
+    let link = h.receiver(consumer, "/queues/q");
+    h.peers[consumer].conn.set_window_open(0, false);
+    h.grant(consumer, link, 100);
+    (0..60).for_each(|_| h.send(publisher, out, b"1"));
+    let numbers = &[("session_remote_incoming_window", 0), ("session_pending", 60), ("link_credit", 40)];
+    case(Cause::ClientWindowClosed, h.explain(&h.link(consumer, 0)), numbers);
+
+    let (mut h, publisher, consumer, out) =
+        house(Settings { max_unsettled_per_link: 2, ..Settings::default() }, &[]);
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 9);
+    (0..3).for_each(|_| h.send(publisher, out, b"1"));
+    let numbers = &[("link_unsettled", 2), ("link_unsettled_max", 2), ("queue_ready", 1)];
+    case(Cause::UnsettledLimit, h.explain(&h.link(consumer, 0)), numbers);
+
+    let (mut h, publisher, consumer, out) =
+        house(Settings::default(), &[("x-single-active-consumer", Value::Boolean(true))]);
+    h.receiver(consumer, "/queues/q");
+    let second = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, second, 9);
+    h.send(publisher, out, b"1");
+    case(Cause::InactiveConsumer, h.explain(&h.link(consumer, 1)), &[("link_credit", 9), ("queue_ready", 1)]);
+    case(Cause::NoCredit, h.explain(&queue()), &[("queue_consumers", 2)]);
+
+    let limits = [("x-max-length", Value::Uint(1)), ("x-overflow", text("reject-publish"))];
+    let (mut h, publisher, _, out) = house(Settings::default(), &limits);
+    (0..2).for_each(|_| h.send(publisher, out, b"1"));
+    case(Cause::QueueFull, h.explain(&h.link(publisher, 0)), &[("queue_ready", 1)]);
+
+    let dead = [
+        ("x-max-length", Value::Uint(0)),
+        ("x-dead-letter-exchange", text("")),
+        ("x-dead-letter-routing-key", text("dead")),
+    ];
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &dead);
+    h.declare("dead", Default::default());
+    h.receiver(consumer, "/queues/dead");
+    h.sender(publisher, "/queues/q");
+    h.mail_stopped = true;
+    h.send(publisher, out, b"1");
+    // It has no home yet: asking for one needs no mail on the shard that decides.
+    case(Cause::DeadLettersLeaving, h.explain(&queue()), &[("queue_ready", 0), ("queue_leaving", 1)]);
+
+    let (mut h, publisher, _, _) = plain();
+    // The beginning of a TRANSFER.
+    h.shards[0].handle_input(h.peers[publisher].key, b"\x00\x00\x01\x00\x02\x00\x00\x00half");
+    case(Cause::DeliveryIncomplete, h.explain(&h.link(publisher, 0)), &[("session_incomplete_bytes", 12)]);
+
+    let (mut h, _, consumer, _) = plain();
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 1);
+    case(Cause::QueueEmpty, h.explain(&h.link(consumer, 0)), &[("link_credit", 1), ("queue_consumers", 1)]);
+    case(Cause::QueueEmpty, h.explain(&queue()), &[("queue_ready", 0)]);
+    let (link, _) = h.replies(consumer);
+    case(Cause::NoCredit, h.explain(&h.link(consumer, 1)), &[("link_credit", 0)]);
+    h.grant(consumer, link, 1);
+    case(Cause::QueueEmpty, h.explain(&h.link(consumer, 1)), &[("link_credit", 1)]);
+
+    let mut h = House::new(1, Settings::default());
+    let peer = h.connect(0);
+    let subject = h.connection(peer);
+    case(Cause::NoLinks, h.explain(&subject), &[("links", 0)]);
+    cases
+}
+
+#[test]
+fn every_cause_is_found_where_it_is() {
+    let cases = cases();
+    for (i, (cause, explanation, numbers)) in cases.iter().enumerate() {
+        assert_eq!(explanation.cause, *cause, "case {i}: {explanation:?}");
+        for number in *numbers {
+            assert!(explanation.numbers.contains(number), "case {i}: {number:?} is not in {explanation:?}");
+        }
+    }
+    let found: BTreeSet<Cause> = cases.iter().map(|(cause, ..)| *cause).collect();
+    let missing: Vec<_> = Cause::ALL.into_iter().filter(|cause| !found.contains(cause)).collect();
+    assert_eq!(missing, [], "each has a case");
+}
+
+#[test]
+fn a_dynamic_link_that_waits_is_there() {
+    let mut house = House::new(2, Settings::default());
+    let peer = house.connect(1);
+    house.mail_stopped = true;
+    let source = Source {
+        dynamic: true,
+        capabilities: vec![Symbol::from_static("temporary-queue")],
+        ..Source::default()
+    };
+    house.attach(peer, Role::Receiver, source, Target::default());
+    assert_eq!(house.explain(&house.link(peer, 0)).cause, Cause::AttachUnanswered);
+}

@@ -1,0 +1,316 @@
+//! Whole shards in one thread, and peers of our own endpoints whose every frame is looked at. The log writes at once.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use amqp10::connection::Config;
+use amqp10::sasl::Secret;
+use amqp10::{
+    Attach, Chunk, Connection, Event, Open, Outgoing, Role, SaslInit, SenderSettleMode, SessionConfig,
+    Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy,
+};
+use broker::access::{Access, Permissions, User};
+use broker::catalog::{Answer, Arguments, Command, DeclareQueue};
+use broker::ids::{QueueId, ShardId};
+use broker::mail::Mail;
+use broker::settings::Settings;
+use bytes::Bytes;
+use log::{Completion, Handover};
+use node::facts::Restored;
+use node::shard::Shard;
+use node::{StorageLimits, make_shards};
+
+/// The capability of a link that takes replies.
+const REPLIES: &str = "rabbitmq:volatile-queue";
+
+pub struct House {
+    pub shards: Vec<Shard>,
+    pub peers: Vec<Peer>,
+    /// The log keeps what it is given to itself.
+    pub log_stopped: bool,
+    /// Mail between shards stays where it is.
+    pub mail_stopped: bool,
+    mail: VecDeque<(usize, Vec<Mail>)>,
+    with_log: Vec<Handover>,
+    now_ms: u64,
+}
+
+/// One client: it logs in and begins a session by itself.
+pub struct Peer {
+    pub shard: usize,
+    pub key: usize,
+    pub conn: Connection,
+    /// It reads nothing, and its socket takes nothing.
+    pub deaf: bool,
+    input: Vec<u8>,
+    /// Addresses of sources that the broker has named, by link.
+    pub sources: Vec<(u32, String)>,
+    /// Bodies of deliveries, with the link.
+    pub got: Vec<(u32, Bytes)>,
+    /// States of its deliveries.
+    pub outcomes: Vec<String>,
+    /// Conditions of links that the broker has detached.
+    pub detached: Vec<String>,
+}
+
+impl House {
+    pub fn new(shards: ShardId, settings: Settings) -> Self {
+        let user = User {
+            name: "guest".into(),
+            password: Secret::new("guest"),
+            tags: Vec::new(),
+            loopback_only: true,
+            permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+        };
+        let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
+        let shards =
+            make_shards(Restored::default(), shards, &settings, &access, StorageLimits::default(), 1000);
+        Self {
+            shards,
+            peers: Vec::new(),
+            log_stopped: false,
+            mail_stopped: false,
+            mail: VecDeque::new(),
+            with_log: Vec::new(),
+            now_ms: 1000,
+        }
+    }
+
+    /// A client on a shard, with a session. Returns its number.
+    pub fn connect(&mut self, shard: usize) -> usize {
+        let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
+        let key = self.shards[shard].connect(local, local);
+        let session = SessionConfig { incoming_window: 50, handle_max: 10 };
+        let config = Config { max_frame_size: 4096, channel_max: 10, idle_time_out_ms: 0, session };
+        self.peers.push(Peer {
+            shard,
+            key,
+            conn: Connection::client(config, self.now_ms),
+            deaf: false,
+            input: Vec::new(),
+            sources: Vec::new(),
+            got: Vec::new(),
+            outcomes: Vec::new(),
+            detached: Vec::new(),
+        });
+        self.settle();
+        self.peers.len() - 1
+    }
+
+    /// A link to publish on, to an address. Returns its number.
+    pub fn sender(&mut self, peer: usize, address: &str) -> u32 {
+        let target = Target { address: Some(address.to_owned()), ..Target::default() };
+        self.attach(peer, Role::Sender, Source::default(), target)
+    }
+
+    pub fn receiver(&mut self, peer: usize, address: &str) -> u32 {
+        let source = Source { address: Some(address.to_owned()), ..Source::default() };
+        self.attach(peer, Role::Receiver, source, Target::default())
+    }
+
+    /// A link that takes replies: its number and its address.
+    pub fn replies(&mut self, peer: usize) -> (u32, String) {
+        let source = Source {
+            dynamic: true,
+            expiry_policy: TerminusExpiryPolicy::LinkDetach,
+            capabilities: vec![Symbol::from_static(REPLIES)],
+            ..Source::default()
+        };
+        let link = self.attach(peer, Role::Receiver, source, Target::default());
+        let found = self.peers[peer].sources.iter().rev().find(|(l, _)| *l == link);
+        (link, found.expect("the broker names the source").1.clone())
+    }
+
+    /// The link of a peer is called `link-PEER-NUMBER`.
+    pub fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
+        let settled = source.capabilities.contains(&Symbol::from_static(REPLIES));
+        let attach = Attach {
+            snd_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
+            source: Some(source),
+            target: Some(TargetArchetype::Target(target)),
+            initial_delivery_count: (role == Role::Sender).then_some(0),
+            ..Attach::new(
+                format!("link-{peer}-{}", self.peers[peer].conn.session(0).unwrap().links().count()),
+                0,
+                role,
+            )
+        };
+        let link = self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
+        self.settle();
+        link
+    }
+
+    pub fn grant(&mut self, peer: usize, link: u32, credit: u32) {
+        self.peers[peer].conn.grant(0, link, credit, false, false);
+        self.settle();
+    }
+
+    pub fn send(&mut self, peer: usize, link: u32, body: &[u8]) {
+        let sent = Outgoing::whole(Tag::from_number(1), false, message(body), 1);
+        let taken = self.peers[peer].conn.send(0, link, sent);
+        assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
+        self.settle();
+    }
+
+    pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
+        let answer = Arc::new(Mutex::new(None));
+        let into = answer.clone();
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments,
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        let then = Box::new(move |result| *into.lock().unwrap() = Some(result));
+        self.shards[0].propose(Command::DeclareQueue(declare), then);
+        self.settle();
+        match answer.lock().unwrap().take() {
+            Some(Ok(Answer::Queue { record, .. })) => record.id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the log has been given and has not written.
+    pub fn take_handovers(&mut self) -> Vec<Handover> {
+        std::mem::take(&mut self.with_log)
+    }
+
+    /// Until nobody has anything to do.
+    pub fn settle(&mut self) {
+        for _ in 0..10_000 {
+            if !self.round() {
+                return;
+            }
+        }
+        panic!("the house does not come to rest");
+    }
+
+    fn round(&mut self) -> bool {
+        let (mut moved, count) = (false, self.shards.len());
+        for shard in &mut self.shards {
+            shard.set_now(self.now_ms);
+            shard.handle_timeout();
+            moved |= shard.turn();
+            // Every peer looks at its output in every round.
+            shard.take_dirty(&mut Vec::new());
+            self.with_log.extend(shard.poll_handover());
+            for to in 0..count {
+                let batch = shard.poll_mail(to as ShardId);
+                if !batch.is_empty() {
+                    self.mail.push_back((to, batch));
+                }
+            }
+        }
+        if !self.mail_stopped {
+            moved |= !self.mail.is_empty();
+            self.mail.drain(..).for_each(|(to, batch)| self.shards[to].handle_mail(batch));
+        }
+        if !self.log_stopped {
+            moved |= !self.with_log.is_empty();
+            for handover in self.with_log.drain(..) {
+                let (shard, ticket) = (handover.shard, handover.ticket);
+                let completion =
+                    Completion { shard, ticket, file: 0, size: Default::default(), result: Ok(()) };
+                self.shards[shard as usize].handle_logged(completion);
+            }
+        }
+        for peer in &mut self.peers {
+            moved |= peer.round(&mut self.shards[peer.shard], self.now_ms);
+        }
+        moved
+    }
+}
+
+impl Peer {
+    fn round(&mut self, shard: &mut Shard, now_ms: u64) -> bool {
+        let mut up = Vec::new();
+        take(self.conn.output(), &mut up);
+        shard.handle_input(self.key, &up);
+        let mut moved = !up.is_empty();
+        let Some(conn) = shard.conn(self.key) else { return moved };
+        let before = self.input.len();
+        if !self.deaf {
+            take(conn.gate.connection().output(), &mut self.input);
+        }
+        conn.unwritten_bytes = conn.gate.connection().output_len();
+        let came = self.input.len() > before;
+        moved |= came;
+        if came && conn.gate.has_pending() {
+            shard.touch(self.key);
+        }
+        self.read(now_ms);
+        moved
+    }
+
+    fn read(&mut self, now_ms: u64) {
+        let input = std::mem::take(&mut self.input);
+        let mut used = 0;
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly")
+            && input.len() - used >= len
+        {
+            let frame = Bytes::copy_from_slice(&input[used..used + len]);
+            used += len;
+            let event = self.conn.handle_frame(Chunk::Owned(frame), now_ms).expect("no violation");
+            match event {
+                Some(Event::SaslMechanisms(_)) => {
+                    let mut init = SaslInit::new(Symbol::from_static("ANONYMOUS"));
+                    init.initial_response = Some(Secret::new(""));
+                    self.conn.sasl_init(init);
+                }
+                Some(Event::HeaderExchanged) => {
+                    self.conn.open(Open { container_id: "peer".into(), ..Open::default() });
+                }
+                Some(Event::Open(_)) => _ = self.conn.begin(None, true),
+                Some(Event::Attach { link, attach, .. }) => {
+                    let address = attach.source.and_then(|s| s.address);
+                    self.sources.extend(address.map(|address| (link, address)));
+                }
+                Some(Event::Transfer { link, delivery, .. }) => {
+                    let found = amqp10::sections::scan(&delivery.message[..]).expect("a message");
+                    // Behind the descriptor, the type and the length.
+                    let body = &delivery.message[found.body.start as usize + 5..];
+                    self.got.push((link, Bytes::copy_from_slice(body)));
+                }
+                Some(Event::Disposition { state, first, last, .. }) => {
+                    let state = state.map_or("none".to_owned(), |s| format!("{s:?}"));
+                    (first..=last).for_each(|_| self.outcomes.push(state.clone()));
+                }
+                Some(Event::Detach { detach, .. }) => {
+                    let why = detach.error.map_or("none".to_owned(), |e| e.condition.to_string());
+                    self.detached.push(why);
+                }
+                Some(Event::End { error, .. }) => panic!("the session has ended: {error:?}"),
+                Some(Event::Close(error)) => panic!("the connection is closed: {error:?}"),
+                _ => {}
+            }
+        }
+        self.input = input[used..].to_vec();
+    }
+}
+
+/// A message of one short data section.
+fn message(body: &[u8]) -> Bytes {
+    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xa0".to_vec();
+    message.push(body.len() as u8);
+    message.extend_from_slice(body);
+    message.into()
+}
+
+fn take(output: &mut amqp10::Output, into: &mut Vec<u8>) {
+    while !output.is_empty() {
+        let mut slices = [std::io::IoSlice::new(&[]); 16];
+        let n = output.slices(&mut slices);
+        let mut taken = 0;
+        for slice in &slices[..n] {
+            into.extend_from_slice(slice);
+            taken += slice.len();
+        }
+        output.advance(taken);
+    }
+}

@@ -1,0 +1,5 @@
+//! Links of real peers on whole shards, in one thread.
+
+mod direct_reply;
+mod explain;
+mod house;

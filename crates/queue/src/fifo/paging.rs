@@ -1,0 +1,257 @@
+//! The backlog on the disk: out of memory when somebody wants it spared, and back when it is needed.
+
+use std::collections::VecDeque;
+
+use super::consumers::{Slot, Standing};
+use super::entry::{Body, Entry, Spot};
+use super::level::Head;
+use super::{Fifo, Output};
+use crate::{Ages, Block, ConsumerId, Delivery, Fact, Load, PageOut, Stored, Ticket};
+
+/// A run shorter than this many bytes in memory is not worth a place on the disk.
+const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
+
+/// A run that is being written.
+pub(super) struct Writing {
+    run: u32,
+    level: usize,
+    last: u64,
+    messages: u32,
+    ages: Ages,
+}
+
+/// Who waits for messages to be read from the disk.
+#[derive(Default)]
+pub(super) struct Waiting {
+    pub fetches: VecDeque<Fetch>,
+    /// Consumers that asked for an answer behind their messages, and whether it ends a drain.
+    pub grants: Vec<(ConsumerId, bool)>,
+}
+
+/// A fetch, with what it has got so far.
+pub(super) struct Fetch {
+    pub ticket: Ticket,
+    pub holder: ConsumerId,
+    /// The holder was there before.
+    pub known: bool,
+    pub n: u32,
+    pub settled: bool,
+    pub deliveries: Vec<Delivery>,
+}
+
+impl Fifo {
+    /// About the bytes of memory that [`Fifo::page_out`] could spare.
+    pub fn pageable_bytes(&self) -> u64 {
+        self.ready.pageable_bytes()
+    }
+
+    /// Lets go of everything that was read from the disk and nobody is waiting for.
+    pub fn forget_loaded(&mut self) {
+        if self.consumers.count() == 0 && self.ready.loaded_bytes() > 0 {
+            self.ready.forget_loaded();
+        }
+    }
+
+    /// Begins to move ready messages to the disk: shows the `Put`s of a run, of about `bytes_max` bytes and at least
+    /// one message. They are to be written in this order; then one of [`Fifo::handle_stored`] and
+    /// [`Fifo::handle_not_stored`] is to be called. While there are consumers, `head` bytes of memory stay, for they
+    /// will be asked for soon. `None` if nothing is worth it, or a run is being written.
+    pub fn page_out(&mut self, bytes_max: u64, head: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
+        if self.end.is_some() || self.writing.is_some() {
+            return None;
+        }
+        let keep = if self.consumers.count() > 0 { head } else { 0 };
+        let (mut bytes, mut messages) = (0, 0);
+        let (mut last, mut ages) = (0, None);
+        let level = self.ready.page_out(RUN_BYTES_MIN, keep, |entry| {
+            let Body::Here(message) = &entry.body else { return false };
+            let Entry { seq, at_ms, .. } = *entry;
+            each(&Fact::Put { seq, message: message.clone(), at_ms });
+            ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
+            last = seq;
+            messages += 1;
+            bytes += entry.stored_bytes();
+            bytes < bytes_max
+        })?;
+        let run = self.journal.runs.next_number();
+        let ages = ages?;
+        self.writing = Some(Writing { run, level, last, messages, ages });
+        Some(PageOut { run, messages })
+    }
+
+    /// The run that was being written is safe: what is still ready of it leaves memory. If that is nothing, the run
+    /// is released at once.
+    pub fn handle_stored(&mut self, out: &mut Output) {
+        let Some(writing) = self.writing.take() else { return };
+        if self.end.is_some() {
+            out.released.push(writing.run);
+            return;
+        }
+        let Writing { run, level, last, messages, ages } = writing;
+        let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
+        self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
+            first = if living == 0 { entry.seq } else { first };
+            living += 1;
+            if entry.journaled {
+                durable += 1;
+                bytes += entry.len();
+                live_bytes += entry.stored_bytes();
+            }
+        });
+        if living == 0 {
+            out.released.push(run);
+            return;
+        }
+        self.journal.live_bytes -= live_bytes;
+        let priorities = self.ready.priorities_of(level);
+        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
+        // Only its beginning can have been taken meanwhile.
+        let passed = messages - living;
+        self.journal.runs.add(&stored, level, passed, living);
+        if durable > 0 {
+            out.facts.push(Fact::Stored(stored));
+            if let Some(last) = passed.checked_sub(1) {
+                out.facts.push(Fact::Taken { run, first: 0, last, durable: 0, bytes: 0 });
+            }
+        }
+    }
+
+    /// The run could not be written: its messages stay.
+    pub fn handle_not_stored(&mut self) {
+        if let Some(writing) = self.writing.take() {
+            self.ready.page_out_failed(writing.level);
+        }
+    }
+
+    /// A block that was asked for in [`Output::loads`].
+    pub fn handle_loaded(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {
+        if self.reading != Some(load) {
+            return;
+        }
+        self.reading = None;
+        if self.end.is_some() {
+            return;
+        }
+        if let Some(run) = self.journal.runs.get(load.run) {
+            let level = run.level;
+            match self.ready.reading(level, load) {
+                Some(rest) => self.read_on(level, load, rest.index, block),
+                None => self.fill(level, load, block),
+            }
+        }
+        self.make_room(now_ms, out);
+        self.journal.flush(out);
+    }
+
+    /// The next block of a run takes its place behind the head.
+    fn read_on(&mut self, level: usize, load: Load, index: u32, block: Block) {
+        let messages = block.messages.len() as u32;
+        let mut entries = Vec::with_capacity(block.messages.len());
+        for (index, loaded) in (index..).zip(block.messages) {
+            let journaled = loaded.message.is_durable();
+            let entry = Entry { journaled, ..Entry::new(loaded.message, loaded.seq, loaded.at_ms) };
+            let spot = Spot { run: load.run, block: load.block, index };
+            entries.extend(self.journal.runs.read(spot, entry));
+        }
+        let end = index + messages;
+        let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
+        if !self.ready.loaded(level, entries, next) {
+            // Whatever follows in the run is gone.
+            self.journal.runs.take_rest(load.run, end);
+            self.journal.runs.read_whole(load.run);
+        }
+    }
+
+    /// Bodies that were let go come back to those who need one.
+    fn fill(&mut self, level: usize, load: Load, block: Block) {
+        for loaded in block.messages {
+            if !self.leaving.fill(load.run, &loaded) {
+                self.ready.fill(level, loaded.seq, loaded.message);
+            }
+        }
+    }
+
+    /// Asks for a block, unless one is on its way.
+    pub(super) fn load(&mut self, load: Load, out: &mut Output) {
+        if self.reading.is_none() {
+            self.reading = Some(load);
+            out.loads.push(load);
+        }
+    }
+
+    /// Whether this consumer has credit left only because something must be read first.
+    pub(super) fn waits(&mut self, slot: Slot) -> bool {
+        let reading = self.reading.is_some() && !self.ready.is_empty();
+        let consumer = self.consumers.get(slot);
+        reading && consumer.standing == Standing::Serving && consumer.grant.credit > 0
+    }
+
+    /// Answers those who waited, as far as what they waited for is there.
+    pub(super) fn serve_waiting(&mut self, now_ms: u64, out: &mut Output) {
+        while let Some(fetch) = self.waiting.fetches.pop_front() {
+            if let Some(load) = self.ready.missing() {
+                self.load(load, out);
+                self.waiting.fetches.push_front(fetch);
+                break;
+            }
+            self.fetch(fetch, now_ms, out);
+        }
+        for (consumer, drain) in std::mem::take(&mut self.waiting.grants) {
+            if let Some(slot) = self.consumers.slot(consumer) {
+                self.answer_grant(slot, drain, out);
+            }
+        }
+    }
+
+    /// Forgets what has not been read of the run that is next in a level, if all of it is dead of age and nobody
+    /// wants to see it. Returns whether there is anything else to look at now.
+    pub(super) fn expire_rest(&mut self, level: usize, now_ms: u64, out: &mut Output) -> bool {
+        let Some(Head::Rest(rest)) = self.ready.head(level) else { return false };
+        let (load, index, messages) = (rest.load, rest.index, rest.messages);
+        let Some(run) = self.journal.runs.get(load.run) else { return false };
+        let queue_ttl_ms = self.config.message_ttl_ms;
+        let due = |end_ms: Option<u64>| end_ms.is_some_and(|end_ms| end_ms <= now_ms);
+        if self.config.dead_letter.is_none() && due(run.ages.latest_ms(queue_ttl_ms)) {
+            self.counts.expired += messages;
+            self.counts.dropped += messages;
+            self.ready.pop_rest(level);
+            self.journal.runs.take_rest(load.run, index);
+            return true;
+        }
+        if due(run.ages.earliest_ms(queue_ttl_ms)) {
+            self.load(load, out);
+        }
+        false
+    }
+
+    /// The runs that hold something alive.
+    pub fn runs(&self) -> impl Iterator<Item = u32> {
+        self.journal.runs.numbers()
+    }
+
+    /// The facts of these runs, said again: enough to restore them without the facts that were said before.
+    pub fn run_facts(&self, runs: &[u32], mut each: impl FnMut(Fact)) {
+        let (mut here, mut marks) = (Vec::new(), Vec::new());
+        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
+        for entry in all {
+            let Some(spot) = entry.spot.filter(|spot| runs.contains(&spot.run)) else { continue };
+            here.push((spot.run, spot.index));
+            let Entry { seq, delivery_count, redelivered, .. } = *entry;
+            if entry.journaled && (redelivered || delivery_count > 0) {
+                marks.push(Fact::Returned { seq, delivery_count, redelivered });
+            }
+        }
+        here.sort_unstable();
+        for &number in runs {
+            let Some(run) = self.journal.runs.get(number) else { continue };
+            let first = here.partition_point(|(run, _)| *run < number);
+            let of_run = here[first..].iter().take_while(|(run, _)| *run == number);
+            let positions: Vec<u32> = of_run.map(|(_, index)| *index).collect();
+            let rest = self.ready.rests().find(|rest| rest.load.run == number);
+            let unread = rest.map_or(run.messages, |rest| rest.index);
+            let priorities = self.ready.priorities_of(run.level);
+            self.journal.runs.say(number, priorities, &positions, unread, &mut each);
+        }
+        marks.into_iter().for_each(each);
+    }
+}

@@ -1,0 +1,126 @@
+//! The way back from facts to a machine.
+
+use std::collections::BTreeMap;
+
+use super::Fifo;
+use super::entry::Entry;
+use super::runs::Life;
+use crate::{Config, Fact, Stored};
+
+/// What the facts of one queue have told so far, in the order in which they were said.
+#[derive(Default)]
+pub struct Restoring {
+    entries: BTreeMap<u64, Entry>,
+    runs: BTreeMap<u32, (Stored, Life)>,
+    /// One less than the next.
+    last_seq: u64,
+}
+
+impl Restoring {
+    /// Takes the next fact.
+    pub fn handle(&mut self, fact: Fact) {
+        match fact {
+            Fact::Put { seq, message, at_ms } => {
+                self.used(seq);
+                let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
+                self.entries.insert(seq, entry);
+            }
+            Fact::Gone { first, last } => {
+                self.used(last);
+                while let Some((&seq, _)) = self.entries.range(first..=last).next() {
+                    self.entries.remove(&seq);
+                }
+            }
+            Fact::Returned { seq, delivery_count, redelivered } => {
+                if let Some(entry) = self.entries.get_mut(&seq) {
+                    (entry.delivery_count, entry.redelivered) = (delivery_count, redelivered);
+                    return;
+                }
+                // Levels overlap: a mark that no message of a run claims is forgotten with the run.
+                let holds = |stored: &Stored| (stored.first..=stored.last).contains(&seq);
+                for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
+                    life.marks.insert(seq, (delivery_count, redelivered));
+                }
+            }
+            Fact::Stored(stored) => {
+                self.used(stored.last);
+                let (lowest, highest) = stored.priorities;
+                let covered: Vec<u64> = self
+                    .entries
+                    .range(stored.first..=stored.last)
+                    .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority().unwrap_or(0)))
+                    .map(|(seq, _)| *seq)
+                    .collect();
+                covered.iter().for_each(|seq| drop(self.entries.remove(seq)));
+                self.runs.insert(stored.run, (stored, Life::default()));
+            }
+            Fact::Taken { run, first, last, durable, bytes } => {
+                let Some((stored, life)) = self.runs.get_mut(&run) else { return };
+                stored.durable = stored.durable.saturating_sub(durable);
+                stored.bytes = stored.bytes.saturating_sub(bytes);
+                life.take(first, last);
+            }
+        }
+    }
+
+    /// Nothing was ever said.
+    pub fn is_unused(&self) -> bool {
+        self.last_seq == 0
+    }
+
+    /// Messages that are alive.
+    pub fn len(&self) -> u64 {
+        let in_runs: u64 = self.runs.values().map(|(stored, _)| u64::from(stored.durable)).sum();
+        self.entries.len() as u64 + in_runs
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn used(&mut self, seq: u64) {
+        self.last_seq = self.last_seq.max(seq);
+    }
+}
+
+impl Fifo {
+    /// The machine that said these facts, without its consumers: what they held is ready again, and so is what was
+    /// leaving. A run of which nothing durable is alive is left out.
+    pub fn restore(config: Config, restoring: Restoring, now_ms: u64) -> Self {
+        let mut fifo = Self::new(config);
+        fifo.next_seq = restoring.last_seq.saturating_add(1);
+        fifo.used_ms = Some(now_ms);
+        // Runs and messages of a level lie one behind the other.
+        let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
+        runs.sort_unstable_by_key(|(stored, _)| stored.first);
+        let mut runs = runs.into_iter().peekable();
+        for entry in restoring.entries.into_values() {
+            while let Some((stored, life)) = runs.next_if(|(stored, _)| stored.first < entry.seq) {
+                fifo.restore_run(&stored, life);
+            }
+            fifo.ages |= entry.ttl_ms().is_some();
+            fifo.journal.put(&entry);
+            fifo.ready.push(entry);
+        }
+        runs.for_each(|(stored, life)| fifo.restore_run(&stored, life));
+        fifo
+    }
+
+    fn restore_run(&mut self, stored: &Stored, life: Life) {
+        if stored.durable == 0 {
+            return;
+        }
+        let level = self.ready.level_of(Some(stored.priorities.0));
+        self.ages |= stored.ages.first_end_ms.is_some();
+        self.ready.push_run(stored, level);
+        self.journal.runs.restore(stored, level, life);
+    }
+}
+
+impl FromIterator<Fact> for Restoring {
+    fn from_iter<I: IntoIterator<Item = Fact>>(facts: I) -> Self {
+        let mut restoring = Self::default();
+        facts.into_iter().for_each(|fact| restoring.handle(fact));
+        restoring
+    }
+}

@@ -1,0 +1,260 @@
+//! What the queue knows of its runs on the disk.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Entry, Spot};
+use crate::{Ages, Fact, Stored};
+
+/// One run.
+///
+/// ```text
+///   page_out ──► writing ──handle_stored──► stored ──the last one is taken──► released
+///                   │                                                           ▲
+///                   └── failed, or nothing of it is here any more ──────────────┘
+/// ```
+pub(super) struct Run {
+    pub level: usize,
+    pub first: u64,
+    pub last: u64,
+    pub messages: u32,
+    /// Messages that are alive: not read, ready, unsettled or leaving.
+    pub living: u32,
+    /// Of these, those that survive the process, and their bytes.
+    pub durable: u32,
+    pub bytes: u64,
+    /// Of these, those that have not been read.
+    unread_durable: u32,
+    unread_bytes: u64,
+    /// Facts are said of it: something in it was durable.
+    journaled: bool,
+    pub ages: Ages,
+    /// Positions of what was taken before it was read, ascending: by an earlier life, or while the run was
+    /// being written.
+    taken: Vec<(u32, u32)>,
+    /// Marks that an earlier life gave to messages that have not been read again, by seq.
+    marks: BTreeMap<u64, (u32, bool)>,
+    /// From an earlier life: what is not durable in it is gone.
+    restored: bool,
+}
+
+impl Run {
+    /// Whether the message at this position has not been taken before it was read.
+    pub fn is_alive(&self, index: u32) -> bool {
+        let at = self.taken.partition_point(|(_, last)| *last < index);
+        self.taken.get(at).is_none_or(|(first, _)| index < *first)
+    }
+}
+
+/// What facts tell of a run beside [`Stored`].
+#[derive(Default)]
+pub(super) struct Life {
+    /// Positions, ascending, not overlapping.
+    pub taken: Vec<(u32, u32)>,
+    pub marks: BTreeMap<u64, (u32, bool)>,
+}
+
+impl Life {
+    /// Adds a range, which may touch or overlap others.
+    pub fn take(&mut self, first: u32, last: u32) {
+        let from = self.taken.partition_point(|(_, end)| end.saturating_add(1) < first);
+        let to = self.taken.partition_point(|(start, _)| *start <= last.saturating_add(1));
+        let joined = self.taken.drain(from..to).fold((first, last), |(a, b), (c, d)| (a.min(c), b.max(d)));
+        self.taken.insert(from, joined);
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Runs {
+    runs: BTreeMap<u32, Run>,
+    last: u32,
+    /// Said at the end of the call: taken messages, by run and position.
+    taken: Vec<Taken>,
+    /// Runs with nothing alive in them, since the last call.
+    released: Vec<u32>,
+}
+
+#[derive(Clone, Copy)]
+struct Taken {
+    run: u32,
+    first: u32,
+    last: u32,
+    durable: u32,
+    bytes: u64,
+}
+
+impl Runs {
+    pub fn next_number(&mut self) -> u32 {
+        self.last += 1;
+        self.last
+    }
+
+    pub fn get(&self, run: u32) -> Option<&Run> {
+        self.runs.get(&run)
+    }
+
+    pub fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.runs.keys().copied()
+    }
+
+    /// A run is on the disk; its first `passed` messages are not of it any more.
+    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32) {
+        let run = Run {
+            level,
+            first: stored.first,
+            last: stored.last,
+            messages: stored.messages,
+            living,
+            durable: stored.durable,
+            bytes: stored.bytes,
+            unread_durable: stored.durable,
+            unread_bytes: stored.bytes,
+            journaled: stored.durable > 0,
+            ages: stored.ages,
+            taken: passed.checked_sub(1).map(|last| (0, last)).into_iter().collect(),
+            marks: BTreeMap::new(),
+            restored: false,
+        };
+        self.runs.insert(stored.run, run);
+    }
+
+    /// A run of an earlier life.
+    pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
+        let taken_messages: u32 = life.taken.iter().map(|(first, last)| last - first + 1).sum();
+        let living = stored.messages.saturating_sub(taken_messages);
+        self.add(stored, level, 0, living);
+        self.last = self.last.max(stored.run);
+        if let Some(run) = self.runs.get_mut(&stored.run) {
+            (run.taken, run.marks, run.restored) = (life.taken, life.marks, true);
+        }
+    }
+
+    /// A message that was read at `spot` for the first time: with the marks that were given to it before. `None` if
+    /// it is not alive.
+    pub fn read(&mut self, spot: Spot, mut entry: Entry) -> Option<Entry> {
+        let run = self.runs.get_mut(&spot.run)?;
+        if !run.is_alive(spot.index) {
+            return None;
+        }
+        entry.spot = Some(spot);
+        if entry.journaled {
+            run.unread_durable = run.unread_durable.saturating_sub(1);
+            run.unread_bytes = run.unread_bytes.saturating_sub(entry.len());
+        } else if run.restored {
+            self.take(&entry);
+            return None;
+        }
+        if let Some((delivery_count, redelivered)) = run.marks.remove(&entry.seq) {
+            (entry.delivery_count, entry.redelivered) = (delivery_count, redelivered);
+        }
+        Some(entry)
+    }
+
+    /// What [`Runs::read`] would return.
+    #[cfg(test)]
+    pub fn would_read(&self, spot: Spot, entry: Entry) -> Option<Entry> {
+        let run = self.runs.get(&spot.run)?;
+        let alive = run.is_alive(spot.index) && (entry.journaled || !run.restored);
+        let marks = run.marks.get(&entry.seq).copied();
+        let (delivery_count, redelivered) = marks.unwrap_or((entry.delivery_count, entry.redelivered));
+        alive.then_some(Entry { delivery_count, redelivered, ..entry })
+    }
+
+    /// A message of a run is gone.
+    pub fn take(&mut self, entry: &Entry) {
+        let Some(Spot { run, index, .. }) = entry.spot else { return };
+        let durable = u32::from(entry.journaled);
+        let bytes = if entry.journaled { entry.len() } else { 0 };
+        self.take_range(Taken { run, first: index, last: index, durable, bytes }, 1);
+    }
+
+    /// Everything that is alive from this position on is gone; nothing of it has been read.
+    pub fn take_rest(&mut self, run: u32, index: u32) {
+        let Some(known) = self.runs.get(&run) else { return };
+        let Some(last) = known.messages.checked_sub(1).filter(|last| index <= *last) else { return };
+        let overlap = |&(from, to): &(u32, u32)| (to + 1).saturating_sub(from.max(index));
+        let living = (last - index + 1).saturating_sub(known.taken.iter().map(overlap).sum());
+        let (durable, bytes) = (known.unread_durable, known.unread_bytes);
+        self.take_range(Taken { run, first: index, last, durable, bytes }, living);
+    }
+
+    /// What has not been read of a run has been read to its end: nothing more of it is there.
+    pub fn read_whole(&mut self, run: u32) {
+        if let Some(run) = self.runs.get_mut(&run) {
+            run.taken = Vec::new();
+            run.marks = BTreeMap::new();
+        }
+    }
+
+    /// What was said of taken messages, and the runs with nothing alive in them.
+    pub fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
+        facts.extend(self.taken.drain(..).map(|Taken { run, first, last, durable, bytes }| Fact::Taken {
+            run,
+            first,
+            last,
+            durable,
+            bytes,
+        }));
+        released.append(&mut self.released);
+    }
+
+    /// The facts of a run, said again: `here` are the positions of those alive that have been read, ascending,
+    /// and from `unread` on none has been.
+    pub fn say(
+        &self,
+        number: u32,
+        priorities: (u8, u8),
+        here: &[u32],
+        unread: u32,
+        mut each: impl FnMut(Fact),
+    ) {
+        let Some(run) = self.runs.get(&number).filter(|run| run.journaled) else { return };
+        each(Fact::Stored(Stored {
+            run: number,
+            first: run.first,
+            last: run.last,
+            priorities,
+            messages: run.messages,
+            durable: run.durable,
+            bytes: run.bytes,
+            ages: run.ages,
+        }));
+        let mut taken = |first: u32, end: u32| {
+            if first < end {
+                each(Fact::Taken { run: number, first, last: end - 1, durable: 0, bytes: 0 });
+            }
+        };
+        let mut next = 0;
+        for &index in here {
+            taken(next, index);
+            next = index + 1;
+        }
+        taken(next, unread);
+        for &(first, last) in &run.taken {
+            taken(first.max(unread), last + 1);
+        }
+        for (&seq, &(delivery_count, redelivered)) in &run.marks {
+            each(Fact::Returned { seq, delivery_count, redelivered });
+        }
+    }
+
+    fn take_range(&mut self, taken: Taken, living: u32) {
+        let Some(run) = self.runs.get_mut(&taken.run) else { return };
+        run.living = run.living.saturating_sub(living);
+        run.durable = run.durable.saturating_sub(taken.durable);
+        run.bytes = run.bytes.saturating_sub(taken.bytes);
+        if run.journaled {
+            match self.taken.last_mut() {
+                Some(last) if last.run == taken.run && last.last + 1 == taken.first => {
+                    last.last = taken.last;
+                    last.durable += taken.durable;
+                    last.bytes += taken.bytes;
+                }
+                _ => self.taken.push(taken),
+            }
+        }
+        if run.living == 0 {
+            self.runs.remove(&taken.run);
+            self.released.push(taken.run);
+        }
+    }
+}

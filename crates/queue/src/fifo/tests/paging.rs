@@ -1,0 +1,202 @@
+//! The backlog on the disk, step by step.
+
+use super::transcript::{Page, config, dead_letters, with};
+
+#[test]
+fn what_is_paged_out_comes_back_in_order() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e!");
+    assert_eq!(q.page_out(4).unwrap().messages, 4);
+    q.publish("f!");
+    q.stored().is("| stored 1: 1..=4, 4 of 4");
+    assert_eq!((q.fifo.report().ready, q.fifo.live_bytes()), (6, 162));
+    q.attach(1);
+    q.grant(1, 0, 10).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c");
+    q.load().is("1#4 d; 1#5 e; 1#6 f");
+    assert!(q.loads.is_empty());
+    q.accept(1, 1, 3).is("| taken 1: 0..=2");
+    assert_eq!(q.shelf.runs(), [1]);
+    q.accept(1, 4, 6).is("| taken 1: 3..=3; gone 5..=6");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn what_is_taken_while_it_is_written_is_not_of_the_run() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c!");
+    q.page_out(3);
+    q.attach(1);
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    q.release(1, 2, 2).is("| returned 2 count 0 again");
+    q.stored().is("| stored 1: 3..=3, 1 of 3; taken 1: 0..=1");
+    q.restart();
+    q.attach(1);
+    q.grant(1, 0, 9).is("1#1 a; 1#2 b again");
+    q.load().is("1#3 c");
+}
+
+#[test]
+fn a_run_that_is_gone_when_it_is_written_is_released() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.page_out(2);
+    q.purge().is("done 2 | gone 1..=2");
+    q.stored().is("");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn a_failed_write_leaves_everything_where_it_was() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.page_out(2);
+    q.fifo.handle_not_stored();
+    q.attach(1);
+    q.grant(1, 0, 9).is("1#1 a; 1#2 b");
+}
+
+#[test]
+fn a_purge_costs_a_fact_per_run() {
+    let mut q = Page::new(config());
+    for _ in 0..3 {
+        q.publish("a! b! c! d!");
+        q.page_out(4);
+        q.stored();
+    }
+    q.purge().is("done 12 | taken 1: 0..=3; taken 2: 0..=3; taken 3: 0..=3");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn a_drain_ends_behind_what_must_be_read() {
+    let mut q = Page::new(config());
+    q.publish("a b");
+    q.page_out(2);
+    q.stored().is("");
+    q.attach(1);
+    q.drain(1, 0, 5).is("");
+    q.load().is("1#1 a; 1#2 b; credit 1 at 5+0 of 0 drained");
+}
+
+#[test]
+fn a_fetch_waits_for_what_must_be_read() {
+    let mut q = Page::new(config());
+    q.publish("a b c d");
+    q.page_out(4);
+    q.stored().is("");
+    q.fetch(7, 4, true).is("");
+    q.load().is("");
+    q.load().is("fetched [7#1 a, 7#2 b, 7#3 c, 7#4 d] of 0");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn bodies_of_deliveries_are_let_go_and_read_again() {
+    let mut q = Page::new(with(|config| config.dead_letter = dead_letters(false)));
+    q.publish("a! b! c!");
+    q.page_out(3);
+    q.stored();
+    q.attach(1);
+    q.grant(1, 0, 3).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c");
+    q.release(1, 1, 1).is("| returned 1 count 0 again");
+    q.reject(1, 2, 2).is("| returned 2 count 1 again");
+    q.load().is("dead 1 b rejected to dlx/dead");
+    q.grant(1, 3, 1).is("1#4 a again");
+}
+
+#[test]
+fn a_run_that_is_dead_of_age_is_never_read() {
+    let mut q = Page::new(with(|config| config.message_ttl_ms = Some(100)));
+    q.publish("a! b! c! d!");
+    q.page_out(4);
+    q.stored();
+    assert_eq!(q.fifo.next_deadline(), Some(1100));
+    q.timeout(1100).is("| taken 1: 0..=3");
+    assert_eq!((q.fifo.report().expired, q.fifo.report().ready), (4, 0));
+    assert_eq!((q.loads.len(), q.shelf.runs()), (0, vec![]));
+}
+
+#[test]
+fn a_run_that_is_dead_in_part_is_looked_at() {
+    let mut q = Page::new(config());
+    q.publish("a~50 b~50 c d");
+    q.page_out(4);
+    q.stored();
+    assert_eq!(q.fifo.next_deadline(), Some(1050));
+    q.timeout(1050).is("");
+    q.load().is("");
+    assert_eq!((q.fifo.report().expired, q.fifo.report().ready), (2, 2));
+    assert_eq!(q.fifo.next_deadline(), None);
+}
+
+#[test]
+fn heads_on_the_disk_are_dropped_when_they_are_read() {
+    let mut q = Page::new(with(|config| config.max_length = Some(4)));
+    q.publish("a b c d");
+    q.page_out(4);
+    q.stored();
+    q.publish("e").is("5 ok");
+    q.load().is("");
+    assert_eq!((q.fifo.report().dropped, q.fifo.report().ready), (1, 4));
+}
+
+#[test]
+fn what_is_not_durable_in_a_run_dies_with_the_process() {
+    let mut q = Page::new(config());
+    q.publish("a! b c! d");
+    q.page_out(4);
+    q.stored().is("| stored 1: 1..=4, 2 of 4");
+    q.restart();
+    assert_eq!(q.fifo.report().ready, 2);
+    q.attach(1);
+    q.grant(1, 0, 9).is("");
+    q.load().is("1#1 a; 1#2 c | taken 1: 1..=1; taken 1: 3..=3");
+    q.accept(1, 1, 2).is("| taken 1: 0..=0; taken 1: 2..=2");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn memory_is_spared_by_letting_go_of_what_was_read() {
+    let mut q = Page::new(config());
+    q.publish("a b c d e f");
+    q.page_out(6);
+    q.stored();
+    q.attach(1);
+    q.grant(1, 0, 1).is("");
+    q.load().is("1#1 a");
+    assert_eq!(q.fifo.pageable_bytes(), 0);
+    q.cancel(1).is("gone 1 Cancelled");
+    q.fifo.forget_loaded();
+    q.loads.clear();
+    q.attach(2);
+    q.grant(2, 0, 9).is("");
+}
+
+#[test]
+fn a_fetch_reads_on_when_a_block_holds_nothing_alive() {
+    let mut q = Page::new(config());
+    q.publish("e f g h i");
+    q.page_out(5);
+    q.fetch(7, 4, true).is("fetched [7#1 e, 7#2 f, 7#3 g, 7#4 h] of 1");
+    q.stored();
+    q.fetch(7, 1, true).is("");
+    q.load().is("");
+    q.load().is("fetched [7#1 i] of 0");
+}
+
+#[test]
+fn the_dead_end_of_a_run_is_not_read() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d e f");
+    q.page_out(6);
+    q.stored().is("| stored 1: 1..=6, 3 of 6");
+    q.restart();
+    q.attach(1);
+    q.grant(1, 0, 9).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c | taken 1: 3..=5");
+    assert!(q.loads.is_empty());
+    q.accept(1, 1, 3).is("| taken 1: 0..=2");
+    assert_eq!(q.shelf.runs(), []);
+}

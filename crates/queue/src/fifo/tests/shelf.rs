@@ -1,0 +1,67 @@
+//! Where runs stand in tests: blocks of three messages.
+
+use std::collections::BTreeMap;
+
+use crate::fifo::Fifo;
+use crate::fifo::entry::{Entry, Spot};
+use crate::*;
+
+/// Messages of a block.
+const BLOCK: usize = 3;
+
+#[derive(Clone, Debug, Default)]
+pub struct Shelf {
+    runs: BTreeMap<u32, Vec<Loaded>>,
+}
+
+impl Shelf {
+    pub fn page_out(&mut self, fifo: &mut Fifo, messages: u64) -> Option<PageOut> {
+        let mut run = vec![];
+        let out = fifo.page_out(messages * 81, 500, |fact| {
+            let Fact::Put { seq, ref message, at_ms } = *fact else { panic!("{fact:?}") };
+            run.push(Loaded { seq, at_ms, message: message.clone() });
+        })?;
+        assert_eq!(run.len(), out.messages as usize);
+        assert!(self.runs.insert(out.run, run).is_none());
+        Some(out)
+    }
+
+    pub fn block(&self, load: Load) -> Block {
+        let run = &self.runs[&load.run];
+        let from = load.block as usize;
+        let to = run.len().min(from + BLOCK);
+        Block { messages: run[from..to].to_vec(), next: (to < run.len()).then_some(to as u32) }
+    }
+
+    pub fn release(&mut self, runs: Vec<u32>) {
+        for run in runs {
+            assert!(self.runs.remove(&run).is_some(), "run {run} is released twice");
+        }
+    }
+
+    /// Forgets what the machine does not know, as a start does.
+    pub fn retain(&mut self, fifo: &Fifo) {
+        let known: Vec<u32> = fifo.runs().collect();
+        self.runs.retain(|run, _| known.contains(run));
+    }
+
+    pub fn runs(&self) -> Vec<u32> {
+        self.runs.keys().copied().collect()
+    }
+
+    /// What the machine would find if it read on.
+    pub fn unread(&self, fifo: &Fifo) -> Vec<Entry> {
+        let mut found = vec![];
+        for rest in fifo.ready.rests() {
+            let run = &self.runs[&rest.load.run];
+            let messages = (rest.index..).zip(&run[rest.load.block as usize..]);
+            found.extend(messages.filter_map(|(index, loaded)| {
+                let entry = Entry::new(loaded.message.clone(), loaded.seq, loaded.at_ms);
+                let entry = Entry { journaled: loaded.message.is_durable(), ..entry };
+                let spot = Spot { run: rest.load.run, block: 0, index };
+                fifo.journal.runs.would_read(spot, entry)
+            }));
+        }
+        found
+    }
+}

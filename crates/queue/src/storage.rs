@@ -1,0 +1,137 @@
+//! The words between a queue and whoever keeps its backlog.
+//!
+//! A queue asks for nothing to be written. Whoever drives it decides when memory is to be spared, takes a run of
+//! ready messages out ([`crate::Fifo::page_out`]), writes it where it likes, and says so
+//! ([`crate::Fifo::handle_stored`]); from then on the queue asks for what it needs, block by block.
+//!
+//! ```text
+//!   page_out ──► (written, synced) ──► handle_stored ──► Fact::Stored         the messages are forgotten
+//!   Output::loads ──► (read) ──► handle_loaded                                a block of them is back
+//!   Output::released ──► (its bytes may go, once the facts so far are safe)   nothing in the run is alive
+//! ```
+
+use message::Message;
+
+/// What must survive the process. Facts restore the machine without running any decision again. Only
+/// durable messages have facts.
+#[derive(Clone, Debug)]
+pub enum Fact {
+    Put {
+        seq: u64,
+        message: Message,
+        /// When it arrived, in milliseconds since the epoch: its time to live counts from here.
+        at_ms: u64,
+    },
+    /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive. Says nothing
+    /// of messages in runs.
+    Gone { first: u64, last: u64 },
+    /// Requeued: its marks from now on.
+    Returned { seq: u64, delivery_count: u32, redelivered: bool },
+    /// A run is safe: its messages need no `Put` any more. Said again, it replaces what was said of the run,
+    /// also what was `Taken`.
+    Stored(Stored),
+    /// What `Gone` is for messages of a run, by their positions in it, which start at 0; inclusive.
+    Taken {
+        run: u32,
+        first: u32,
+        last: u32,
+        /// How many of them were durable.
+        durable: u32,
+        /// Bytes of those that were durable.
+        bytes: u64,
+    },
+}
+
+/// A run of messages, all of one level of priority and in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The queue's number for it.
+    pub run: u32,
+    /// Any message of these priorities between these seqs stands in the run, or is gone.
+    pub first: u64,
+    pub last: u64,
+    /// The lowest and the highest; a message without one has 0.
+    pub priorities: (u8, u8),
+    /// Messages that were written, also those that are not alive any more.
+    pub messages: u32,
+    /// Those alive that survive the process, and their bytes.
+    pub durable: u32,
+    pub bytes: u64,
+    pub ages: Ages,
+}
+
+/// When the messages of a run arrived and when they die, in milliseconds since the epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ages {
+    pub first_arrival_ms: u64,
+    pub last_arrival_ms: u64,
+    /// The earliest end that a message's own time to live imposes.
+    pub first_end_ms: Option<u64>,
+    /// The latest, if every message has one.
+    pub last_end_ms: Option<u64>,
+}
+
+impl Ages {
+    /// Adds a message; they come in order of arrival, more or less.
+    pub(crate) fn add(this: Option<Self>, at_ms: u64, ttl_ms: Option<u32>) -> Self {
+        let end_ms = ttl_ms.map(|ttl| at_ms.saturating_add(u64::from(ttl)));
+        let Some(ages) = this else {
+            return Self {
+                first_arrival_ms: at_ms,
+                last_arrival_ms: at_ms,
+                first_end_ms: end_ms,
+                last_end_ms: end_ms,
+            };
+        };
+        Self {
+            first_arrival_ms: ages.first_arrival_ms.min(at_ms),
+            last_arrival_ms: ages.last_arrival_ms.max(at_ms),
+            first_end_ms: ages.first_end_ms.into_iter().chain(end_ms).min(),
+            last_end_ms: ages.last_end_ms.zip(end_ms).map(|(a, b)| a.max(b)),
+        }
+    }
+
+    /// Nothing dies before this time.
+    pub(crate) fn earliest_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
+        let imposed = queue_ttl_ms.map(|ttl| self.first_arrival_ms.saturating_add(ttl));
+        self.first_end_ms.into_iter().chain(imposed).min()
+    }
+
+    /// Everything is dead from this time on.
+    pub(crate) fn latest_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
+        let imposed = queue_ttl_ms.map(|ttl| self.last_arrival_ms.saturating_add(ttl));
+        self.last_end_ms.into_iter().chain(imposed).min()
+    }
+}
+
+/// A run that is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageOut {
+    pub run: u32,
+    /// Messages that were shown.
+    pub messages: u32,
+}
+
+/// A block that is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    pub run: u32,
+    /// The byte of the run at which the block begins; 0, or what a block before it named as the next.
+    pub block: u32,
+}
+
+/// A block that was read: all its messages, in order.
+#[derive(Debug, Default)]
+pub struct Block {
+    pub messages: Vec<Loaded>,
+    /// Where the next block of the run begins, if this is not the last.
+    pub next: Option<u32>,
+}
+
+/// A message of a run.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    pub seq: u64,
+    pub at_ms: u64,
+    pub message: Message,
+}

@@ -1,0 +1,117 @@
+//! `sluice explain`: why nothing moves, as one cause and the numbers behind it.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::{Args, Subcommand};
+use hyper::Method;
+use serde_json::Value;
+
+use crate::declare::segment;
+use crate::failure::Failure;
+use crate::http::Api;
+
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Exit codes:
+  0  answered, whatever the cause
+  1  there is no such thing, its name is ambiguous, or the broker refused
+  2  wrong usage
+  3  nobody answers there
+
+docs/operations.md tells of each cause what to do about it.")]
+pub struct Explain {
+    #[command(subcommand)]
+    what: What,
+    /// Print what the management API answers
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Why a queue's messages do not leave it
+    Queue { name: String },
+    /// Why a link brings or takes no messages
+    Link {
+        name: String,
+        /// Whose link is meant, if several have this name
+        #[arg(long, value_name = "NAME")]
+        connection: Option<String>,
+    },
+    /// Why nothing moves on a connection
+    Connection {
+        /// As `sluice list connections` shows it
+        name: String,
+    },
+}
+
+/// Prints the explanation.
+///
+/// # Errors
+/// What the broker says.
+pub fn run(explain: &Explain) -> Result<(), Failure> {
+    let (words, path) = match &explain.what {
+        What::Queue { name } => ("explain the queue", format!("/api/explain/queues/%2F/{}", segment(name))),
+        What::Link { name, connection } => {
+            let path = format!("/api/explain/links/{}", segment(name));
+            let query = connection.as_ref().map(|name| format!("?connection={}", segment(name)));
+            ("explain the link", path + &query.unwrap_or_default())
+        }
+        What::Connection { name } => {
+            ("explain the connection", format!("/api/explain/connections/{}", segment(name)))
+        }
+    };
+    crate::amqp::block_on(async {
+        let (_, answer) = explain.api.ask(words, Method::GET, &path, None).await?;
+        let text = if explain.json { format!("{answer:#}\n") } else { shown(&answer) };
+        let mut out = std::io::stdout();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+    })
+}
+
+/// The cause, where it was found, and the numbers, a line each.
+fn shown(answer: &Value) -> String {
+    let word = |field: &Value| field.as_str().unwrap_or_default().escape_debug().to_string();
+    let mut text = format!("{}: {}\n", word(&answer["cause"]), word(&answer["sentence"]));
+    let at = &answer["at"];
+    // Writing to a string cannot fail.
+    if at.is_object() {
+        let (link, connection) = (word(&at["link"]), word(&at["connection"]));
+        let _ = writeln!(text, "at link '{link}' of {connection} (session {})", at["session"]);
+    }
+    for (name, value) in answer["numbers"].as_object().into_iter().flatten() {
+        let _ = writeln!(text, "  {name:<30} {value}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_explanation_reads_from_the_cause_on() {
+        let answer = json!({
+            "cause": "no_credit",
+            "sentence": "the client has granted no credit",
+            "at": {"connection": "a -> b", "session": 0, "handle": 1, "link": "l\u{1b}"},
+            "numbers": {"link_credit": 0, "queue_ready": 12},
+        });
+        let expected = "\
+no_credit: the client has granted no credit
+at link 'l\\u{1b}' of a -> b (session 0)
+  link_credit                    0
+  queue_ready                    12
+";
+        assert_eq!(shown(&answer), expected);
+        assert_eq!(
+            shown(&json!({"cause": "moving", "sentence": "it moves", "at": null})),
+            "moving: it moves\n"
+        );
+    }
+}
