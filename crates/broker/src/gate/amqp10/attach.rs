@@ -45,7 +45,7 @@ pub(super) fn not_implemented(what: &str, attach: &Attach) -> Refused {
     on_link(condition::NOT_IMPLEMENTED, what, attach)
 }
 
-fn on_link(condition: Symbol, what: &str, attach: &Attach) -> Refused {
+pub(super) fn on_link(condition: Symbol, what: &str, attach: &Attach) -> Refused {
     Refused::Link(error(condition, format!("{what} on link '{}'", shown(&attach.name))))
 }
 

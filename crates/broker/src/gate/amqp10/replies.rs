@@ -10,7 +10,7 @@ use amqp10::{
 use message::{Message, Route};
 use queue::{ConsumerId, Effect, Verdict};
 
-use super::attach::{Refused, not_implemented};
+use super::attach::{Refused, not_implemented, on_link};
 use super::inbound::Target;
 use super::{Cx, Gate, LinkRole, Waiting, error, queue_address};
 use crate::access::{Permission, Resource};
@@ -44,7 +44,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         if source.address.is_some() {
-            return Err(error(condition::INVALID_FIELD, "a dynamic terminus must have no address").into());
+            return Err(on_link(condition::INVALID_FIELD, "a dynamic terminus must have no address", attach));
         }
         let fits = source.durable == TerminusDurability::None
             && source.expiry_policy == TerminusExpiryPolicy::LinkDetach
@@ -161,7 +161,7 @@ impl Gate {
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             cx.counters.replies_dropped += 1;
-            let reason = format!("a message is larger than the link's max-message-size of {max} bytes");
+            let reason = format!("a reply is larger than the link's max-message-size of {max} bytes");
             self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
             return Verdict::Accepted;
         }
