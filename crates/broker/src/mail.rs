@@ -33,8 +33,8 @@ pub enum Mail {
     /// From the shard that decides: write once more what is alive in the files of the log up to this one.
     /// One at a time.
     Evacuate { file: u64 },
-    /// It is written and synced there.
-    Evacuated { file: u64 },
+    /// It is written and synced there, and took so many bytes.
+    Evacuated { file: u64, bytes: u64 },
     /// For the shard that decides: keep these for whoever binds to the exchange later, oldest first. Bounded by
     /// twice the length of the history per exchange and turn.
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },

@@ -293,7 +293,7 @@ impl Shard {
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::Evacuate { file } => self.handle_evacuate(file),
-            Mail::Evacuated { file } => self.handle_evacuated(file),
+            Mail::Evacuated { file, bytes } => self.handle_evacuated(file, bytes),
         }
     }
 
@@ -612,8 +612,8 @@ impl Shard {
                 decider.written();
             }
         }
-        if let Some(file) = load.evacuated {
-            self.send(0, Mail::Evacuated { file });
+        if let Some((file, bytes)) = load.evacuated {
+            self.send(0, Mail::Evacuated { file, bytes });
         }
         for receipt in load.receipts {
             push_receipt(&mut self.receipts, receipt);
@@ -623,7 +623,8 @@ impl Shard {
         if let Some(file) = self.evacuate_next.take() {
             self.handle_evacuate(file);
         }
-        self.reclaim(size);
+        self.log_size = size;
+        self.reclaim();
     }
 
     /// Tries the log again after a failure.

@@ -46,8 +46,8 @@ pub(super) struct Load {
     pub receipts: Vec<Receipt>,
     /// Messages that were put: queue, first and last seq.
     pub puts: Vec<(QueueId, u64, u64)>,
-    /// What is alive of this file and those before it is among them.
-    pub evacuated: Option<u64>,
+    /// What is alive of this file and those before it is among them, and takes so many bytes.
+    pub evacuated: Option<(u64, u64)>,
     /// Changes of the catalog are among them.
     pub changes: bool,
     /// Runs that were said to be stored.
@@ -109,9 +109,14 @@ impl Journal {
         push_receipt(&mut self.open.receipts, receipt);
     }
 
-    /// What is alive of `file` and those before it has been pushed.
-    pub fn evacuated(&mut self, file: u64) {
-        self.open.evacuated = Some(file);
+    /// Bytes of the records that have not been handed over.
+    pub fn open_bytes(&self) -> u64 {
+        self.open.records.bytes() as u64
+    }
+
+    /// What is alive of `file` and those before it has been pushed since there were `before` bytes.
+    pub fn evacuated(&mut self, file: u64, before: u64) {
+        self.open.evacuated = Some((file, self.open_bytes() - before));
         self.open.sync = true;
         self.open.urgent = true;
     }

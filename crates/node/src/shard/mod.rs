@@ -33,7 +33,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover};
+use log::{Extent, Handover, Size};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -155,7 +155,11 @@ pub struct Shard {
     /// About the bytes that are alive in the log, by shard.
     live: Arc<[AtomicU64]>,
     garbage_allowed: u64,
+    /// As far as this shard has heard.
+    log_size: Size,
     evacuation: Option<Evacuation>,
+    /// Of the next evacuation.
+    evacuation_files: u64,
     /// To be evacuated as soon as nothing is away.
     evacuate_next: Option<u64>,
     forget: Option<u64>,
@@ -239,7 +243,9 @@ impl Shard {
             definitions_file: 0,
             live,
             garbage_allowed: limits.garbage_allowed,
+            log_size: Size::default(),
             evacuation: None,
+            evacuation_files: 1,
             evacuate_next: None,
             forget: None,
             receipts: Vec::new(),
@@ -474,6 +480,7 @@ impl Shard {
         }
         self.connections_checked_ms = self.now_ms;
         self.publish_live_bytes();
+        self.reclaim();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         for key in self.connection_keys() {
             let due =

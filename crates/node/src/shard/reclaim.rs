@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 
 use broker::ids::ShardId;
 use broker::mail::Mail;
-use log::Size;
 use queue::Fact;
 
 use super::Shard;
@@ -27,7 +26,16 @@ pub(super) struct Evacuation {
     file: u64,
     /// Shards that have not written their part.
     left: usize,
+    /// Bytes that the others have written.
+    bytes: u64,
 }
+
+/// An evacuation that writes less than this tries twice as many files the next time, one that writes more half as
+/// many: what it writes is written in one turn, and all the while the log grows.
+const EVACUATION_BYTES: u64 = 4 * 1024 * 1024;
+
+/// Files of one evacuation, at most.
+const EVACUATION_FILES_MAX: u64 = 1024;
 
 impl Shard {
     /// Tells the others how much is alive here, about.
@@ -39,17 +47,16 @@ impl Shard {
     }
 
     /// On the shard that decides: begins an evacuation if most of the log is garbage.
-    pub(super) fn reclaim(&mut self, size: Size) {
+    pub(super) fn reclaim(&mut self) {
         if self.decider.is_none() || self.evacuation.is_some() {
             return;
         }
         let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
-        let Some(file) =
-            size.oldest.filter(|_| size.bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed))
-        else {
-            return;
-        };
-        self.evacuation = Some(Evacuation { file, left: self.outboxes.len() });
+        let garbage = self.log_size.bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed);
+        let Some(oldest) = self.log_size.oldest.filter(|_| garbage) else { return };
+        // All but the newest: that one is being written.
+        let file = (oldest + self.evacuation_files - 1).min(self.log_file.saturating_sub(1)).max(oldest);
+        self.evacuation = Some(Evacuation { file, left: self.outboxes.len(), bytes: 0 });
         for to in 0..self.outboxes.len() as ShardId {
             self.send(to, Mail::Evacuate { file });
         }
@@ -64,6 +71,7 @@ impl Shard {
         }
         // What is said again must not be taken once more by what was kept back before.
         self.close_records();
+        let before = self.journal.open_bytes();
         let Self { queues, journal, decider, catalog, .. } = self;
         for slot in queues.iter_mut().flatten() {
             let id = slot.id;
@@ -96,14 +104,19 @@ impl Shard {
                 journal.push_change(version, &change);
             }
         }
-        self.journal.evacuated(file);
+        self.journal.evacuated(file, before);
     }
 
     /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.
-    pub(super) fn handle_evacuated(&mut self, file: u64) {
+    pub(super) fn handle_evacuated(&mut self, file: u64, bytes: u64) {
         let Some(evacuation) = self.evacuation.as_mut().filter(|e| e.file == file) else { return };
         evacuation.left -= 1;
+        evacuation.bytes += bytes;
         if evacuation.left == 0 {
+            self.evacuation_files = match evacuation.bytes < EVACUATION_BYTES {
+                true => (self.evacuation_files * 2).min(EVACUATION_FILES_MAX),
+                false => (self.evacuation_files / 2).max(1),
+            };
             self.evacuation = None;
             self.forget = Some(file);
         }
