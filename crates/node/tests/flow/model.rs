@@ -79,7 +79,7 @@ impl Run {
             heartbeat_s: 0,
             max_queue_credit: pick(&mut random, &[1, 2, 7, 256]),
             max_link_credit: pick(&mut random, &[2, 9, 170]),
-            link_credit: if seed % 2 == 0 { LinkCredit::Adaptive } else { LinkCredit::Fixed },
+            link_credit: if seed.is_multiple_of(2) { LinkCredit::Adaptive } else { LinkCredit::Fixed },
             max_incoming_window: pick(&mut random, &[4, 30, 400]),
             max_unsettled_per_link: pick(&mut random, &[0, 3, 100_000]),
             ..Settings::default()
