@@ -8,6 +8,7 @@
 //!   page_out ──► (written, synced) ──► handle_stored ──► Fact::Stored         the messages are forgotten
 //!   Output::loads ──► (read) ──► handle_loaded                                a block of them is back
 //!   Output::released ──► (its bytes may go, once the facts so far are safe)   nothing in the run is alive
+//!   living ──► (copied, synced) ──► handle_moved ──► Fact::Stored, released   a run without what is dead of it
 //! ```
 
 use message::Message;
@@ -110,6 +111,24 @@ pub struct PageOut {
     pub run: u32,
     /// Messages that were shown.
     pub messages: u32,
+}
+
+/// What is alive of a run, for it to be moved.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Living {
+    /// Positions in the run, ascending.
+    pub positions: Vec<u32>,
+    /// From this position on nothing has been read. A block must begin there in the new place.
+    pub unread: u32,
+}
+
+/// Where a living message of a run stands in its new place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moved {
+    /// Its position in the old run.
+    pub from: u32,
+    /// The byte of the new run at which its block begins.
+    pub block: u32,
 }
 
 /// A block that is to be read.

@@ -294,6 +294,10 @@ impl Consumers {
         self.slots.iter().flatten().flat_map(|consumer| consumer.unsettled.iter())
     }
 
+    pub fn held_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.slots.iter_mut().flatten().flat_map(|consumer| consumer.unsettled.iter_mut())
+    }
+
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Consumer> {
         self.slots.iter().flatten()

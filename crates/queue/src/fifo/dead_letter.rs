@@ -65,6 +65,12 @@ impl Leaving {
         true
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        let waiting = self.waiting.iter_mut().map(|(_, dead)| dead);
+        let dead = self.on_way.values_mut().chain(waiting).chain(&mut self.parked);
+        dead.map(|dead| &mut dead.entry)
+    }
+
     /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);

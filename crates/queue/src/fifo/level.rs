@@ -204,7 +204,20 @@ impl Level {
 
     /// Those whose bodies can be read again, in memory or not.
     pub fn spotted(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.head.iter_mut().chain(self.returned.values_mut()).filter(|entry| entry.spot.is_some())
+        let rest = self.rest.iter_mut().filter_map(|part| match part {
+            Part::Here(part) => Some(part),
+            Part::Away(_) => None,
+        });
+        let parts = std::iter::once(&mut self.head).chain(rest).flatten();
+        parts.chain(self.returned.values_mut()).filter(|entry| entry.spot.is_some())
+    }
+
+    /// What has not been read of this run.
+    pub fn rest_of(&mut self, run: u32) -> Option<&mut Rest> {
+        self.rest.iter_mut().find_map(|part| match part {
+            Part::Away(rest) if rest.load.run == run => Some(rest),
+            _ => None,
+        })
     }
 
     /// What has not been read.

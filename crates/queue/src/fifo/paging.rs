@@ -6,7 +6,7 @@ use super::consumers::{Slot, Standing};
 use super::entry::{Body, Entry, Spot};
 use super::level::Head;
 use super::{Fifo, Output};
-use crate::{Ages, Block, ConsumerId, Delivery, Fact, Load, PageOut, Stored, Ticket};
+use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
 const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
@@ -229,29 +229,97 @@ impl Fifo {
         self.journal.runs.numbers()
     }
 
+    /// Runs that have been read to their end, with the part in a thousand of their messages that is alive: those hold
+    /// the bytes of all others on the disk.
+    pub fn stuck(&self) -> impl Iterator<Item = (u32, u32)> {
+        let unread: Vec<u32> = self.ready.rests().map(|rest| rest.load.run).collect();
+        self.journal.runs.iter().filter(move |(number, _)| !unread.contains(number)).map(|(number, run)| {
+            let share = u64::from(run.living) * 1000 / u64::from(run.messages.max(1));
+            (number, share as u32)
+        })
+    }
+
+    /// What is alive of a run.
+    pub fn living(&self, number: u32) -> Option<Living> {
+        let run = self.journal.runs.get(number)?;
+        let mut positions: Vec<u32> = self.positions(&[number]).into_iter().map(|(_, index)| index).collect();
+        let unread = self.unread(number, run.messages);
+        positions.extend((unread..run.messages).filter(|&index| run.is_alive(index)));
+        Some(Living { positions, unread })
+    }
+
+    /// What was alive of a run, as [`Fifo::living`] said, is safe in a new place, in its order. The old run is
+    /// released. `None` if too much has changed: then the new place is not needed.
+    pub fn handle_moved(
+        &mut self,
+        old: u32,
+        living: &Living,
+        moved: &[Moved],
+        out: &mut Output,
+    ) -> Option<u32> {
+        let run = self.journal.runs.get(old).filter(|_| self.end.is_none())?;
+        let (level, messages) = (run.level, run.messages);
+        if self.unread(old, messages) != living.unread {
+            return None;
+        }
+        let new = self.journal.runs.next_number();
+        let place = |index: u32| moved.binary_search_by_key(&index, |moved| moved.from).ok();
+        let boundary = moved.partition_point(|moved| moved.from < living.unread);
+        let mut alive = (moved.len() - boundary) as u32;
+        let all = self.ready.spotted().chain(self.consumers.held_mut()).chain(self.leaving.iter_mut());
+        for entry in all {
+            let Some(spot) = entry.spot.as_mut().filter(|spot| spot.run == old) else { continue };
+            let Some(at) = place(spot.index) else { continue };
+            *spot = Spot { run: new, block: moved[at].block, index: at as u32 };
+            alive += 1;
+        }
+        if let Some((rest, first)) = self.ready.rest_of(level, old).zip(moved.get(boundary)) {
+            (rest.load, rest.index) = (Load { run: new, block: first.block }, boundary as u32);
+        }
+        let before = self.journal.runs.replace(old, new, moved.len() as u32, alive)?;
+        self.run_facts(&[new], |fact| out.facts.push(fact));
+        if before.journaled {
+            let (durable, bytes) = (before.durable, before.bytes);
+            out.facts.push(Fact::Taken { run: old, first: 0, last: messages - 1, durable, bytes });
+        }
+        self.journal.flush(out);
+        Some(new)
+    }
+
+    /// Positions in these runs of what has been read and is alive, ascending by run and position.
+    fn positions(&self, runs: &[u32]) -> Vec<(u32, u32)> {
+        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
+        let spots = all.filter_map(|entry| entry.spot.filter(|spot| runs.contains(&spot.run)));
+        let mut positions: Vec<(u32, u32)> = spots.map(|spot| (spot.run, spot.index)).collect();
+        positions.sort_unstable();
+        positions
+    }
+
+    /// The position in a run from which on nothing has been read.
+    fn unread(&self, number: u32, messages: u32) -> u32 {
+        let rest = self.ready.rests().find(|rest| rest.load.run == number);
+        rest.map_or(messages, |rest| rest.index)
+    }
+
     /// The facts of these runs, said again: enough to restore them without the facts that were said before.
     pub fn run_facts(&self, runs: &[u32], mut each: impl FnMut(Fact)) {
-        let (mut here, mut marks) = (Vec::new(), Vec::new());
-        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
-        for entry in all {
-            let Some(spot) = entry.spot.filter(|spot| runs.contains(&spot.run)) else { continue };
-            here.push((spot.run, spot.index));
-            let Entry { seq, delivery_count, redelivered, .. } = *entry;
-            if entry.journaled && (redelivered || delivery_count > 0) {
-                marks.push(Fact::Returned { seq, delivery_count, redelivered });
-            }
-        }
-        here.sort_unstable();
+        let here = self.positions(runs);
         for &number in runs {
             let Some(run) = self.journal.runs.get(number) else { continue };
             let first = here.partition_point(|(run, _)| *run < number);
             let of_run = here[first..].iter().take_while(|(run, _)| *run == number);
             let positions: Vec<u32> = of_run.map(|(_, index)| *index).collect();
-            let rest = self.ready.rests().find(|rest| rest.load.run == number);
-            let unread = rest.map_or(run.messages, |rest| rest.index);
+            let unread = self.unread(number, run.messages);
             let priorities = self.ready.priorities_of(run.level);
             self.journal.runs.say(number, priorities, &positions, unread, &mut each);
         }
-        marks.into_iter().for_each(each);
+        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
+        for entry in all {
+            let Entry { seq, delivery_count, redelivered, .. } = *entry;
+            let marked = entry.journaled && (redelivered || delivery_count > 0);
+            if marked && entry.spot.is_some_and(|spot| runs.contains(&spot.run)) {
+                each(Fact::Returned { seq, delivery_count, redelivered });
+            }
+        }
     }
 }

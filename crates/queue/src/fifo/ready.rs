@@ -229,6 +229,16 @@ impl Ready {
         }
     }
 
+    /// Those whose bodies can be read again, in memory or not.
+    pub fn spotted(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.levels.iter_mut().flat_map(Level::spotted)
+    }
+
+    /// What has not been read of this run.
+    pub fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
+        self.levels[level].rest_of(run)
+    }
+
     pub fn level_of(&self, priority: Option<u8>) -> usize {
         usize::from(priority.unwrap_or(0)).min(self.levels.len() - 1)
     }

@@ -26,7 +26,7 @@ pub(super) struct Run {
     unread_durable: u32,
     unread_bytes: u64,
     /// Facts are said of it: something in it was durable.
-    journaled: bool,
+    pub journaled: bool,
     pub ages: Ages,
     /// Positions of what was taken before it was read, ascending: by an earlier life, or while the run was
     /// being written.
@@ -90,6 +90,10 @@ impl Runs {
 
     pub fn get(&self, run: u32) -> Option<&Run> {
         self.runs.get(&run)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Run)> {
+        self.runs.iter().map(|(number, run)| (*number, run))
     }
 
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
@@ -183,6 +187,18 @@ impl Runs {
             run.taken = Vec::new();
             run.marks = BTreeMap::new();
         }
+    }
+
+    /// A run whose living messages have been copied to a new one, `messages` of them; it takes over what is known of
+    /// the old one. `living` of them still are. Returns the old one.
+    pub fn replace(&mut self, old: u32, new: u32, messages: u32, living: u32) -> Option<Run> {
+        let mut run = self.runs.remove(&old)?;
+        let before = Run { taken: Vec::new(), marks: BTreeMap::new(), ..run };
+        (run.messages, run.living, run.taken) = (messages, living, Vec::new());
+        let marks = std::mem::take(&mut run.marks);
+        self.runs.insert(new, Run { marks, ..run });
+        self.released.push(old);
+        Some(before)
     }
 
     /// What was said of taken messages, and the runs with nothing alive in them.

@@ -94,6 +94,10 @@ impl Unsettled {
         self.stragglers.values().chain(self.ring.iter().flatten())
     }
 
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.stragglers.values_mut().chain(self.ring.iter_mut().flatten())
+    }
+
     #[cfg(test)]
     pub fn slots(&self) -> usize {
         self.ring.len() + self.stragglers.len()

@@ -1,6 +1,7 @@
 //! The backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
+use crate::Living;
 
 #[test]
 fn what_is_paged_out_comes_back_in_order() {
@@ -199,4 +200,48 @@ fn the_dead_end_of_a_run_is_not_read() {
     assert!(q.loads.is_empty());
     q.accept(1, 1, 3).is("| taken 1: 0..=2");
     assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn what_is_alive_of_a_run_moves_to_another() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e! f!");
+    q.page_out(6);
+    q.stored();
+    q.attach(1);
+    q.grant(1, 0, 4).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c");
+    q.load().is("1#4 d");
+    q.accept(1, 1, 2).is("| taken 1: 0..=1");
+    q.release(1, 4, 4).is("| returned 4 count 0 again");
+    let living = q.fifo.living(1).unwrap();
+    assert_eq!(living, Living { positions: vec![2, 3, 4, 5], unread: 6 });
+    let (messages, moved) = q.shelf.copy(1, &living);
+    q.accept(1, 3, 3).is("| taken 1: 2..=2");
+    q.moved(1, &living, messages, &moved)
+        .is("| stored 2: 1..=6, 3 of 4; taken 2: 0..=0; returned 4 count 0 again; taken 1: 0..=5");
+    assert_eq!(q.shelf.runs(), [2]);
+    q.restart();
+    q.attach(1);
+    q.grant(1, 0, 9).is("");
+    q.load().is("1#1 d again; 1#2 e");
+    q.load().is("1#3 f");
+    q.accept(1, 1, 3).is("| taken 2: 1..=3");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn a_run_that_was_read_on_meanwhile_stays() {
+    let mut q = Page::new(config());
+    q.publish("a b c d");
+    q.page_out(4);
+    q.stored();
+    let living = q.fifo.living(1).unwrap();
+    assert_eq!(living.unread, 0);
+    let (messages, moved) = q.shelf.copy(1, &living);
+    q.attach(1);
+    q.grant(1, 0, 1).is("");
+    q.load().is("1#1 a");
+    q.moved(1, &living, messages, &moved).is("");
+    assert_eq!(q.shelf.runs(), [1]);
 }

@@ -65,6 +65,10 @@ enum Step {
         fails: bool,
     },
     Forget,
+    /// Begins to copy what is alive of a run, or ends that.
+    Move {
+        which: usize,
+    },
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
@@ -98,6 +102,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (1..12u64, prop::bool::weighted(0.1))
             .prop_map(|(messages, fails)| Step::PageOut { messages, fails }),
         1 => Just(Step::Forget),
+        3 => any::<usize>().prop_map(|which| Step::Move { which }),
         2 => prop_oneof![0..30u64, Just(DEAD_LETTER_RETRY_MS)].prop_map(|ms| Step::Tick { ms }),
     ]
 }
@@ -137,6 +142,7 @@ struct Run {
     journal: Vec<Fact>,
     shelf: Shelf,
     writing: bool,
+    moving: Option<(u32, Living, Vec<Loaded>, Vec<Moved>)>,
     /// The model reads nothing: it cannot tell what dies while others are being read, and of what.
     pages: bool,
     /// Blocks come one step late.
@@ -158,6 +164,7 @@ impl Run {
             journal: vec![],
             shelf: Shelf::default(),
             writing: false,
+            moving: None,
             pages: true,
             late: false,
             coming: None,
@@ -188,6 +195,21 @@ impl Run {
                 self.writing = self.shelf.page_out(&mut self.fifo, *messages).is_some();
             }
             Step::Forget => self.fifo.forget_loaded(),
+            Step::Move { which } => match self.moving.take() {
+                None => {
+                    let runs: Vec<u32> = self.fifo.runs().collect();
+                    if let Some(run) = (!runs.is_empty()).then(|| runs[which % runs.len()]) {
+                        let living = self.fifo.living(run).unwrap();
+                        let (messages, moved) = self.shelf.copy(run, &living);
+                        self.moving = Some((run, living, messages, moved));
+                    }
+                }
+                Some((old, living, messages, moved)) => {
+                    if let Some(new) = self.fifo.handle_moved(old, &living, &moved, &mut out) {
+                        self.shelf.add(new, messages);
+                    }
+                }
+            },
             step => {
                 if let Some(request) = self.request(step) {
                     self.fifo.apply(request, self.now_ms, &mut out);
@@ -315,7 +337,9 @@ impl Run {
                 model.purge();
                 Request::Purge { ticket: Ticket(0) }
             }
-            Step::Tick { .. } | Step::PageOut { .. } | Step::Forget => return None,
+            Step::Tick { .. } | Step::PageOut { .. } | Step::Forget | Step::Move { .. } => {
+                return None;
+            }
         })
     }
 

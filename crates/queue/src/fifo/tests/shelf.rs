@@ -33,6 +33,24 @@ impl Shelf {
         Block { messages: run[from..to].to_vec(), next: (to < run.len()).then_some(to as u32) }
     }
 
+    /// Copies what is alive of a run. A block begins where nothing has been read.
+    pub fn copy(&self, run: u32, living: &Living) -> (Vec<Loaded>, Vec<Moved>) {
+        let boundary = living.positions.partition_point(|at| *at < living.unread);
+        let block = |i: usize| {
+            let from = if i < boundary { 0 } else { boundary };
+            from + (i - from) / BLOCK * BLOCK
+        };
+        let moved = living.positions.iter().enumerate();
+        let moved = moved.map(|(i, from)| Moved { from: *from, block: block(i) as u32 }).collect();
+        let run = &self.runs[&run];
+        (living.positions.iter().map(|at| run[*at as usize].clone()).collect(), moved)
+    }
+
+    /// The copy has its number.
+    pub fn add(&mut self, run: u32, messages: Vec<Loaded>) {
+        assert!(self.runs.insert(run, messages).is_none());
+    }
+
     pub fn release(&mut self, runs: Vec<u32>) {
         for run in runs {
             assert!(self.runs.remove(&run).is_some(), "run {run} is released twice");

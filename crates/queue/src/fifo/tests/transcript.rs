@@ -200,6 +200,15 @@ impl Page {
         self.read(out)
     }
 
+    /// A copy of a run is safe.
+    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Said {
+        let mut out = Output::default();
+        if let Some(new) = self.fifo.handle_moved(old, living, moved, &mut out) {
+            self.shelf.add(new, messages);
+        }
+        self.read(out)
+    }
+
     /// Starts again from the facts.
     pub fn restart(&mut self) {
         let config = self.fifo.config().clone();
