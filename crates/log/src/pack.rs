@@ -81,6 +81,19 @@ impl Run {
         }
     }
 
+    /// Begins a block with the record that is added next.
+    pub fn end_block(&mut self) {
+        if self.blocks.last().is_some_and(|block| !block.is_empty()) {
+            self.blocks.push(Records::new());
+        }
+    }
+
+    /// The byte of the extent at which the block of the record that was added last begins.
+    pub fn last_block(&self) -> u32 {
+        let before = &self.blocks[..self.blocks.len().saturating_sub(1)];
+        before.iter().map(|block| (block::BLOCK_HEADER + block.bytes()) as u32).sum()
+    }
+
     /// Bytes of its records; the headers of blocks come on top.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Records::bytes).sum()

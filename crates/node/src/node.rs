@@ -118,6 +118,9 @@ impl Node {
             for answer in round.packed {
                 tell(&packed, answer.shard, Incoming::Packed(answer));
             }
+            if let Some(pack) = round.sparse {
+                packed.iter().for_each(|shard| drop(shard.send(Incoming::Sparse(pack))));
+            }
         });
         let packs = packs.spawn(on_round).map_err(thread("packs"))?;
         let blocks = shards.clone();

@@ -53,6 +53,8 @@ pub(crate) enum Incoming {
     Logged(Completion),
     Packed(Packed),
     Block(BlockRead),
+    /// A pack to be emptied.
+    Sparse(u64),
     Accepted(std::net::TcpStream),
     Call(DeskCall),
     /// Say why to every client, and end.
@@ -224,6 +226,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Logged(completion) => shard.handle_logged(completion),
         Incoming::Packed(packed) => shard.handle_packed(packed),
         Incoming::Block(block) => shard.handle_block(block),
+        Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Call(call) => call(&mut shard),
         Incoming::Accepted(stream) => {
             drop(shard);

@@ -13,6 +13,7 @@ use queue::{
 };
 
 use super::journal::Load;
+use super::pages::Reading;
 use super::{Cx, Forgetting, Place, Shard, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -382,7 +383,8 @@ impl Shard {
         }
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
-                self.pages.read(u32::from(self.id), queue, load, kept.extent);
+                let reading = Reading { queue, load, extent: kept.extent, copied: false };
+                self.pages.read(u32::from(self.id), reading);
             }
         }
         for run in output.released.drain(..) {

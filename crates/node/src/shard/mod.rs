@@ -10,6 +10,7 @@
 
 mod apply;
 mod catalog;
+mod compact;
 mod desk;
 mod direct;
 mod history;
@@ -481,6 +482,7 @@ impl Shard {
         self.connections_checked_ms = self.now_ms;
         self.publish_live_bytes();
         self.reclaim();
+        self.find_stuck();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         for key in self.connection_keys() {
             let due =

@@ -16,7 +16,8 @@ use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Ru
 use queue::Load;
 
 use super::Shard;
-use super::apply::Receipt;
+use super::apply::{Kept, Receipt};
+use super::compact::Moving;
 use crate::facts;
 
 /// A run's bytes: what makes about one pack.
@@ -39,22 +40,42 @@ pub(super) struct Pages {
     /// What could be paged out of all queues takes, about.
     pageable: u64,
     next_ticket: u64,
-    /// The job that is with the packs, or is to be given to them again: the queue and the number of each run.
-    away: Option<(u64, Vec<(QueueId, u32)>)>,
+    /// The job that is with the packs, or is to be given to them again, and what it writes.
+    away: Option<(u64, Writes)>,
     /// The runs of the job, come back unwritten.
     back: Option<Vec<Run>>,
     /// Nothing is given to the packs before this time.
     not_before_ms: u64,
     /// Blocks that were asked for, by ticket.
-    reads: HashMap<u64, (QueueId, Load)>,
+    reads: HashMap<u64, Reading>,
     read_jobs: Vec<ReadJob>,
     /// Blocks to be asked for again, not before this time.
     reread: Vec<ReadJob>,
     reread_ms: u64,
     released: Vec<Extent>,
+    pub moving: Moving,
     /// Receipts that wait until there is memory for more.
     pub receipts: Vec<Receipt>,
     scratch: BytesMut,
+}
+
+/// What a job writes.
+#[derive(Debug)]
+pub(super) enum Writes {
+    /// Runs that leave memory: the queue and the number of each.
+    Runs(Vec<(QueueId, u32)>),
+    /// The copy of a run.
+    Copy,
+}
+
+/// What a block was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub queue: QueueId,
+    pub load: Load,
+    pub extent: Extent,
+    /// It is to be copied, not to be delivered.
+    pub copied: bool,
 }
 
 impl Pages {
@@ -71,6 +92,7 @@ impl Pages {
             reread: Vec::new(),
             reread_ms: 0,
             released: Vec::new(),
+            moving: Moving::default(),
             receipts: Vec::new(),
             scratch: BytesMut::new(),
         }
@@ -87,10 +109,10 @@ impl Pages {
     }
 
     /// Asks for a block of a run.
-    pub fn read(&mut self, shard: u32, queue: QueueId, load: Load, extent: Extent) {
+    pub fn read(&mut self, shard: u32, reading: Reading) {
         self.next_ticket += 1;
-        self.reads.insert(self.next_ticket, (queue, load));
-        let ticket = self.next_ticket;
+        let (ticket, Reading { queue, load, extent, .. }) = (self.next_ticket, reading);
+        self.reads.insert(ticket, reading);
         self.read_jobs.push(ReadJob { shard, ticket, extent, owner: queue.0, at: load.block });
     }
 
@@ -118,7 +140,16 @@ impl Shard {
             let ticket = self.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
             return Some(PackJob { shard, ticket, runs });
         }
-        if self.pages.pageable <= self.pages.budget || self.pages.away.is_some() {
+        if self.pages.away.is_some() {
+            return None;
+        }
+        if let Some(copy) = self.pages.moving.poll_copy() {
+            self.pages.next_ticket += 1;
+            let ticket = self.pages.next_ticket;
+            self.pages.away = Some((ticket, Writes::Copy));
+            return Some(PackJob { shard, ticket, runs: vec![copy] });
+        }
+        if self.pages.pageable <= self.pages.budget {
             return None;
         }
         let runs = self.page_out();
@@ -159,28 +190,29 @@ impl Shard {
         }
         if !runs.is_empty() {
             pages.next_ticket += 1;
-            pages.away = Some((pages.next_ticket, names));
+            pages.away = Some((pages.next_ticket, Writes::Runs(names)));
         }
         runs
     }
 
     /// The answer to a job of [`Shard::poll_pack_job`].
     pub fn handle_packed(&mut self, packed: Packed) {
-        let Some((_, names)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else {
+        let Some((_, writes)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else {
             return;
         };
-        match packed.result {
-            Ok(extents) => {
+        match (packed.result, writes) {
+            (Ok(extents), Writes::Runs(names)) => {
                 for ((queue, run), extent) in names.into_iter().zip(extents) {
                     self.stored(queue, run, extent);
                 }
             }
-            Err(failure) => {
+            (Ok(extents), Writes::Copy) => extents.into_iter().for_each(|extent| self.moved(extent)),
+            (Err(failure), writes) => {
                 tracing::error!(
                     shard = self.id,
                     "the backlog cannot leave memory: {failure}; it is tried again"
                 );
-                self.pages.away = Some((packed.ticket, names));
+                self.pages.away = Some((packed.ticket, writes));
                 self.pages.back = Some(failure.runs);
                 self.pages.not_before_ms = self.now_ms + RETRY_MS;
             }
@@ -194,7 +226,7 @@ impl Shard {
             self.pages.release(extent);
             return;
         };
-        slot.extents.insert(run, super::apply::Kept { extent, file: None });
+        slot.extents.insert(run, Kept { extent, file: None });
         let mut output = std::mem::take(&mut self.output);
         slot.fifo_mut().handle_stored(&mut output);
         self.take_output(queue, &mut output);
@@ -213,35 +245,37 @@ impl Shard {
     /// The answer to one of [`Shard::poll_reads`].
     pub fn handle_block(&mut self, read: BlockRead) {
         let BlockRead { ticket, result, .. } = read;
-        let Some((queue, load)) = self.pages.reads.remove(&ticket) else { return };
+        let Some(reading) = self.pages.reads.remove(&ticket) else { return };
+        let Reading { queue, load, extent, copied } = reading;
         let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
         let Some(slot) = slot else { return };
-        let block = match result {
-            Ok(block) => facts::decode_block(block).ok_or("it holds what is no message".to_owned()),
-            Err(ReadError::Io { .. }) if slot.extents.contains_key(&load.run) => {
-                let error = result.err().map(|error| error.to_string()).unwrap_or_default();
+        // Of a run that is gone, or stands elsewhere now, the bytes may be gone, too.
+        let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
+        match result {
+            _ if copied => self.copied(there.then_some(result)),
+            Ok(block) if there => match facts::decode_block(block) {
+                Some(block) => self.loaded(queue, load, block),
+                None => self.quarantine(queue, "a pack holds what is no message"),
+            },
+            Err(error @ ReadError::Io { .. }) if there => {
                 tracing::error!(?queue, "the backlog cannot be read: {error}; it is tried again");
-                self.pages.reads.insert(ticket, (queue, load));
-                let Some(kept) = slot.extents.get(&load.run) else { return };
-                let (shard, extent) = (u32::from(self.id), kept.extent);
-                self.pages.reread.push(ReadJob { shard, ticket, extent, owner: queue.0, at: load.block });
+                self.pages.reads.insert(ticket, reading);
+                let (shard, owner, at) = (u32::from(self.id), queue.0, load.block);
+                self.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
                 self.pages.reread_ms = self.now_ms + RETRY_MS;
-                return;
             }
-            // Nothing of the run is alive any more.
-            Err(_) if !slot.extents.contains_key(&load.run) => Ok(queue::Block::default()),
-            Err(error) => Err(error.to_string()),
-        };
-        match block {
-            Ok(block) => {
-                let mut output = std::mem::take(&mut self.output);
-                slot.fifo_mut().handle_loaded(load, block, self.now_ms, &mut output);
-                self.take_output(queue, &mut output);
-                self.output = output;
-                self.send_receipts();
-            }
-            Err(why) => self.quarantine(queue, &why),
+            Err(error) if there => self.quarantine(queue, &error.to_string()),
+            _ => self.loaded(queue, load, queue::Block::default()),
         }
+    }
+
+    fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
+        let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
+        let mut output = std::mem::take(&mut self.output);
+        slot.fifo_mut().handle_loaded(load, block, self.now_ms, &mut output);
+        self.take_output(queue, &mut output);
+        self.output = output;
+        self.send_receipts();
     }
 
     /// Messages of a queue are lost: says so to everybody who is concerned, and keeps the bytes.

@@ -48,6 +48,9 @@ pub struct World {
     to_reader: VecDeque<ReadJob>,
     from_reader: VecDeque<BlockRead>,
     released: Vec<Extent>,
+    last_pack: Option<u64>,
+    /// Packs that were to be emptied.
+    pub sparse: u64,
     /// Runs that went to the disk.
     pub paged_out: u64,
     forget: Option<u64>,
@@ -119,6 +122,8 @@ impl World {
             to_reader: VecDeque::new(),
             from_reader: VecDeque::new(),
             released: Vec::new(),
+            last_pack: None,
+            sparse: 0,
             paged_out: 0,
             forget: None,
             forgotten: 0,
@@ -299,7 +304,15 @@ impl World {
         self.released.drain(..).for_each(|extent| packs.release(extent));
         if let Some(PackJob { shard, ticket, runs }) = self.to_packs.pop_front() {
             self.paged_out += runs.len() as u64;
-            self.from_packs.push_back(Packed { shard, ticket, result: packs.write(runs) });
+            let result = packs.write(runs);
+            self.last_pack = result.iter().flatten().last().map(|extent| extent.pack).or(self.last_pack);
+            self.from_packs.push_back(Packed { shard, ticket, result });
+        }
+        // Any pack may be one of mostly dead runs of other queues.
+        let pack = self.last_pack.filter(|_| self.random.one_in(20));
+        if let Some(pack) = pack.map(|last| last.saturating_sub(self.random.below(3))).or(packs.sparse()) {
+            self.sparse += 1;
+            self.shards.iter_mut().for_each(|shard| shard.handle_sparse(pack));
         }
     }
 

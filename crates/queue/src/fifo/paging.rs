@@ -151,14 +151,13 @@ impl Fifo {
             let journaled = loaded.message.is_durable();
             let entry = Entry { journaled, ..Entry::new(loaded.message, loaded.seq, loaded.at_ms) };
             let spot = Spot { run: load.run, block: load.block, index };
-            entries.extend(self.journal.runs.read(spot, entry));
+            entries.extend(self.journal.runs.take_in(spot, entry));
         }
         let end = index + messages;
         let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
         if !self.ready.loaded(level, entries, next) {
             // Whatever follows in the run is gone.
             self.journal.runs.take_rest(load.run, end);
-            self.journal.runs.read_whole(load.run);
         }
     }
 
@@ -232,8 +231,7 @@ impl Fifo {
     /// Runs that have been read to their end, with the part in a thousand of their messages that is alive: those hold
     /// the bytes of all others on the disk.
     pub fn stuck(&self) -> impl Iterator<Item = (u32, u32)> {
-        let unread: Vec<u32> = self.ready.rests().map(|rest| rest.load.run).collect();
-        self.journal.runs.iter().filter(move |(number, _)| !unread.contains(number)).map(|(number, run)| {
+        self.journal.runs.read().map(|(number, run)| {
             let share = u64::from(run.living) * 1000 / u64::from(run.messages.max(1));
             (number, share as u32)
         })

@@ -35,6 +35,8 @@ pub(super) struct Run {
     marks: BTreeMap<u64, (u32, bool)>,
     /// From an earlier life: what is not durable in it is gone.
     restored: bool,
+    /// Some of it has not been read.
+    unread: bool,
 }
 
 impl Run {
@@ -92,8 +94,9 @@ impl Runs {
         self.runs.get(&run)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (u32, &Run)> {
-        self.runs.iter().map(|(number, run)| (*number, run))
+    /// Those that have been read to their end.
+    pub fn read(&self) -> impl Iterator<Item = (u32, &Run)> {
+        self.runs.iter().filter(|(_, run)| !run.unread).map(|(number, run)| (*number, run))
     }
 
     pub fn numbers(&self) -> impl Iterator<Item = u32> {
@@ -117,6 +120,7 @@ impl Runs {
             taken: passed.checked_sub(1).map(|last| (0, last)).into_iter().collect(),
             marks: BTreeMap::new(),
             restored: false,
+            unread: true,
         };
         self.runs.insert(stored.run, run);
     }
@@ -134,7 +138,7 @@ impl Runs {
 
     /// A message that was read at `spot` for the first time: with the marks that were given to it before. `None` if
     /// it is not alive.
-    pub fn read(&mut self, spot: Spot, mut entry: Entry) -> Option<Entry> {
+    pub fn take_in(&mut self, spot: Spot, mut entry: Entry) -> Option<Entry> {
         let run = self.runs.get_mut(&spot.run)?;
         if !run.is_alive(spot.index) {
             return None;
@@ -153,9 +157,9 @@ impl Runs {
         Some(entry)
     }
 
-    /// What [`Runs::read`] would return.
+    /// What [`Runs::take_in`] would return.
     #[cfg(test)]
-    pub fn would_read(&self, spot: Spot, entry: Entry) -> Option<Entry> {
+    pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<Entry> {
         let run = self.runs.get(&spot.run)?;
         let alive = run.is_alive(spot.index) && (entry.journaled || !run.restored);
         let marks = run.marks.get(&entry.seq).copied();
@@ -173,19 +177,14 @@ impl Runs {
 
     /// Everything that is alive from this position on is gone; nothing of it has been read.
     pub fn take_rest(&mut self, run: u32, index: u32) {
-        let Some(known) = self.runs.get(&run) else { return };
-        let Some(last) = known.messages.checked_sub(1).filter(|last| index <= *last) else { return };
+        let Some(known) = self.runs.get_mut(&run) else { return };
         let overlap = |&(from, to): &(u32, u32)| (to + 1).saturating_sub(from.max(index));
-        let living = (last - index + 1).saturating_sub(known.taken.iter().map(overlap).sum());
-        let (durable, bytes) = (known.unread_durable, known.unread_bytes);
-        self.take_range(Taken { run, first: index, last, durable, bytes }, living);
-    }
-
-    /// What has not been read of a run has been read to its end: nothing more of it is there.
-    pub fn read_whole(&mut self, run: u32) {
-        if let Some(run) = self.runs.get_mut(&run) {
-            run.taken = Vec::new();
-            run.marks = BTreeMap::new();
+        let taken = known.taken.iter().map(overlap).sum();
+        let living = known.messages.saturating_sub(index).saturating_sub(taken);
+        let (last, durable, bytes) = (known.messages - 1, known.unread_durable, known.unread_bytes);
+        (known.taken, known.marks, known.unread) = (Vec::new(), BTreeMap::new(), false);
+        if living > 0 {
+            self.take_range(Taken { run, first: index, last, durable, bytes }, living);
         }
     }
 

@@ -77,7 +77,7 @@ impl Shelf {
                 let entry = Entry::new(loaded.message.clone(), loaded.seq, loaded.at_ms);
                 let entry = Entry { journaled: loaded.message.is_durable(), ..entry };
                 let spot = Spot { run: rest.load.run, block: 0, index };
-                fifo.journal.runs.would_read(spot, entry)
+                fifo.journal.runs.would_take_in(spot, entry)
             }));
         }
         found

@@ -1,0 +1,173 @@
+//! Giving the packs' space back: runs that are mostly dead, and those that share a pack with the dead, are copied
+//! without them, one after the other.
+//!
+//! ```text
+//!   find_stuck, handle_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
+//! ```
+
+use std::collections::VecDeque;
+
+use broker::ids::QueueId;
+use log::{Block, Extent, ReadError, Run};
+use queue::{Living, Load, Moved};
+
+use super::Shard;
+use super::apply::Kept;
+use super::pages::Reading;
+
+/// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that
+/// is allowed.
+const STUCK_PART: u64 = 2;
+
+/// A run of which more than this part in a thousand is alive is not worth copying.
+const LIVING_MAX: u32 = 500;
+
+/// What is to be moved, and the run that is being moved.
+#[derive(Debug, Default)]
+pub(super) struct Moving {
+    wanted: VecDeque<(QueueId, u32)>,
+    now: Option<Copying>,
+}
+
+#[derive(Debug)]
+struct Copying {
+    queue: QueueId,
+    run: u32,
+    living: Living,
+    /// The position in the run of the next block's first message.
+    position: u32,
+    copy: Run,
+    moved: Vec<Moved>,
+    /// The copy is whole, or with the packs.
+    whole: bool,
+}
+
+impl Moving {
+    /// The copy of a run that is to be written.
+    pub fn poll_copy(&mut self) -> Option<Run> {
+        let now = self.now.as_mut().filter(|now| now.whole && !now.copy.blocks.is_empty())?;
+        Some(std::mem::take(&mut now.copy))
+    }
+}
+
+impl Copying {
+    /// Takes what is alive of the next block.
+    fn push(&mut self, block: Block) {
+        let mut position = self.position;
+        for record in block.records {
+            if self.living.positions.get(self.moved.len()) == Some(&position) {
+                let first = self.moved.last().is_none_or(|last| last.from < self.living.unread);
+                if position >= self.living.unread && first {
+                    self.copy.end_block();
+                }
+                self.copy.push(record.seq, record.kind, &[], record.body);
+                self.moved.push(Moved { from: position, block: self.copy.last_block() });
+            }
+            position += 1;
+        }
+        self.position = position;
+        self.whole = self.moved.len() == self.living.positions.len();
+    }
+}
+
+impl Shard {
+    /// Wants the run moved that holds most for the sake of least, if all of them hold too much.
+    pub(super) fn find_stuck(&mut self) {
+        if self.pages.moving.now.is_some() || !self.pages.moving.wanted.is_empty() {
+            return;
+        }
+        let (mut held, mut most) = (0, None::<(u64, QueueId, u32)>);
+        for slot in self.queues.iter().flatten() {
+            for (run, living) in slot.fifo().stuck() {
+                let Some(kept) = slot.extents.get(&run) else { continue };
+                let dead = u64::from(kept.extent.bytes) * u64::from(1000 - living.min(1000)) / 1000;
+                held += dead;
+                if living <= LIVING_MAX && most.is_none_or(|(bytes, ..)| dead > bytes) {
+                    most = Some((dead, slot.id, run));
+                }
+            }
+        }
+        if held > self.garbage_allowed / STUCK_PART
+            && let Some((_, queue, run)) = most
+        {
+            self.pages.moving.wanted.push_back((queue, run));
+        }
+        self.start_move();
+    }
+
+    /// This pack holds little that is alive: whose runs stand there moves them.
+    pub fn handle_sparse(&mut self, pack: u64) {
+        for slot in self.queues.iter().flatten() {
+            let there = slot.extents.iter().filter(|(_, kept)| kept.extent.pack == pack);
+            self.pages.moving.wanted.extend(there.map(|(run, _)| (slot.id, *run)));
+        }
+        self.start_move();
+    }
+
+    fn start_move(&mut self) {
+        while self.pages.moving.now.is_none()
+            && let Some((queue, run)) = self.pages.moving.wanted.pop_front()
+        {
+            let slot = self.queues.get(queue.slot()).and_then(Option::as_ref).filter(|s| s.id == queue);
+            let Some(slot) = slot else { continue };
+            let Some((kept, living)) = slot.extents.get(&run).zip(slot.fifo().living(run)) else { continue };
+            let extent = kept.extent;
+            if living.positions.is_empty() {
+                continue;
+            }
+            let (position, copy, moved) = (0, Run::new(queue.0), Vec::new());
+            self.pages.moving.now = Some(Copying { queue, run, living, position, copy, moved, whole: false });
+            self.read_to_copy(queue, run, 0, extent);
+        }
+    }
+
+    fn read_to_copy(&mut self, queue: QueueId, run: u32, block: u32, extent: Extent) {
+        let load = Load { run, block };
+        self.pages.read(u32::from(self.id), Reading { queue, load, extent, copied: true });
+    }
+
+    /// A block of the run that is being moved; `None` if that run is gone.
+    pub(super) fn copied(&mut self, result: Option<Result<Block, ReadError>>) {
+        let Some(now) = &mut self.pages.moving.now else { return };
+        let (queue, run) = (now.queue, now.run);
+        match result {
+            Some(Ok(block)) => {
+                let next = block.next;
+                now.push(block);
+                let kept = self.queues.get(queue.slot()).and_then(Option::as_ref);
+                let kept = kept.and_then(|slot| slot.extents.get(&run)).copied();
+                if now.whole {
+                    return;
+                }
+                if let Some((block, kept)) = next.zip(kept) {
+                    return self.read_to_copy(queue, run, block, kept.extent);
+                }
+            }
+            Some(Err(error @ ReadError::Damaged { .. })) => self.quarantine(queue, &error.to_string()),
+            Some(Err(error)) => tracing::error!(?queue, "a run cannot be moved: {error}"),
+            None => {}
+        }
+        self.pages.moving.now = None;
+        self.start_move();
+    }
+
+    /// The copy is safe.
+    pub(super) fn moved(&mut self, extent: Extent) {
+        let Some(Copying { queue, run, living, moved, .. }) = self.pages.moving.now.take() else {
+            return self.pages.release(extent);
+        };
+        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let mut output = std::mem::take(&mut self.output);
+        let new = slot.and_then(|slot| {
+            let new = slot.fifo_mut().handle_moved(run, &living, &moved, &mut output)?;
+            slot.extents.insert(new, Kept { extent, file: None });
+            Some(new)
+        });
+        match new {
+            Some(_) => self.take_output(queue, &mut output),
+            None => self.pages.release(extent),
+        }
+        self.output = output;
+        self.start_move();
+    }
+}
