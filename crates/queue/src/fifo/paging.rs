@@ -1,6 +1,6 @@
 //! The backlog on the disk: out of memory when somebody wants it spared, and back when it is needed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::consumers::{Slot, Standing};
 use super::entry::{Body, Entry, Spot};
@@ -89,9 +89,13 @@ impl Fifo {
         }
         let Writing { run, level, last, messages, ages } = writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
+        let mut marks = BTreeMap::new();
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
             first = if living == 0 { entry.seq } else { first };
             living += 1;
+            if !entry.is_fresh() {
+                marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+            }
             if entry.journaled {
                 durable += 1;
                 bytes += entry.len();
@@ -107,13 +111,19 @@ impl Fifo {
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
         // Only its beginning can have been taken meanwhile.
         let passed = messages - living;
-        self.journal.runs.add(&stored, level, passed, living);
         if durable > 0 {
-            out.facts.push(Fact::Stored(stored));
+            out.facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
                 out.facts.push(Fact::Taken { run, first: 0, last, durable: 0, bytes: 0 });
             }
+            // Said again, for what was said before may be forgotten earlier than the run.
+            out.facts.extend(marks.iter().map(|(&seq, &(delivery_count, redelivered))| Fact::Returned {
+                seq,
+                delivery_count,
+                redelivered,
+            }));
         }
+        self.journal.runs.add(&stored, level, passed, living, marks);
     }
 
     /// The run could not be written: its messages stay.

@@ -51,8 +51,13 @@ impl Restoring {
                     .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority().unwrap_or(0)))
                     .map(|(seq, _)| *seq)
                     .collect();
-                covered.iter().for_each(|seq| drop(self.entries.remove(seq)));
-                self.runs.insert(stored.run, (stored, Life::default()));
+                let mut life = Life::default();
+                for entry in covered.iter().filter_map(|seq| self.entries.remove(seq)) {
+                    if !entry.is_fresh() {
+                        life.marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+                    }
+                }
+                self.runs.insert(stored.run, (stored, life));
             }
             Fact::Taken { run, first, last, durable, bytes } => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };

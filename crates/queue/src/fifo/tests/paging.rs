@@ -245,3 +245,35 @@ fn a_run_that_was_read_on_meanwhile_stays() {
     q.moved(1, &living, messages, &moved).is("");
     assert_eq!(q.shelf.runs(), [1]);
 }
+
+#[test]
+fn what_was_given_back_leaves_memory_with_its_marks() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e!");
+    q.attach(1);
+    q.grant(1, 0, 4).is("1#1 a; 1#2 b; 1#3 c; 1#4 d");
+    q.detach(1, true).is(
+        "gone 1 Detached | returned 1 count 1 again; returned 2 count 1 again; returned 3 count 1 again; \
+         returned 4 count 1 again",
+    );
+    assert_eq!(q.page_out(9).unwrap().messages, 5);
+    q.stored().is("| stored 1: 1..=5, 5 of 5; returned 1 count 1 again; returned 2 count 1 again; \
+         returned 3 count 1 again; returned 4 count 1 again");
+    assert_eq!(q.fifo.pageable_bytes(), 0);
+    q.restart();
+    q.attach(2);
+    q.grant(2, 0, 2).is("");
+    q.load().is("2#1 a count 1 again; 2#2 b count 1 again");
+}
+
+#[test]
+fn a_run_does_not_reach_over_what_somebody_holds() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d!");
+    q.attach(1);
+    q.grant(1, 0, 3).is("1#1 a; 1#2 b; 1#3 c");
+    q.cancel(1).is("gone 1 Cancelled");
+    q.release(1, 1, 1).is("| returned 1 count 0 again");
+    assert_eq!(q.page_out(9).unwrap().messages, 1, "2 and 3 are held");
+    q.stored().is("| stored 1: 1..=1, 1 of 1; returned 1 count 0 again");
+}
