@@ -23,7 +23,7 @@ use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::HashMap;
 use log::{Extent, Record, Records};
-use message::Message;
+use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, Loaded, Restoring, Stored};
 
 use crate::shard::Place;
@@ -88,13 +88,14 @@ pub fn push_to_run(run: &mut log::Run, scratch: &mut BytesMut, fact: &Fact) {
 
 /// The messages of a block of a run. `None` if it holds anything else.
 pub fn decode_block(block: log::Block) -> Option<Block> {
+    let mut route = LastRoute::default();
     let messages = block.records.into_iter().map(|record| {
         let mut body = record.body;
         if record.kind != PUT || body.len() <= 8 {
             return None;
         }
         let at_ms = body.get_u64();
-        Some(Loaded { seq: record.seq, at_ms, message: Message::from_stored(body).ok()? })
+        Some(Loaded { seq: record.seq, at_ms, message: Message::from_stored(body, &mut route).ok()? })
     });
     Some(Block { messages: messages.collect::<Option<_>>()?, next: block.next })
 }
@@ -153,6 +154,7 @@ pub struct Restored {
 #[derive(Default)]
 pub struct RestoredQueue {
     facts: Restoring,
+    route: LastRoute,
     /// Where messages were put, the oldest first: in any of these files they may be alive.
     places: Vec<Place>,
     /// Where its runs stand, and the file of the log that says so.
@@ -189,7 +191,7 @@ impl Restored {
         let fact = match kind {
             PUT if body.len() > 8 => {
                 let at_ms = body.get_u64();
-                let message = Message::from_stored(body).ok()?;
+                let message = Message::from_stored(body, &mut queue.route).ok()?;
                 queue.note_place(file, seq);
                 Fact::Put { seq, message, at_ms }
             }
