@@ -57,6 +57,9 @@ impl Level {
     }
 
     fn returned_is_next(&self) -> bool {
+        if self.returned.is_empty() {
+            return false;
+        }
         match (self.returned.first_key_value(), self.lowest()) {
             (Some((seq, _)), Some(lowest)) => *seq < lowest,
             (returned, _) => returned.is_some(),

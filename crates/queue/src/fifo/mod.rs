@@ -296,12 +296,15 @@ impl Fifo {
         }
         // The last delivery may have left an expired head, which nobody should count as ready.
         self.expire(now_ms, out);
-        if self.consumers.count() > 0
+        if !self.journal.runs.is_empty()
+            && self.consumers.count() > 0
             && let Some(load) = self.ready.read_ahead()
         {
             self.load(load, out);
         }
-        self.serve_waiting(now_ms, out);
+        if !self.waiting.is_empty() {
+            self.serve_waiting(now_ms, out);
+        }
     }
 
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {

@@ -28,6 +28,12 @@ pub(super) struct Waiting {
     pub grants: Vec<(ConsumerId, bool)>,
 }
 
+impl Waiting {
+    pub fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.grants.is_empty()
+    }
+}
+
 /// A fetch, with what it has got so far.
 pub(super) struct Fetch {
     pub ticket: Ticket,

@@ -93,6 +93,11 @@ impl Runs {
         self.last
     }
 
+    /// Whether nothing is on the disk.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     pub fn get(&self, run: u32) -> Option<&Run> {
         self.runs.get(&run)
     }
@@ -201,6 +206,11 @@ impl Runs {
         self.runs.insert(new, Run { marks, ..run });
         self.released.push(old);
         Some(before)
+    }
+
+    /// Whether [`Runs::flush`] has anything to say.
+    pub fn has_news(&self) -> bool {
+        !self.taken.is_empty() || !self.released.is_empty()
     }
 
     /// What was said of taken messages, and the runs with nothing alive in them.
