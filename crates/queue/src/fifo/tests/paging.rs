@@ -1,5 +1,7 @@
 //! The backlog on the disk, step by step.
 
+use crate::Fact;
+
 use super::transcript::{Page, config, dead_letters, with};
 
 #[test]
@@ -199,4 +201,54 @@ fn the_dead_end_of_a_run_is_not_read() {
     assert!(q.loads.is_empty());
     q.accept(1, 1, 3).is("| taken 1: 0..=2");
     assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d!");
+    q.page_out(2);
+    q.stored();
+    q.attach(1);
+    q.grant(1, 0, 3).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c");
+    q.accept(1, 1, 1).is("| taken 1: 0..=0");
+    q.fetch(7, 1, false).is("fetched [7#1 d] of 0");
+    q.quarantine().is("gone 1 Damaged; gone 7 Damaged | damaged");
+    for publish in ["5 damaged", "6 damaged"] {
+        assert!(q.fifo.is_damaged() && q.fifo.report().damaged);
+        assert_eq!((q.fifo.report().ready, q.fifo.report().unsettled, q.fifo.report().consumers), (3, 0, 0));
+        q.attach(2).is("refused Damaged");
+        q.publish("e!").is(publish);
+        q.fetch(7, 1, true).is("refused Damaged");
+        q.purge().is("refused Damaged");
+        assert_eq!(q.shelf.runs(), [1]);
+        let mut said = Vec::new();
+        q.fifo.live_facts(0, u64::MAX, |fact| said.push(fact));
+        q.fifo.run_facts(&[1], |fact| said.push(fact));
+        let [
+            Fact::Put { seq: 3, .. },
+            Fact::Put { seq: 4, .. },
+            Fact::Stored(run),
+            Fact::Taken { last: 0, .. },
+        ] = &said[..]
+        else {
+            panic!("{said:?}");
+        };
+        assert_eq!(run.durable, 1);
+        q.restart();
+    }
+    q.delete(false, false).is("done 3; deleted Asked");
+    q.publish("f!").is("7 released");
+}
+
+#[test]
+fn a_damaged_queue_leaves_memory_like_others() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.quarantine().is("| damaged");
+    assert!(q.fifo.pageable_bytes() > 0);
+    q.page_out(2);
+    q.stored().is("| stored 1: 1..=2, 2 of 2");
+    assert_eq!((q.fifo.pageable_bytes(), q.fifo.report().ready), (0, 2));
 }
