@@ -375,7 +375,7 @@ impl Shard {
                         let extent = slot.extents.get(&stored.run).map(|kept| kept.extent);
                         self.journal.push_fact(queue, fact, extent, slot.fsync);
                     }
-                    Fact::Put { .. } | Fact::Returned { .. } => {
+                    Fact::Put { .. } | Fact::Returned { .. } | Fact::Damaged => {
                         self.journal.push_fact(queue, fact, None, slot.fsync);
                     }
                 }

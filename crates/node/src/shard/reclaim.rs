@@ -76,6 +76,9 @@ impl Shard {
         for slot in queues.iter_mut().flatten() {
             let id = slot.id;
             let fsync = slot.fsync;
+            if slot.fifo().is_damaged() {
+                journal.push_fact(id, &Fact::Damaged, None, fsync);
+            }
             let mut places = std::mem::take(&mut slot.places);
             places.retain(|place| {
                 let stays = place.file > file;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::consumers::{Slot, Standing};
 use super::entry::{Body, Entry, Spot};
 use super::level::Head;
-use super::{Fifo, Output};
+use super::{End, Fifo, Output};
 use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
@@ -63,7 +63,7 @@ impl Fifo {
     /// [`Fifo::handle_not_stored`] is to be called. While there are consumers, `head` bytes of memory stay, for they
     /// will be asked for soon. `None` if nothing is worth it, or a run is being written.
     pub fn page_out(&mut self, bytes_max: u64, head: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
-        if self.end.is_some() || self.writing.is_some() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() {
             return None;
         }
         let keep = if self.consumers.count() > 0 { head } else { 0 };
@@ -89,7 +89,7 @@ impl Fifo {
     /// is released at once.
     pub fn handle_stored(&mut self, out: &mut Output) {
         let Some(writing) = self.writing.take() else { return };
-        if self.end.is_some() {
+        if self.end == Some(End::Deleted) {
             out.released.push(writing.run);
             return;
         }
