@@ -150,6 +150,8 @@ pub struct Shard {
     definitions_file: u64,
     /// About the bytes that are alive in the log, by shard.
     live: Arc<[AtomicU64]>,
+    /// Bytes of records that the queues of this shard need, about.
+    live_bytes: u64,
     garbage_allowed: u64,
     evacuation: Option<Evacuation>,
     /// To be evacuated as soon as nothing is away.
@@ -232,6 +234,7 @@ impl Shard {
             log_file: 0,
             definitions_file: 0,
             live,
+            live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,
             evacuation: None,
             evacuate_next: None,
