@@ -33,7 +33,8 @@ struct Life {
 impl Life {
     fn start(disk: &FalseDisk, now_ms: u64) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
-        let options = Options { file_bytes: 2048, ..Options::default() };
+        // The same bytes in every run: some of them are looked for.
+        let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
         restored.finish();
