@@ -56,8 +56,7 @@ fn a_full_disk_loses_nothing_and_is_not_the_end() {
     };
     let Some(namespace) = NAMESPACES.iter().find(works) else {
         assert!(std::env::var_os("CI").is_none(), "no small disk can be mounted here");
-        let mut stderr = std::io::stderr();
-        writeln!(stderr, "skipped: no small disk can be mounted here").unwrap();
+        writeln!(std::io::stderr(), "skipped: no small disk can be mounted here").unwrap();
         return;
     };
     let program = std::env::current_exe().unwrap();
