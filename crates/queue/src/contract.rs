@@ -327,6 +327,8 @@ pub struct Report {
     pub consumers: u32,
     /// See [`Refusal::Damaged`].
     pub damaged: bool,
+    /// The next message is on the disk and has been asked for.
+    pub reading: bool,
     /// Only with a single active consumer.
     pub active_consumer: Option<u64>,
     /// Taken in; refused ones do not count.

@@ -56,6 +56,10 @@ pub struct Peer {
 
 impl House {
     pub fn new(shards: ShardId, settings: Settings) -> Self {
+        Self::with(shards, settings, StorageLimits::default())
+    }
+
+    pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
         let user = User {
             name: "guest".into(),
             password: Secret::new("guest"),
@@ -64,8 +68,7 @@ impl House {
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
-        let shards =
-            make_shards(Restored::default(), shards, &settings, &access, StorageLimits::default(), 1000);
+        let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
         Self {
             shards,
             peers: Vec::new(),

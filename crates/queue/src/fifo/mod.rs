@@ -173,6 +173,7 @@ impl Fifo {
             unsettled_bytes: self.unsettled_bytes,
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
+            reading: self.reading.is_some() && self.ready.missing().is_some(),
             active_consumer: self.consumers.active().map(|id| id.0),
             published: self.counts.published,
             delivered: self.counts.delivered,
