@@ -85,7 +85,13 @@ impl House {
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
-        let config = Config { max_frame_size: 4096, channel_max: 10, idle_time_out_ms: 0, session };
+        let config = Config {
+            max_frame_size: 4096,
+            channel_max: 10,
+            idle_time_out_ms: 0,
+            incomplete_bytes_max: usize::MAX,
+            session,
+        };
         self.peers.push(Peer {
             shard,
             key,
