@@ -7,7 +7,7 @@ use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
-use log::{Completion, WriteError};
+use log::{Completion, Step, WriteError};
 
 use super::house::House;
 
@@ -100,7 +100,8 @@ fn cases() -> Vec<Case> {
         let kind = std::io::ErrorKind::StorageFull;
         let error = WriteError { kind, errno: None, file: "1.log".into(), records: handover.records };
         let (shard, ticket) = (handover.shard, handover.ticket);
-        let completion = Completion { shard, ticket, file: 0, size: Default::default(), result: Err(error) };
+        let (step, file, size) = (Step::Written, 0, Default::default());
+        let completion = Completion { shard, ticket, step, file, size, result: Err(error) };
         h.shards[shard as usize].handle_logged(completion);
     }
     case(Cause::LogFailed, h.explain(&h.link(publisher, 0)), &[]);
