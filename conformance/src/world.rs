@@ -220,6 +220,9 @@ impl World {
             && !self.to_log.is_empty()
         {
             log.append(&mut self.to_log, &mut done);
+            while let Some(job) = log.begin_sync(&mut done) {
+                log.end_sync(job.run(), &mut done);
+            }
         }
         for completion in done {
             moved = true;

@@ -4,6 +4,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
+pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// A flat directory of files. Everything the log does to the outside world goes through it.
 ///
@@ -33,9 +37,25 @@ pub trait Disk: Send {
     /// Writes at the end of the file and returns how many bytes were taken, possibly fewer than offered.
     fn write_vectored(&mut self, file: &mut Self::File, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Returns once all that was written to the file would survive power loss (`fdatasync`). After an error
-    /// nothing is known about anything written since the last success, and asking again teaches nothing.
-    fn sync(&mut self, file: &mut Self::File) -> io::Result<()>;
+    /// Begins to sync a file (`fdatasync`). Once the sync has ended well, all that was written to the file before it
+    /// began would survive power loss; of what is written meanwhile nothing is known. After an error nothing is known
+    /// about anything written since the last success, and asking again teaches nothing: nor may two syncs of a file
+    /// be under way at once, for the system tells an error to one of them.
+    fn begin_sync(&mut self, file: &mut Self::File) -> PendingSync;
+
+    /// Begins to sync the names: once it has ended well, those made, renamed and removed before it began would survive
+    /// power loss.
+    fn begin_sync_dir(&mut self) -> PendingSync;
+
+    /// [`Disk::begin_sync`], and waits for it.
+    fn sync(&mut self, file: &mut Self::File) -> io::Result<()> {
+        self.begin_sync(file)()
+    }
+
+    /// [`Disk::begin_sync_dir`], and waits for it.
+    fn sync_dir(&mut self) -> io::Result<()> {
+        self.begin_sync_dir()()
+    }
 
     /// Reads at an offset in bytes; `Ok(0)` is the end of the file.
     fn read_at(&mut self, file: &mut Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
@@ -49,9 +69,6 @@ pub trait Disk: Send {
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
     fn remove(&mut self, name: &str) -> io::Result<()>;
-
-    /// Returns once names made, renamed and removed would survive power loss.
-    fn sync_dir(&mut self) -> io::Result<()>;
 }
 
 /// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
@@ -103,7 +120,7 @@ const LOCK: &str = "lock";
 #[derive(Debug)]
 pub struct RealDisk {
     path: PathBuf,
-    dir: File,
+    dir: Arc<File>,
     lock: Option<File>,
 }
 
@@ -112,13 +129,13 @@ impl RealDisk {
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
         std::fs::create_dir_all(&path)?;
-        let dir = File::open(&path)?;
+        let dir = Arc::new(File::open(&path)?);
         Ok(Self { path, dir, lock: None })
     }
 }
 
 impl Disk for RealDisk {
-    type File = File;
+    type File = Arc<File>;
 
     fn lock(&mut self) -> io::Result<()> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).open(self.path.join(LOCK))?;
@@ -140,31 +157,37 @@ impl Disk for RealDisk {
         Ok(names)
     }
 
-    fn create(&mut self, name: &str) -> io::Result<File> {
-        OpenOptions::new().create_new(true).read(true).append(true).open(self.path.join(name))
+    fn create(&mut self, name: &str) -> io::Result<Arc<File>> {
+        OpenOptions::new().create_new(true).read(true).append(true).open(self.path.join(name)).map(Arc::new)
     }
 
-    fn open(&mut self, name: &str) -> io::Result<File> {
-        OpenOptions::new().read(true).append(true).open(self.path.join(name))
+    fn open(&mut self, name: &str) -> io::Result<Arc<File>> {
+        OpenOptions::new().read(true).append(true).open(self.path.join(name)).map(Arc::new)
     }
 
-    fn write_vectored(&mut self, file: &mut File, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_vectored(&mut self, file: &mut Arc<File>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         file.write_vectored(pieces)
     }
 
-    fn sync(&mut self, file: &mut File) -> io::Result<()> {
-        file.sync_data()
+    fn begin_sync(&mut self, file: &mut Arc<File>) -> PendingSync {
+        let file = Arc::clone(file);
+        Box::new(move || file.sync_data())
     }
 
-    fn read_at(&mut self, file: &mut File, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+    fn begin_sync_dir(&mut self) -> PendingSync {
+        let dir = Arc::clone(&self.dir);
+        Box::new(move || dir.sync_all())
+    }
+
+    fn read_at(&mut self, file: &mut Arc<File>, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         file.read_at(into, offset)
     }
 
-    fn len(&mut self, file: &mut File) -> io::Result<u64> {
+    fn len(&mut self, file: &mut Arc<File>) -> io::Result<u64> {
         Ok(file.metadata()?.len())
     }
 
-    fn truncate(&mut self, file: &mut File, length: u64) -> io::Result<()> {
+    fn truncate(&mut self, file: &mut Arc<File>, length: u64) -> io::Result<()> {
         file.set_len(length)
     }
 
@@ -174,9 +197,5 @@ impl Disk for RealDisk {
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))
-    }
-
-    fn sync_dir(&mut self) -> io::Result<()> {
-        self.dir.sync_all()
     }
 }

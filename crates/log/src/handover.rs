@@ -5,16 +5,27 @@ use std::io;
 use crate::machine::Size;
 use crate::record::Records;
 
-/// One hand-over of a shard: answered exactly once.
+/// One hand-over of a shard: answered exactly once when it is written, or cannot be; and if it was written and asked
+/// for a sync, once more when it is synced, or cannot be.
 #[derive(Debug)]
 pub struct Handover {
     pub shard: u32,
     /// The shard's number for it.
     pub ticket: u64,
-    /// May be empty: then `sync` alone asks for everything acknowledged so far to be synced.
+    /// May be empty: then `sync` alone asks for everything written so far to be synced.
     pub records: Records,
-    /// The completion must wait for the sync.
+    /// Somebody waits to see it synced.
     pub sync: bool,
+}
+
+/// What a [`Completion`] speaks of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The records are written. On an error they are not, and come back.
+    Written,
+    /// The records, and everything written before them, are synced. On an error they stay written, the log keeps them,
+    /// and what is handed over later with `sync` asks for them too.
+    Synced,
 }
 
 /// The answer to a [`Handover`].
@@ -22,8 +33,10 @@ pub struct Handover {
 pub struct Completion {
     pub shard: u32,
     pub ticket: u64,
+    pub step: Step,
     pub result: Result<(), WriteError>,
-    /// The number of the newest file that holds records of the hand-over; 0 if it had none, or on an error.
+    /// The number of the newest file that holds records of the hand-over, once they are written; 0 if it had none, or
+    /// on an error.
     pub file: u64,
     /// What the log takes on the disk now; nothing on an error.
     pub size: Size,
@@ -37,7 +50,7 @@ pub struct WriteError {
     pub errno: Option<i32>,
     /// The file that refused last; empty if it was none.
     pub file: String,
-    /// What was handed over, to be handed over again when the shard sees fit.
+    /// What was handed over and not written, to be handed over again when the shard sees fit.
     pub records: Records,
 }
 

@@ -6,19 +6,25 @@
 //! ```text
 //!  shards          Handover{records, sync} ──┐
 //!  Writer          swaps the list of hand-overs, one round at a time
-//!  Log::append     one batch, one vectored write, at most one sync; then one Completion per hand-over
+//!  Log::append     one batch, one vectored write; then one Completion per hand-over: written
+//!  Log::begin_sync one sync for all who have asked since the last began, on a thread of its own; writing goes on
+//!  Log::end_sync   one more Completion for each of them: synced
 //!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
 //! ```
 //!
 //! What is promised:
 //!
-//! * `Ok` without `sync`: the records were handed to the operating system and survive the process.
-//! * `Ok` with `sync`: they, and everything acknowledged before them, were synced and survive power loss.
-//! * `Err`: they may or may not be found by the next [`Log::open`] of another process, but never once anything
-//!   acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over again.
+//! * [`Step::Written`], `Ok`: the records were handed to the operating system and survive the process. No sync is
+//!   waited for, whoever asks for one.
+//! * [`Step::Synced`], `Ok`: they, and everything written before them, were synced and survive power loss.
+//! * [`Step::Written`], `Err`: they may or may not be found by the next [`Log::open`] of another process, but never
+//!   once anything acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over
+//!   again.
+//! * [`Step::Synced`], `Err`: they stay written, and in memory until a sync succeeds. It is tried again when somebody
+//!   asks again.
 //!
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
-//! file they hand over again, with `sync`; once that is acknowledged, [`Log::forget`] removes the file.
+//! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file.
 //!
 //! Records that are to leave memory, and the log, for longer go to **packs**: immutable files, which [`Packs`] writes
 //! and removes and a [`PackReader`] reads block by block. An owner hands over a [`Run`] of its records, gets an
@@ -43,10 +49,10 @@ pub mod testing;
 mod worker;
 mod writer;
 
-pub use disk::{Disk, RealDisk};
+pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
-pub use handover::{Completion, Handover, WriteError};
-pub use machine::{Log, Options, Size, Span};
+pub use handover::{Completion, Handover, Step, WriteError};
+pub use machine::{Log, Options, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,

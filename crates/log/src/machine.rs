@@ -1,4 +1,4 @@
-//! The log itself: batches in, completions out.
+//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`.
 //!
 //! ```text
 //!             first write            full, or a write failed
@@ -8,25 +8,27 @@
 //!                                            doomed                  every later sync, until one succeeds
 //! ```
 //!
-//! A file that failed a write or a sync is never written again. What a failed sync may have lost is read back and
-//! written anew; the batch that is waiting is written anew from memory.
+//! A file that failed a write or a sync is never written again. What a failed sync may have lost is written anew: from
+//! memory, if somebody waits to see it synced, else as it reads back.
 
 mod space;
+mod sync;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
 use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof};
 use crate::disk::{Disk, write_all};
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader, LOG_MAGIC};
-use crate::handover::{Completion, Failure, Handover, WriteError};
+use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
-use crate::scan;
 
 pub(crate) use space::Closed;
 pub use space::Size;
+use sync::Unsynced;
+pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 
 /// Names of files that hold nothing good and could not be removed; at the bound nothing is written until one can.
 const LEFTOVERS_MAX: usize = 4;
@@ -36,8 +38,8 @@ const LEFTOVERS_MAX: usize = 4;
 pub struct Options {
     /// Bytes after which a file is full.
     pub file_bytes: u64,
-    /// Files behind the current one that may wait for a sync nobody asked for. At the bound the oldest is synced
-    /// when a file fills; at twice the bound, which takes a disk that refuses to sync, writes fail.
+    /// Files behind the current one that may wait for a sync nobody asked for. Beyond, the next sync is due, that of
+    /// the oldest alone if nobody asks for more; at twice the bound writes wait for it, or fail if the disk refuses.
     pub dirty_files_max: usize,
     /// Where the files' generations come from. `None` takes the process's randomness: a client that could foresee
     /// them could plant a batch in a message's body.
@@ -78,6 +80,7 @@ pub struct Log<D: Disk> {
     last: u64,
     /// Every acknowledged batch up to this one is synced.
     synced: u64,
+    unsynced: Unsynced,
     /// The first batch that is still needed.
     floor: u64,
     /// The last batch is the mark of a clean stop, or there is none.
@@ -103,6 +106,14 @@ impl<'a> Batch<'a> {
     fn len(self) -> u64 {
         self.records().map(|records| records.len() as u64).sum()
     }
+}
+
+/// Where a batch was written.
+#[derive(Clone, Copy)]
+struct Stands {
+    file: u64,
+    offset: u64,
+    header: BatchHeader,
 }
 
 struct Open<F> {
@@ -149,14 +160,16 @@ impl<D: Disk> Log<D> {
             next_batch: found.next_batch,
             last: found.last,
             synced: found.last,
+            unsynced: Unsynced::default(),
             floor: found.floor,
             clean: found.recovery.clean,
         };
         Ok((log, found.recovery))
     }
 
-    /// Writes everything handed over, in order: one batch, one vectored append, at most one sync; then one
-    /// completion each, in the same order. (A round of more bytes than a file takes one batch per file.)
+    /// Writes everything handed over, in order: one batch, one vectored append; then one completion each, in the same
+    /// order. (A round of more bytes than a file takes one batch per file.) Who asked for a sync waits for
+    /// [`Log::begin_sync`], unless there is nothing to sync.
     ///
     /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces.
     pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
@@ -170,15 +183,16 @@ impl<D: Disk> Log<D> {
                     first || bytes <= self.options.file_bytes
                 })
                 .count();
-            let result = self.append_group(&handovers[..group]);
-            let size = if result.is_ok() { self.size() } else { Size::default() };
-            let current = self.current.as_ref().map_or(0, |current| current.number);
-            done.extend(handovers.drain(..group).map(|handover| {
-                let Handover { shard, ticket, records, .. } = handover;
-                let file = if result.is_ok() && !records.is_empty() { current } else { 0 };
-                let result = result.as_ref().map_err(|failure| failure.with(records)).copied();
-                Completion { shard, ticket, result, file, size }
-            }));
+            let empty = handovers[..group].iter().all(|handover| handover.records.is_empty());
+            let batch = (!empty).then_some(Batch::Records(&handovers[..group]));
+            match self.commit(batch, false) {
+                Ok(header) => self.written(handovers.drain(..group), header, done),
+                Err(failure) => done.extend(handovers.drain(..group).map(|handover| {
+                    let Handover { shard, ticket, records, .. } = handover;
+                    let (result, size) = (Err(failure.with(records)), Size::default());
+                    Completion { shard, ticket, step: Step::Written, result, file: 0, size }
+                })),
+            }
         }
     }
 
@@ -186,7 +200,9 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// The next open will find everything acknowledged (as far as promised), but no clean mark.
+    /// [`io::ErrorKind::WouldBlock`]: a sync is under way.
     pub fn close(mut self) -> Result<(), WriteError> {
+        self.refuse_while_syncing()?;
         if self.clean {
             return Ok(());
         }
@@ -205,14 +221,8 @@ impl<D: Disk> Log<D> {
         &self.disk
     }
 
-    fn append_group(&mut self, group: &[Handover]) -> Result<(), Failure> {
-        let sync = group.iter().any(|handover| handover.sync);
-        let empty = group.iter().all(|handover| handover.records.is_empty());
-        self.commit((!empty).then_some(Batch::Records(group)), sync)
-    }
-
-    /// Makes one batch (or none) written, and synced if asked. Tries twice.
-    fn commit(&mut self, batch: Option<Batch<'_>>, sync: bool) -> Result<(), Failure> {
+    /// Makes one batch (or none) written, and synced on the spot if asked. Tries twice.
+    fn commit(&mut self, batch: Option<Batch<'_>>, sync: bool) -> Result<Option<BatchHeader>, Failure> {
         let number = self.next_batch;
         self.next_batch += u64::from(batch.is_some());
         let mut at = None;
@@ -223,10 +233,10 @@ impl<D: Disk> Log<D> {
         if outcome.is_err() {
             // The batch may stand whole in the current file, but nobody was told so: no later batch may follow it
             // there.
-            if let Some((file, offset)) = at
-                && self.current.as_ref().is_some_and(|current| current.number == file)
+            if let Some(stands) = at
+                && self.current.as_ref().is_some_and(|current| current.number == stands.file)
             {
-                self.abandon(Some(offset));
+                self.abandon(Some(stands.offset));
             }
         } else if let (Some(batch), Some(current)) = (batch, &mut self.current) {
             current.last = number;
@@ -243,7 +253,7 @@ impl<D: Disk> Log<D> {
                 self.synced = number;
             }
         }
-        outcome
+        outcome.map(|()| at.map(|stands| stands.header))
     }
 
     /// `at` is where the batch already stands.
@@ -252,10 +262,11 @@ impl<D: Disk> Log<D> {
         batch: Option<Batch<'_>>,
         number: u64,
         sync: bool,
-        at: &mut Option<(u64, u64)>,
+        at: &mut Option<Stands>,
     ) -> Result<(), Failure> {
         if let Some(batch) = batch {
-            let stands = at.is_some_and(|(file, _)| self.current.as_ref().is_some_and(|c| c.number == file));
+            let stands =
+                at.is_some_and(|stands| self.current.as_ref().is_some_and(|c| c.number == stands.file));
             if !stands {
                 self.ready()?;
                 let header = BatchHeader {
@@ -271,7 +282,7 @@ impl<D: Disk> Log<D> {
                 let mut pieces = Vec::new();
                 batch.records().for_each(|records| records.slices(&mut pieces));
                 let offset = self.write_batch(header, &pieces)?;
-                *at = self.current.as_ref().map(|current| (current.number, offset));
+                *at = self.current.as_ref().map(|current| Stands { file: current.number, offset, header });
             }
         }
         if sync && (batch.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
@@ -281,11 +292,8 @@ impl<D: Disk> Log<D> {
     fn ready(&mut self) -> Result<(), Failure> {
         if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
             self.retire();
-            if self.dirty.len() > self.options.dirty_files_max {
-                self.sync_oldest();
-            }
         }
-        if self.dirty.len() > 2 * self.options.dirty_files_max {
+        if self.dirty.len() > 2 * self.options.dirty_files_max && !self.is_syncing() {
             self.sync_all()?;
         }
         self.open_fresh()
@@ -354,75 +362,6 @@ impl<D: Disk> Log<D> {
                 self.abandon(None);
                 Err(Failure { error, file })
             }
-        }
-    }
-
-    /// Makes everything written so far synced.
-    fn sync_all(&mut self) -> Result<(), Failure> {
-        let copies = self.copy_doomed()?;
-        for file in self.dirty.iter_mut().filter(|file| !file.doomed).chain(&mut self.current) {
-            if let Err(error) = self.disk.sync(&mut file.handle) {
-                file.doomed = true;
-                let name = file::name(file.number);
-                self.retire_doomed();
-                return Err(Failure { error, file: name });
-            }
-        }
-        let unnamed = |file: &Open<D::File>| !file.named && !file.doomed;
-        if self.dirty.iter().chain(&self.current).any(unnamed) {
-            self.sync_names()?;
-        }
-        self.dirty.clear();
-        self.synced = self.last;
-        if let Some(current) = &mut self.current {
-            current.good += copies;
-        }
-        Ok(())
-    }
-
-    /// Writes the acknowledged batches of doomed files to the current file. While one of them cannot be read,
-    /// nothing is synced. A batch that reads back as something else is lost: the disk took it and dropped it. The
-    /// next open reports it.
-    fn copy_doomed(&mut self) -> Result<u32, Failure> {
-        let mut copied = BTreeSet::new();
-        for index in 0..self.dirty.len() {
-            let file = &mut self.dirty[index];
-            if !file.doomed {
-                continue;
-            }
-            let last = file.last;
-            let name = file::name(file.number);
-            let bytes = match scan::read_file(&mut self.disk, &mut file.handle) {
-                Ok((bytes, false)) => bytes,
-                Ok((_, true)) => {
-                    return Err(Failure { error: io::Error::from_raw_os_error(libc::EIO), file: name });
-                }
-                Err(error) => return Err(Failure { error, file: name }),
-            };
-            for found in scan::scan(&bytes, file.generation).batches {
-                let wanted = found.intact && found.header.number > self.synced && found.header.number <= last;
-                if wanted && copied.insert(found.header.number) {
-                    self.open_fresh()?;
-                    let payload = &bytes[found.offset as usize + BATCH_HEADER..found.end as usize];
-                    self.write_batch(found.header, &[IoSlice::new(payload)])?;
-                }
-            }
-        }
-        Ok(copied.len() as u32)
-    }
-
-    /// Syncs the oldest dirty file, so that they do not pile up. A refusal is found again by who asks to sync.
-    fn sync_oldest(&mut self) {
-        let Some(oldest) = self.dirty.front_mut().filter(|oldest| !oldest.doomed) else { return };
-        if self.disk.sync(&mut oldest.handle).is_err() {
-            oldest.doomed = true;
-            return;
-        }
-        if !oldest.named {
-            let _ = self.sync_names();
-        }
-        if let Some(oldest) = self.dirty.pop_front_if(|oldest| !oldest.doomed) {
-            self.synced = self.synced.max(oldest.last);
         }
     }
 

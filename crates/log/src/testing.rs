@@ -4,6 +4,9 @@
 //! was written since the last sync is a list of changes; at power loss some of them, or parts of them, in any
 //! order, are lost.
 //!
+//! A sync makes safe what was changed before it began; what is changed while it is under way is not, and when it fails,
+//! is in doubt as well.
+//!
 //! A sync that fails **dooms** the changes it was to make safe: no later sync of the same life makes them safe.
 //! (A restart without power loss is taken to bring them back into the care of the next sync. On Linux this is
 //! true only while the page cache still counts them as unwritten.)
@@ -12,7 +15,7 @@ use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::Disk;
+use crate::disk::{Disk, PendingSync};
 
 /// Bytes that power loss keeps or loses as one.
 const SECTOR: usize = 512;
@@ -87,6 +90,12 @@ impl FalseDisk {
         self.state().short_per_mille = per_mille;
     }
 
+    /// From now on a sync that fails also takes what it was to make safe out of the readers' sight, as a system does
+    /// that needs the memory: they find zeros.
+    pub fn drop_refused(&self) {
+        self.state().drops_refused = true;
+    }
+
     /// Ends all failing, except that what is doomed stays doomed.
     pub fn heal(&self) {
         let mut state = self.state();
@@ -129,7 +138,7 @@ impl FalseDisk {
                 }
                 for inode in &old.inodes {
                     let data = inode.after_power_loss(&mut new.random);
-                    new.inodes.push(Inode { written: data.clone(), synced: data, pending: Vec::new() });
+                    new.inodes.push(Inode::synced(data));
                 }
                 (new.names, new.synced_names) = (names.clone(), names);
             }
@@ -157,7 +166,7 @@ impl FalseDisk {
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state();
         let inode = state.inodes.len();
-        state.inodes.push(Inode { written: bytes.to_vec(), synced: bytes.to_vec(), pending: Vec::new() });
+        state.inodes.push(Inode::synced(bytes.to_vec()));
         state.names.insert(name.into(), inode);
         state.synced_names.insert(name.into(), inode);
     }
@@ -243,23 +252,47 @@ impl Disk for FalseDisk {
         let at = inode.written.len();
         inode.written.extend_from_slice(&bytes);
         let taken = bytes.len();
-        inode.pending.push(Change { at, bytes: Some(bytes), doomed: false });
+        inode.change(at, Some(bytes));
         verdict.finish()?;
         Ok(taken)
     }
 
-    fn sync(&mut self, file: &mut FalseFile) -> io::Result<()> {
-        let mut state = self.state();
-        let verdict = state.begin(Op::Sync)?;
-        let inode = &mut state.inodes[file.0];
-        if verdict.error.is_some() {
-            inode.pending.iter_mut().for_each(|change| change.doomed = true);
-        } else {
-            let (doomed, safe): (Vec<Change>, _) = inode.pending.drain(..).partition(|change| change.doomed);
-            safe.iter().for_each(|change| change.apply(&mut inode.synced));
-            inode.pending = doomed;
-        }
-        verdict.finish()
+    fn begin_sync(&mut self, file: &mut FalseFile) -> PendingSync {
+        let (disk, index) = (self.clone(), file.0);
+        let before = self.state().inodes[index].changes;
+        Box::new(move || {
+            let mut state = disk.state();
+            let verdict = state.begin(Op::Sync)?;
+            let drops = state.drops_refused;
+            let inode = &mut state.inodes[index];
+            if verdict.error.is_some() {
+                if drops {
+                    let length = inode.written.len();
+                    inode.written.clone_from(&inode.synced);
+                    inode.written.resize(length, 0);
+                }
+                inode.pending.iter_mut().for_each(|change| change.doomed = true);
+            } else {
+                let (safe, left): (Vec<Change>, _) =
+                    inode.pending.drain(..).partition(|change| !change.doomed && change.number < before);
+                safe.iter().for_each(|change| change.apply(&mut inode.synced));
+                inode.pending = left;
+            }
+            verdict.finish()
+        })
+    }
+
+    fn begin_sync_dir(&mut self) -> PendingSync {
+        let disk = self.clone();
+        let names = self.state().names.clone();
+        Box::new(move || {
+            let mut state = disk.state();
+            let verdict = state.begin(Op::SyncDir)?;
+            if verdict.applies {
+                state.synced_names = names;
+            }
+            verdict.finish()
+        })
     }
 
     fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -284,7 +317,7 @@ impl Disk for FalseDisk {
         if verdict.applies {
             let inode = &mut state.inodes[file.0];
             inode.written.resize(length as usize, 0);
-            inode.pending.push(Change { at: length as usize, bytes: None, doomed: false });
+            inode.change(length as usize, None);
         }
         verdict.finish()
     }
@@ -307,15 +340,6 @@ impl Disk for FalseDisk {
         }
         verdict.finish()
     }
-
-    fn sync_dir(&mut self) -> io::Result<()> {
-        let mut state = self.state();
-        let verdict = state.begin(Op::SyncDir)?;
-        if verdict.applies {
-            state.synced_names = state.names.clone();
-        }
-        verdict.finish()
-    }
 }
 
 #[derive(Default)]
@@ -333,6 +357,7 @@ struct State {
     per_mille: u64,
     errno: i32,
     short_per_mille: u64,
+    drops_refused: bool,
     fail_at: Option<(u64, i32)>,
     die_at: Option<u64>,
     dead: bool,
@@ -382,10 +407,13 @@ struct Inode {
     synced: Vec<u8>,
     /// Since the last sync, and doomed ones from before.
     pending: Vec<Change>,
+    /// So far.
+    changes: u64,
 }
 
 #[derive(Clone)]
 struct Change {
+    number: u64,
     at: usize,
     /// `None` cuts the file at `at`.
     bytes: Option<Vec<u8>>,
@@ -402,6 +430,15 @@ impl Change {
 }
 
 impl Inode {
+    fn synced(bytes: Vec<u8>) -> Self {
+        Self { written: bytes.clone(), synced: bytes, ..Self::default() }
+    }
+
+    fn change(&mut self, at: usize, bytes: Option<Vec<u8>>) {
+        self.pending.push(Change { number: self.changes, at, bytes, doomed: false });
+        self.changes += 1;
+    }
+
     /// Keeps a prefix of the changes, the last of them torn; or any of their sectors.
     fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
         let mut image = self.synced.clone();

@@ -25,7 +25,7 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
     ///
     /// # Errors
     /// Those of starting a thread.
-    pub fn spawn(name: &str, run: impl FnOnce(&Inbox<W>) -> R + Send + 'static) -> io::Result<Self> {
+    pub fn spawn(name: &str, run: impl FnOnce(&Arc<Inbox<W>>) -> R + Send + 'static) -> io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let theirs = Arc::clone(&inbox);
         let thread = std::thread::Builder::new().name(name.into()).spawn(move || run(&theirs))?;
@@ -34,16 +34,9 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
 
     /// Adds to the work of the next round; once stopped, nothing.
     pub fn add(&self, add: impl FnOnce(&mut W)) {
-        let mut state = self.inner.inbox.lock();
-        if state.stop {
-            return;
-        }
-        add(&mut state.work);
-        state.some = true;
-        let wake = std::mem::take(&mut state.asleep);
-        drop(state);
-        if wake {
-            self.inner.inbox.bell.notify_one();
+        let state = self.inner.inbox.lock();
+        if !state.stop {
+            self.inner.inbox.ring(state, add);
         }
     }
 
@@ -88,16 +81,32 @@ struct State<W> {
 }
 
 impl<W> Inbox<W> {
-    /// Waits for work and swaps it for what is left of the last, which should be empty; false at the end.
-    pub fn take(&self, into: &mut W) -> bool {
+    /// Waits for work and swaps it for what is left of the last, which comes back in front of the next; false at the
+    /// end. While the thread expects an [`Inbox::answer`], the end is not yet.
+    pub fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
-        while !state.some && !state.stop {
+        while !state.some && (!state.stop || expects) {
             state.asleep = true;
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep = false;
         std::mem::swap(&mut state.work, into);
         std::mem::take(&mut state.some)
+    }
+
+    /// Adds what the thread has asked another one for, stopped or not.
+    pub fn answer(&self, add: impl FnOnce(&mut W)) {
+        self.ring(self.lock(), add);
+    }
+
+    fn ring(&self, mut state: MutexGuard<'_, State<W>>, add: impl FnOnce(&mut W)) {
+        add(&mut state.work);
+        state.some = true;
+        let wake = std::mem::take(&mut state.asleep);
+        drop(state);
+        if wake {
+            self.bell.notify_one();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use log::{
     Completion, Flaw, Handover, LARGE, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs,
-    ReadError, RealDisk, Record, Records, Recovery, Run, Writer,
+    ReadError, RealDisk, Record, Records, Recovery, Run, Step, Writer,
 };
 
 struct Directory(PathBuf);
@@ -93,14 +93,23 @@ fn the_writer_answers_every_hand_over_once_and_in_order() {
         .collect();
     shards.into_iter().for_each(|shard| shard.join().unwrap());
     writer.stop().unwrap();
-    let mut next = [0; 3];
+    let (mut written, mut synced) = ([0; 3], [0; 3]);
     for completion in answers {
-        let next = &mut next[completion.shard as usize];
-        assert_eq!(completion.ticket, *next);
+        let shard = completion.shard as usize;
         completion.result.unwrap();
-        *next += 1;
+        match completion.step {
+            Step::Written => {
+                assert_eq!(completion.ticket, written[shard]);
+                written[shard] += 1;
+            }
+            Step::Synced => {
+                assert_eq!(completion.ticket, 50 * synced[shard]);
+                assert!(completion.ticket < written[shard]);
+                synced[shard] += 1;
+            }
+        }
     }
-    assert_eq!(next, [200; 3]);
+    assert_eq!((written, synced), ([200; 3], [4; 3]));
     let (_, recovery, records) = directory.open().unwrap();
     assert!(recovery.clean);
     assert_eq!(records.len(), 3 * 2 * 200);

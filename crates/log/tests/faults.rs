@@ -1,12 +1,14 @@
 //! Nothing acknowledged is lost, nothing invented, order kept: random hand-overs on a disk that returns errors and
-//! crashes, while the oldest files are evacuated and forgotten. A failing run prints its plan, which is all that is needed to run it again.
+//! crashes, with syncs that begin and end at any time, while the oldest files are evacuated and forgotten. A failing run prints its plan, which is all that is needed to run it again.
 //!
 //! `SLUICE_SOAK=n` runs n times as many.
 
 use std::collections::BTreeMap;
 
 use log::testing::{CHANGES, Crash, FalseDisk, Random};
-use log::{Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size};
+use log::{
+    Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd, SyncJob,
+};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +40,8 @@ struct Item {
     /// When it was handed over, in the order of all hand-overs.
     attempts: Vec<u64>,
     state: State,
+    /// How many hand-overs had been written when it was.
+    written: u64,
     /// The number of the file of its last acknowledged copy.
     file: u64,
     /// How often it was handed over anew because its file was to go.
@@ -60,6 +64,10 @@ struct Model {
     attempts: u64,
     /// Unanswered hand-overs, by ticket.
     open: BTreeMap<u64, (Vec<Id>, bool)>,
+    /// Hand-overs so far that are written.
+    written: u64,
+    /// Written, and to be synced: `written` by ticket.
+    unsynced: BTreeMap<u64, u64>,
     next_ticket: u64,
     next_seq: u64,
 }
@@ -85,6 +93,7 @@ impl Model {
                 body,
                 attempts: Vec::new(),
                 state: State::Open,
+                written: 0,
                 file: 0,
                 evacuations: 0,
                 released: random.one_in(3),
@@ -132,20 +141,31 @@ impl Model {
 
     /// Returns what is handed over again.
     fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
+        if completion.step == Step::Synced {
+            assert_eq!(completion.file, 0);
+            assert_eq!(self.unsynced.keys().next(), Some(&completion.ticket), "in order");
+            let through = self.unsynced.remove(&completion.ticket).expect("answered once");
+            match completion.result {
+                Ok(()) => self.synced_through(through),
+                Err(error) => assert!(error.records.is_empty(), "they are written"),
+            }
+            return None;
+        }
         let (ids, sync) = self.open.remove(&completion.ticket).expect("answered once");
         match completion.result {
             Ok(()) => {
                 assert_eq!(completion.file == 0, ids.is_empty());
                 assert!(completion.size.bytes > 0 || ids.is_empty());
+                self.written += 1;
                 for id in ids {
                     let item = self.items.get_mut(&id).unwrap();
                     item.file = completion.file;
                     if item.state == State::Open {
-                        item.state = State::Written;
+                        (item.state, item.written) = (State::Written, self.written);
                     }
                 }
                 if sync {
-                    self.everything_is_synced();
+                    self.unsynced.insert(completion.ticket, self.written);
                 }
                 None
             }
@@ -158,9 +178,13 @@ impl Model {
     }
 
     fn everything_is_synced(&mut self) {
+        self.synced_through(self.written);
+    }
+
+    fn synced_through(&mut self, written: u64) {
         self.items
             .values_mut()
-            .filter(|item| item.state == State::Written)
+            .filter(|item| item.state == State::Written && item.written <= written)
             .for_each(|i| i.state = State::Synced);
     }
 
@@ -197,7 +221,14 @@ impl Model {
             }
         }
         self.open.clear();
+        self.unsynced.clear();
     }
+}
+
+/// How far a sync has come that is under way.
+enum UnderWay {
+    Begun(SyncJob),
+    Ended(SyncEnd),
 }
 
 /// Returns the changes the first life made to the disk.
@@ -259,6 +290,7 @@ fn live(
     assert_eq!(recovery.size, log.size());
     let mut again = Vec::new();
     let mut done = Vec::new();
+    let mut sync: Option<UnderWay> = None;
     for _ in 0..random.below(40) {
         if faults && random.one_in(4) {
             let errno = *pick(random, &[libc::EIO, libc::ENOSPC]);
@@ -277,11 +309,27 @@ fn live(
         handovers.extend(oldest.and_then(|oldest| model.evacuate(random, oldest)));
         let tickets: Vec<u64> = handovers.iter().map(|handover| handover.ticket).collect();
         log.append(&mut handovers, &mut done);
-        assert_eq!(tickets, done.iter().map(|completion| completion.ticket).collect::<Vec<_>>());
+        let written = done.iter().filter(|completion| completion.step == Step::Written);
+        assert_eq!(tickets, written.map(|completion| completion.ticket).collect::<Vec<_>>());
         again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
+        // A sync begins, is done and is answered for, each before or after the next writes.
+        if random.one_in(2) {
+            sync = match sync {
+                None => log.begin_sync(&mut done).map(UnderWay::Begun),
+                Some(UnderWay::Begun(job)) => Some(UnderWay::Ended(job.run())),
+                Some(UnderWay::Ended(end)) => {
+                    log.end_sync(end, &mut done);
+                    None
+                }
+            };
+        }
+        assert_eq!(log.is_syncing(), sync.is_some());
+        done.drain(..).for_each(|completion| _ = model.completed(completion));
         if let Some(oldest) = oldest.filter(|&oldest| !model.items.values().any(|i| i.is_held_by(oldest))) {
             // It may still be the file that is written to.
-            if log.forget(oldest).is_ok() && log.size().oldest.is_none_or(|left| left > oldest) {
+            let forgotten = log.forget(oldest);
+            assert!(!log.is_syncing() || forgotten.is_err(), "nothing else syncs meanwhile");
+            if forgotten.is_ok() && log.size().oldest.is_none_or(|left| left > oldest) {
                 model.forgotten(oldest);
             }
         }
@@ -292,6 +340,17 @@ fn live(
     if random.one_in(2) {
         disk.heal();
     }
+    match sync {
+        Some(_) if random.one_in(4) => return true,
+        Some(UnderWay::Begun(job)) => log.end_sync(job.run(), &mut done),
+        Some(UnderWay::Ended(end)) => log.end_sync(end, &mut done),
+        None => {}
+    }
+    while let Some(job) = log.begin_sync(&mut done) {
+        log.end_sync(job.run(), &mut done);
+    }
+    done.drain(..).for_each(|completion| _ = model.completed(completion));
+    assert!(model.unsynced.is_empty(), "whoever waits for a sync is answered");
     if random.one_in(2) && log.close().is_ok() {
         model.everything_is_synced();
     }

@@ -23,6 +23,10 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
     records.push(7, seq, 1, &[&[seq as u8; 500]]);
     let mut done = Vec::new();
     log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync }], &mut done);
+    while let Some(job) = log.begin_sync(&mut done) {
+        log.end_sync(job.run(), &mut done);
+    }
+    assert_eq!(done.len(), 1 + usize::from(sync && done[0].result.is_ok()));
     done.remove(0)
 }
 

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use log::testing::{FalseDisk, Op, Random};
 use log::{
-    Cut, Damage, FORMAT_VERSION, Handover, Log, OpenError, Options, Owners, Record, Records, Recovery,
+    Completion, Cut, Damage, FORMAT_VERSION, Handover, Log, OpenError, Options, Owners, Record, Records,
+    Recovery,
 };
 
 const FILE_HEADER: usize = 48;
@@ -43,6 +44,7 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
             .collect();
         let mut done = Vec::new();
         log.append(&mut handovers, &mut done);
+        sync(&mut log, &mut done);
         written[from..].iter_mut().for_each(|record| record.file = done[0].file);
     }
     written.retain(|record| record.file > 1);
@@ -51,6 +53,13 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
     }
     assert!(!disk.files().contains_key(FIRST));
     (disk.files(), written)
+}
+
+/// Syncs what somebody waits for.
+fn sync(log: &mut Log<FalseDisk>, done: &mut Vec<Completion>) {
+    while let Some(job) = log.begin_sync(done) {
+        log.end_sync(job.run(), done);
+    }
 }
 
 fn open_on(disk: &FalseDisk) -> Result<(Recovery, Vec<Record>), OpenError> {
@@ -219,7 +228,9 @@ fn check_flip(
     let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
     let mut more = Records::new();
     more.push(9, 9999, 9, &[b"more"]);
-    log.append(&mut vec![Handover { shard: 0, ticket: 0, records: more, sync: close }], &mut Vec::new());
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records: more, sync: close }], &mut done);
+    sync(&mut log, &mut done);
     drop(log);
     let (again, mut found) = open_on(&disk).unwrap();
     assert_eq!(found.pop().map(|record| record.seq), Some(9999), "{place}");
@@ -280,7 +291,9 @@ fn a_body_that_looks_like_a_batch_is_no_batch() {
     for seq in 0..2 {
         let mut records = Records::new();
         records.push(1, seq, 1, &[forged]);
-        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut Vec::new());
+        let mut done = Vec::new();
+        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+        sync(&mut log, &mut done);
     }
     drop(log);
     let mut files = disk.files();

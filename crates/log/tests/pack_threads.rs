@@ -1,63 +1,17 @@
 //! The threads of packs: every job is answered once, in order, and a read does not wait for a sync.
 
+mod slow_disk;
+
 use std::collections::BTreeMap;
-use std::io::{self, IoSlice};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
-use log::testing::{FalseDisk, FalseFile, Op};
+use log::testing::{FalseDisk, Op};
 use log::{
-    BlockRead, Disk, Extent, PackJob, PackOptions, PackReader, PackReaderHandle, PackRound, Packs,
-    PacksHandle, ReadJob, Run,
+    BlockRead, Extent, PackJob, PackOptions, PackReader, PackReaderHandle, PackRound, Packs, PacksHandle,
+    ReadJob, Run,
 };
-
-/// A disk whose syncs wait for a word.
-struct SlowDisk {
-    disk: FalseDisk,
-    go: Receiver<()>,
-}
-
-impl Disk for SlowDisk {
-    type File = FalseFile;
-
-    fn lock(&mut self) -> io::Result<()> {
-        self.disk.lock()
-    }
-    fn list(&mut self) -> io::Result<Vec<String>> {
-        self.disk.list()
-    }
-    fn create(&mut self, name: &str) -> io::Result<FalseFile> {
-        self.disk.create(name)
-    }
-    fn open(&mut self, name: &str) -> io::Result<FalseFile> {
-        self.disk.open(name)
-    }
-    fn write_vectored(&mut self, file: &mut FalseFile, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.disk.write_vectored(file, pieces)
-    }
-    fn sync(&mut self, file: &mut FalseFile) -> io::Result<()> {
-        let _ = self.go.recv();
-        self.disk.sync(file)
-    }
-    fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
-        self.disk.read_at(file, offset, into)
-    }
-    fn len(&mut self, file: &mut FalseFile) -> io::Result<u64> {
-        self.disk.len(file)
-    }
-    fn truncate(&mut self, file: &mut FalseFile, length: u64) -> io::Result<()> {
-        self.disk.truncate(file, length)
-    }
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-    fn remove(&mut self, name: &str) -> io::Result<()> {
-        self.disk.remove(name)
-    }
-    fn sync_dir(&mut self) -> io::Result<()> {
-        self.disk.sync_dir()
-    }
-}
+use slow_disk::SlowDisk;
 
 struct House {
     go: Sender<()>,
@@ -70,7 +24,7 @@ struct House {
 fn house(disk: &FalseDisk) -> House {
     let (go, wait) = channel();
     let options = PackOptions { garbage_allowed: 100, ..PackOptions::default() };
-    let packs = Packs::open(SlowDisk { disk: disk.clone(), go: wait }, options, [], false).unwrap();
+    let packs = Packs::open(SlowDisk::new(disk, wait), options, [], false).unwrap();
     let (on_round, rounds) = channel();
     let packs = packs.spawn(Box::new(move |round| drop(on_round.send(round)))).unwrap();
     let (on_read, reads) = channel();

@@ -2,7 +2,7 @@
 
 use libc::{EIO, ENOSPC};
 use log::testing::{CHANGES, Crash, FalseDisk, Op};
-use log::{Completion, Handover, Log, Options, Record, Records};
+use log::{Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
 
 fn open(disk: &FalseDisk, file_bytes: u64) -> (Log<FalseDisk>, Vec<Record>) {
     let mut records = Vec::new();
@@ -18,10 +18,29 @@ fn handover(ticket: u64, sync: bool) -> Handover {
     Handover { shard: 0, ticket, records, sync }
 }
 
-fn append(log: &mut Log<FalseDisk>, mut handovers: Vec<Handover>) -> Vec<Completion> {
+/// Writes a round. The last word on each hand-over, with all syncs done.
+fn append(log: &mut Log<FalseDisk>, handovers: Vec<Handover>) -> Vec<Completion> {
+    let mut done = write(log, handovers);
+    while let Some(job) = log.begin_sync(&mut done) {
+        log.end_sync(job.run(), &mut done);
+    }
+    let (mut written, synced): (Vec<_>, Vec<_>) = done.into_iter().partition(|c| c.step == Step::Written);
+    for last in synced {
+        let first = written.iter_mut().find(|first| first.ticket == last.ticket).unwrap();
+        *first = last;
+    }
+    written
+}
+
+/// Writes a round and syncs nothing.
+fn write(log: &mut Log<FalseDisk>, mut handovers: Vec<Handover>) -> Vec<Completion> {
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
     done
+}
+
+fn steps(done: &[Completion]) -> Vec<(u64, Step, bool)> {
+    done.iter().map(|c| (c.ticket, c.step, c.result.is_ok())).collect()
 }
 
 fn seqs(records: &[Record]) -> Vec<u64> {
@@ -39,6 +58,139 @@ fn a_round_is_one_write_and_at_most_one_sync() {
     append(&mut log, vec![handover(100, true)]);
     assert_eq!((disk.count(Op::Write), disk.count(Op::Sync), disk.count(Op::SyncDir)), (3, 2, 1));
     assert_eq!(disk.count(Op::Create), 1);
+}
+
+#[test]
+fn writing_goes_on_while_a_sync_is_under_way() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 1 << 20);
+    let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
+    assert_eq!(steps(&done), [(1, Step::Written, true), (2, Step::Written, true)]);
+    done.clear();
+    let job = log.begin_sync(&mut done).unwrap();
+    for ticket in 3..10 {
+        let done = write(&mut log, vec![handover(ticket, ticket % 2 == 1)]);
+        assert_eq!(steps(&done), [(ticket, Step::Written, true)]);
+    }
+    assert!(log.begin_sync(&mut done).is_none(), "one at a time");
+    assert_eq!((log.is_syncing(), disk.count(Op::Sync)), (true, 0));
+    log.end_sync(job.run(), &mut done);
+    assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it had begun");
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1)[..2], [1, 2]);
+
+    // One more for all who have asked meanwhile.
+    done.clear();
+    let job = log.begin_sync(&mut done).unwrap();
+    log.end_sync(job.run(), &mut done);
+    let synced = |ticket| (ticket, Step::Synced, true);
+    assert_eq!(steps(&done), [synced(3), synced(5), synced(7), synced(9)]);
+    assert_eq!((disk.count(Op::Write), disk.count(Op::Sync), disk.count(Op::SyncDir)), (8, 2, 1));
+    assert!(log.begin_sync(&mut done).is_none(), "nobody asks");
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), (1..10).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_sync_makes_nothing_safe_that_was_written_after_it_began() {
+    let mut lost = false;
+    for seed in 0..50 {
+        let disk = FalseDisk::new(seed);
+        // Each record fills a file.
+        let (mut log, _) = open(&disk, 100);
+        let mut done = write(&mut log, vec![handover(1, true)]);
+        let job = log.begin_sync(&mut done).unwrap();
+        write(&mut log, vec![handover(2, true)]);
+        done.clear();
+        log.end_sync(job.run(), &mut done);
+        assert_eq!(steps(&done), [(1, Step::Synced, true)]);
+        drop(log);
+        let found = seqs(&open(&disk.crash(Crash::Power), 100).1);
+        assert!(found.starts_with(&[1]), "{found:?}");
+        lost |= found == [1];
+    }
+    assert!(lost, "the disk of the test keeps everything");
+}
+
+#[test]
+fn what_somebody_waits_for_is_written_anew_from_memory() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 1 << 20);
+    disk.drop_refused();
+    let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
+    let job = log.begin_sync(&mut done).unwrap();
+    write(&mut log, vec![handover(3, true)]);
+    // The sync fails, and so does the next, on a fresh file.
+    disk.fail(&[Op::Sync], 1000, EIO);
+    done.clear();
+    log.end_sync(job.run(), &mut done);
+    assert_eq!(steps(&done), [(1, Step::Synced, false), (3, Step::Synced, false)]);
+    assert!(done.iter().all(|c| c.result.as_ref().unwrap_err().records.is_empty()), "they are written");
+    disk.heal();
+    assert!(append(&mut log, vec![handover(4, true)])[0].result.is_ok());
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), [1, 2, 3, 4]);
+}
+
+#[test]
+fn what_is_kept_until_it_is_synced_is_bounded() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX);
+    let half = |ticket| {
+        let mut records = Records::new();
+        records.push_shared(7, ticket, 1, b"", vec![1; UNSYNCED_BYTES_MAX as usize / 2].into());
+        Handover { shard: 0, ticket, records, sync: true }
+    };
+    let mut done = write(&mut log, vec![half(1)]);
+    let job = log.begin_sync(&mut done).unwrap();
+    assert!(!log.is_full());
+    write(&mut log, vec![half(2)]);
+    assert!(log.is_full());
+    log.end_sync(job.run(), &mut done);
+    assert!(!log.is_full(), "the next sync has not begun");
+    let job = log.begin_sync(&mut done).unwrap();
+    assert!(!log.is_full(), "one of them is synced and not kept any more");
+    log.end_sync(job.run(), &mut done);
+}
+
+#[test]
+fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 100);
+    let most = Options::default().dirty_files_max as u64;
+    let mut done = Vec::new();
+    for ticket in 0..=most {
+        write(&mut log, vec![handover(ticket, false)]);
+        assert!(log.begin_sync(&mut done).is_none(), "they are not too many");
+    }
+    for ticket in most + 1..3 * most {
+        write(&mut log, vec![handover(ticket, false)]);
+        let job = log.begin_sync(&mut done).unwrap();
+        log.end_sync(job.run(), &mut done);
+        assert_eq!(disk.count(Op::Sync), ticket - most, "the oldest");
+    }
+    // Until there are twice as many they may wait.
+    write(&mut log, vec![handover(100, false)]);
+    let job = log.begin_sync(&mut done).unwrap();
+    let more = (101..)
+        .take_while(|&ticket| !log.is_full() && !write(&mut log, vec![handover(ticket, false)]).is_empty());
+    assert_eq!(more.count() as u64, most);
+    log.end_sync(job.run(), &mut done);
+    assert_eq!((log.is_full(), done.is_empty()), (false, true));
+}
+
+#[test]
+fn nothing_else_syncs_while_a_sync_is_under_way() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 100);
+    let mut done = write(&mut log, vec![handover(1, false), handover(2, true)]);
+    write(&mut log, vec![handover(3, false)]);
+    let job = log.begin_sync(&mut done).unwrap();
+    let changes = disk.changes();
+    assert_eq!(log.forget(1).unwrap_err().kind, std::io::ErrorKind::WouldBlock);
+    assert_eq!(disk.changes(), changes);
+    log.end_sync(job.run(), &mut done);
+    log.forget(1).unwrap();
+    assert_eq!(log.spans().keys().min(), Some(&2));
 }
 
 #[test]
@@ -122,7 +274,7 @@ fn a_disk_that_refuses_to_sync_still_takes_what_need_not_be_synced() {
     disk.heal();
     assert!(append(&mut log, vec![handover(4, true)])[0].result.is_ok());
     drop(log);
-    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), [1, 3, 4]);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), [1, 2, 3, 4], "what was written stays");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::Completion;
+use log::{Completion, Step};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::shard::Shard;
@@ -43,14 +43,16 @@ impl World {
                 shard.handle_timeout();
                 while shard.turn() {}
                 while let Some(handover) = shard.poll_handover() {
-                    let (ticket, result) = (handover.ticket, Ok(()));
-                    shard.handle_logged(Completion {
-                        shard: from as u32,
-                        ticket,
-                        file: 0,
-                        size: Default::default(),
-                        result,
-                    });
+                    for step in [Step::Written, Step::Synced] {
+                        shard.handle_logged(Completion {
+                            shard: from as u32,
+                            ticket: handover.ticket,
+                            step,
+                            file: 0,
+                            size: Default::default(),
+                            result: Ok(()),
+                        });
+                    }
                 }
                 while shard.turn() {}
             }

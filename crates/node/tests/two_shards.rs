@@ -57,3 +57,8 @@ fn nothing_confirmed_with_fsync_is_lost_with_the_power() {
 fn nothing_confirmed_is_lost_on_a_failing_disk() {
     seeds(150).for_each(|seed| _ = run(seed, Crash::Process, false, true));
 }
+
+#[test]
+fn nothing_confirmed_with_fsync_is_lost_with_the_power_on_a_failing_disk() {
+    seeds(150).for_each(|seed| _ = run(seed, Crash::Power, true, true));
+}

@@ -68,7 +68,9 @@ impl<D: Disk> Log<D> {
     ///
     /// # Errors
     /// Some of the files are still there: the next call, or the next open, goes on with them.
+    /// [`io::ErrorKind::WouldBlock`]: nothing was done, for a sync is under way.
     pub fn forget(&mut self, file: u64) -> Result<(), WriteError> {
+        self.refuse_while_syncing()?;
         let head = self.current.as_ref().map_or(self.next_file, |current| current.number);
         let due = self.removed || self.closed.oldest().is_some_and(|oldest| oldest <= file);
         if due && file < head {
@@ -87,7 +89,8 @@ impl<D: Disk> Log<D> {
         // Where nothing else is left, the first batch that is needed is the one that says so.
         let floor = above.unwrap_or(self.next_batch);
         let before = std::mem::replace(&mut self.floor, floor);
-        self.commit(Some(Batch::Floor), true).inspect_err(|_| self.floor = before)
+        self.commit(Some(Batch::Floor), true).inspect_err(|_| self.floor = before)?;
+        Ok(())
     }
 
     fn remove_through(&mut self, file: u64) -> Result<(), Failure> {

@@ -83,7 +83,7 @@ struct Writes {
 
 fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPackRound) {
     let mut writes = Writes::default();
-    while inbox.take(&mut writes) {
+    while inbox.take(&mut writes, false) {
         // First, for it makes room.
         writes.released.drain(..).for_each(|extent| packs.release(extent));
         let packed = writes.jobs.drain(..).map(|PackJob { shard, ticket, runs }| {
@@ -152,7 +152,7 @@ impl PackReaderHandle {
 
 fn read<D: Disk>(mut reader: PackReader<D>, inbox: &Inbox<Vec<ReadJob>>, mut on_read: OnBlockRead) {
     let mut jobs = Vec::new();
-    while inbox.take(&mut jobs) {
+    while inbox.take(&mut jobs, false) {
         for ReadJob { shard, ticket, extent, owner, at } in jobs.drain(..) {
             on_read(BlockRead { shard, ticket, result: reader.read(extent, owner, at) });
         }

@@ -7,12 +7,12 @@ use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
-use log::{Completion, Extent, Size};
+use log::{Completion, Extent, Size, Step};
 use queue::{
     Asked, Effect, Fact, Fifo, GoneReason, Publish, PublisherId, Refusal, RejectReason, Request, Verdict,
 };
 
-use super::journal::Load;
+use super::journal::{OnSynced, OnWritten};
 use super::pages::Reading;
 use super::{Cx, Forgetting, Place, Shard, with_gate};
 use crate::facts::RestoredQueue;
@@ -406,7 +406,7 @@ impl Shard {
         let live = slot.live_bytes();
         self.live_bytes = self.live_bytes - slot.live_counted + live;
         slot.live_counted = live;
-        let logged = slot.logged;
+        let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
         let deleted = output.effects.iter().any(|e| matches!(e, Effect::Deleted { .. }));
@@ -420,7 +420,7 @@ impl Shard {
                 Effect::Receipt { publisher, seq, verdict, journaled } => {
                     let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
                     match journaled && logged {
-                        true => self.journal.hold(receipt),
+                        true => self.journal.hold(receipt, fsync),
                         false => push_receipt(&mut self.receipts, receipt),
                     }
                 }
@@ -585,66 +585,87 @@ impl Shard {
 
     /// The log's word on a handover: receipts may leave, or the records come back to be handed over again.
     pub fn handle_logged(&mut self, completion: Completion) {
-        let (file, size) = (completion.file, completion.size);
-        match self.journal.handle_completion(completion) {
-            None => {}
-            Some(Ok(load)) => self.written(load, file, size),
-            Some(Err(error)) => {
-                tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
-                self.log_failed = true;
+        let Completion { ticket, step, result, file, size, .. } = completion;
+        let error = match (step, result) {
+            (Step::Written, result) => match self.journal.handle_written(ticket, result) {
+                Some(Ok(on_written)) => {
+                    self.written(on_written, file, size);
+                    None
+                }
+                refused => refused.and_then(Result::err),
+            },
+            (Step::Synced, Ok(())) => {
+                while let Some(on_synced) = self.journal.handle_synced(ticket) {
+                    self.synced(on_synced);
+                }
+                None
             }
+            (Step::Synced, Err(error)) => {
+                self.journal.sync_again();
+                Some(error)
+            }
+        };
+        if let Some(error) = error {
+            // Of one failed sync everybody hears who waited for it.
+            if !std::mem::replace(&mut self.log_failed, true) {
+                tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
+            }
+            return;
         }
+        self.send_receipts();
+        self.send_answers();
+        self.publish_live_bytes();
+        self.reclaim();
     }
 
-    fn written(&mut self, mut load: Load, file: u64, size: Size) {
+    fn written(&mut self, on_written: OnWritten, file: u64, size: Size) {
         // It stands in files from the newest known before to the newest that it went to.
         let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.log_file = self.log_file.max(file);
-        for (queue, first, last) in std::mem::take(&mut load.puts) {
+        self.log_size = size;
+        let OnWritten { receipts, puts, stored, definitions } = on_written;
+        for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
             if let Some(slot) = slot {
                 slot.note_place(Place { file: from, first, last });
             }
         }
-        for (queue, run) in std::mem::take(&mut load.stored) {
+        for (queue, run) in stored {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
             if let Some(kept) = slot.and_then(|slot| slot.extents.get_mut(&run)) {
                 kept.file = Some(from);
             }
         }
-        for extent in load.take_released() {
-            self.pages.release(extent);
+        if definitions {
+            self.definitions_file = from;
         }
-        if load.changes {
-            if load.evacuated.is_some() {
-                self.definitions_file = from;
-            }
-            if let Some(decider) = &mut self.decider {
-                decider.written();
-            }
-        }
-        if let Some((file, bytes)) = load.evacuated {
-            self.send(0, Mail::Evacuated { file, bytes });
-        }
-        for receipt in load.receipts {
+        for receipt in receipts {
             push_receipt(&mut self.receipts, receipt);
         }
-        self.send_receipts();
-        self.send_answers();
         if let Some(file) = self.evacuate_next.take() {
             self.handle_evacuate(file);
         }
-        self.log_size = size;
-        self.publish_live_bytes();
-        self.reclaim();
+    }
+
+    fn synced(&mut self, on_synced: OnSynced) {
+        let OnSynced { receipts, decided, evacuated, released } = on_synced;
+        for receipt in receipts {
+            push_receipt(&mut self.receipts, receipt);
+        }
+        if let Some(decider) = &mut self.decider {
+            decider.synced(decided);
+        }
+        if let Some((file, bytes)) = evacuated {
+            self.send(0, Mail::Evacuated { file, bytes });
+        }
+        for extent in released {
+            self.pages.release(extent);
+        }
     }
 
     /// Tries the log again after a failure.
     pub fn retry_log(&mut self) {
-        if self.log_failed {
-            self.log_failed = false;
-            self.journal.retry();
-        }
+        self.log_failed = false;
     }
 
     pub fn log_failed(&self) -> bool {

@@ -17,10 +17,9 @@ pub(super) struct Decider {
     /// The version that each shard has applied.
     applied: Vec<u64>,
     unanswered: VecDeque<Unanswered>,
-    /// Changes given to the journal so far, how many of them are away with the log, and how many are written.
+    /// Changes given to the journal so far, and how many of them are synced.
     pushed: u64,
-    away: u64,
-    written: u64,
+    synced: u64,
 }
 
 #[derive(Debug)]
@@ -38,19 +37,13 @@ impl Decider {
             applied: vec![version; usize::from(shards)],
             unanswered: VecDeque::new(),
             pushed: 0,
-            away: 0,
-            written: 0,
+            synced: 0,
         }
     }
 
-    /// The changes so far are with the log.
-    pub fn handed_over(&mut self) {
-        self.away = self.pushed;
-    }
-
-    /// Those that were with the log are written.
-    pub fn written(&mut self) {
-        self.written = self.away;
+    /// The changes up to this one are synced.
+    pub fn synced(&mut self, number: u64) {
+        self.synced = self.synced.max(number);
     }
 }
 
@@ -81,6 +74,7 @@ impl Shard {
                         decider.pushed += 1;
                         record = decider.pushed;
                         self.journal.push_change(self.catalog.version() + 1, change);
+                        self.journal.decided(record);
                     }
                     self.apply_change(change);
                     self.follow_history(change);
@@ -142,7 +136,7 @@ impl Shard {
         let mut ready = Vec::new();
         while let Some(first) = decider.unanswered.front()
             && first.version <= everywhere
-            && first.record <= decider.written
+            && first.record <= decider.synced
         {
             ready.extend(decider.unanswered.pop_front());
         }

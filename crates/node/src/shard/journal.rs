@@ -1,19 +1,22 @@
 //! Records on their way to the log, and what waits for them.
 //!
 //! ```text
-//!   facts, changes ──> open ──poll_handover──> away ──written──> receipts leave, puts have their place
-//!                                               │ ▲
-//!                                     refused   ▼ │ retry, before anything newer
-//!                                              back
+//!   facts, changes ──> open ──poll_handover──> away ──written──> OnWritten: receipts leave, puts have their place
+//!                                              │  ▲        │
+//!                                      refused ▼  │ again, │ before anything newer
+//!                                              back        └──> unsynced ──synced──> OnSynced: receipts of x-fsync
+//!                                                                                    queues, answers of the catalog
 //! ```
 //!
-//! One handover is away at a time (docs/decisions/0001): order is the order of the shard, and a slow disk makes
-//! larger batches.
+//! One handover is away at a time, until it is written (docs/decisions/0001): order is the order of the shard, and a
+//! slow disk makes larger batches. What must be synced does not hold up what comes after it (docs/decisions/0012).
+
+use std::collections::VecDeque;
 
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use bytes::BytesMut;
-use log::{Completion, Extent, Handover, Records, WriteError};
+use log::{Extent, Handover, Records, WriteError};
 use queue::Fact;
 
 use super::apply::{Receipt, push_receipt};
@@ -37,23 +40,45 @@ const RANGES_OPEN: usize = 4;
 
 /// Records of one handover, and what waits for them.
 #[derive(Debug, Default)]
-pub(super) struct Load {
+struct Load {
     records: Records,
     sync: bool,
     /// Somebody waits for one of them.
     urgent: bool,
-    /// Receipts that may leave when they are written.
+    on_written: OnWritten,
+    on_synced: OnSynced,
+}
+
+/// What waits until the records of a handover are written.
+#[derive(Debug, Default)]
+pub(super) struct OnWritten {
     pub receipts: Vec<Receipt>,
     /// Messages that were put: queue, first and last seq.
     pub puts: Vec<(QueueId, u64, u64)>,
-    /// What is alive of this file and those before it is among them, and takes so many bytes.
-    pub evacuated: Option<(u64, u64)>,
-    /// Changes of the catalog are among them.
-    pub changes: bool,
     /// Runs that were said to be stored.
     pub stored: Vec<(QueueId, u32)>,
-    /// May be forgotten once the records so far are synced.
-    released: Vec<Extent>,
+    /// All definitions are among them.
+    pub definitions: bool,
+}
+
+/// What waits until they are synced.
+#[derive(Debug, Default)]
+pub(super) struct OnSynced {
+    /// Of queues with `x-fsync`.
+    pub receipts: Vec<Receipt>,
+    /// The last change among them that the decider has numbered; 0 if there is none.
+    pub decided: u64,
+    /// What is alive of this file and those before it is among them, and takes so many bytes.
+    pub evacuated: Option<(u64, u64)>,
+    /// May be forgotten.
+    pub released: Vec<Extent>,
+}
+
+impl OnSynced {
+    fn is_empty(&self) -> bool {
+        let Self { receipts, decided, evacuated, released } = self;
+        receipts.is_empty() && *decided == 0 && evacuated.is_none() && released.is_empty()
+    }
 }
 
 /// See the module.
@@ -63,19 +88,15 @@ pub(super) struct Journal {
     /// Since when records that nobody waits for have been kept.
     since_ms: Option<u64>,
     away: Option<(u64, Load)>,
-    /// What is away has come back unwritten.
-    back: bool,
+    /// What was away and has come back unwritten.
+    back: Option<Load>,
+    /// What waits for a sync, by ticket, oldest first. Bounded by what publishers and the catalog's clients may have
+    /// unanswered.
+    unsynced: VecDeque<(u64, OnSynced)>,
     /// Since when something waits for a sync to be forgotten.
     released_ms: Option<u64>,
     next_ticket: u64,
     scratch: BytesMut,
-}
-
-impl Load {
-    /// What may be forgotten now that it is written: nothing, unless it was synced.
-    pub fn take_released(&mut self) -> Vec<Extent> {
-        std::mem::take(&mut self.released)
-    }
 }
 
 impl Journal {
@@ -84,14 +105,15 @@ impl Journal {
         facts::push_fact(&mut self.open.records, &mut self.scratch, queue, fact, extent);
         self.open.sync |= fsync;
         if let Fact::Stored(stored) = fact {
-            self.open.stored.push((queue, stored.run));
+            self.open.on_written.stored.push((queue, stored.run));
         }
         let Fact::Put { seq, .. } = fact else { return };
-        let continued = self.open.puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
+        let puts = &mut self.open.on_written.puts;
+        let continued = puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
             // Seqs between, which have no record, may lie in a range: nothing is alive of them.
             Some((_, _, last)) if *last < *seq => *last = *seq,
-            _ => self.open.puts.push((queue, *seq, *seq)),
+            _ => puts.push((queue, *seq, *seq)),
         }
     }
 
@@ -100,13 +122,19 @@ impl Journal {
         facts::push_change(&mut self.open.records, &mut self.scratch, version, change);
         self.open.sync = true;
         self.open.urgent = true;
-        self.open.changes = true;
     }
 
-    /// Keeps a receipt until the records so far are written.
-    pub fn hold(&mut self, receipt: Receipt) {
-        self.open.urgent = true;
-        push_receipt(&mut self.open.receipts, receipt);
+    /// The decider has numbered the changes so far, up to this one: it wants to know when they are synced.
+    pub fn decided(&mut self, number: u64) {
+        self.open.on_synced.decided = number;
+    }
+
+    /// Keeps a receipt until the records so far are written, or synced.
+    pub fn hold(&mut self, receipt: Receipt, fsync: bool) {
+        let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
+        *urgent = true;
+        *sync |= fsync;
+        push_receipt(if fsync { &mut on_synced.receipts } else { &mut on_written.receipts }, receipt);
     }
 
     /// Bytes of the records that have not been handed over.
@@ -114,9 +142,11 @@ impl Journal {
         self.open.records.bytes() as u64
     }
 
-    /// What is alive of `file` and those before it has been pushed since there were `before` bytes.
-    pub fn evacuated(&mut self, file: u64, before: u64) {
-        self.open.evacuated = Some((file, self.open_bytes() - before));
+    /// What is alive of `file` and those before it has been pushed since there were `before` bytes; and all
+    /// `definitions`, or none.
+    pub fn evacuated(&mut self, file: u64, before: u64, definitions: bool) {
+        self.open.on_written.definitions = definitions;
+        self.open.on_synced.evacuated = Some((file, self.open_bytes() - before));
         self.open.sync = true;
         self.open.urgent = true;
     }
@@ -124,22 +154,21 @@ impl Journal {
     /// Forgets an extent as soon as the records so far are synced: a log that forgot them must not speak of a run
     /// that is no more.
     pub fn release(&mut self, extent: Extent) {
-        self.open.released.push(extent);
+        self.open.on_synced.released.push(extent);
     }
 
     /// The next handover, if one is due and none is away.
     pub fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
-        if self.back {
-            let (_, load) = self.away.take()?;
-            self.back = false;
+        if let Some(load) = self.back.take() {
             return Some(self.hand_over(shard, load));
         }
         if self.away.is_some() {
             return None;
         }
-        if !self.open.released.is_empty() {
+        let released = &self.open.on_synced.released;
+        if !released.is_empty() {
             let since = *self.released_ms.get_or_insert(now_ms);
-            if at_once || self.open.released.len() >= RELEASED_MAX || now_ms >= since + RELEASE_MS {
+            if at_once || released.len() >= RELEASED_MAX || now_ms >= since + RELEASE_MS {
                 (self.open.sync, self.open.urgent) = (true, true);
             }
         }
@@ -151,6 +180,9 @@ impl Journal {
             return None;
         }
         self.since_ms = None;
+        if self.open.sync {
+            self.released_ms = None;
+        }
         let load = std::mem::take(&mut self.open);
         Some(self.hand_over(shard, load))
     }
@@ -163,64 +195,177 @@ impl Journal {
         handover
     }
 
-    /// The log's word on what is away: what waited for it, or the reason why it must be handed over again.
-    pub fn handle_completion(&mut self, completion: Completion) -> Option<Result<Load, WriteError>> {
-        let (ticket, mut load) = self.away.take()?;
-        if ticket != completion.ticket {
-            self.away = Some((ticket, load));
-            return None;
+    /// The log's word on what is away: what waited for it to be written, or the reason why it must be handed over
+    /// again.
+    pub fn handle_written(
+        &mut self,
+        ticket: u64,
+        result: Result<(), WriteError>,
+    ) -> Option<Result<OnWritten, WriteError>> {
+        let (_, mut load) = self.away.take_if(|(away, _)| *away == ticket)?;
+        if let Err(mut error) = result {
+            load.records = std::mem::take(&mut error.records);
+            self.back = Some(load);
+            return Some(Err(error));
         }
-        match completion.result {
-            Ok(()) => {
-                if load.sync {
-                    self.released_ms = None;
-                } else {
-                    self.open.released.append(&mut load.released);
-                }
-                Some(Ok(load))
-            }
-            Err(mut error) => {
-                load.records = std::mem::take(&mut error.records);
-                self.away = Some((ticket, load));
-                Some(Err(error))
-            }
+        let Load { sync, on_written, mut on_synced, .. } = load;
+        if !sync {
+            // Only this may be without a sync: it waits for the next.
+            self.open.on_synced.released.append(&mut on_synced.released);
+        } else if !on_synced.is_empty() {
+            self.unsynced.push_back((ticket, on_synced));
         }
+        Some(Ok(on_written))
     }
 
-    /// To be called after a failure, when it is time to try again.
-    pub fn retry(&mut self) {
-        self.back = self.away.is_some();
+    /// Everything up to this handover is synced: what waited for it, oldest first.
+    pub fn handle_synced(&mut self, ticket: u64) -> Option<OnSynced> {
+        self.unsynced.pop_front_if(|(waiting, _)| *waiting <= ticket).map(|(_, on_synced)| on_synced)
+    }
+
+    /// The log could not sync: the next handover asks for it again.
+    pub fn sync_again(&mut self) {
+        (self.open.sync, self.open.urgent) = (true, true);
     }
 
     /// When records that nobody waits for have been kept long enough.
     pub fn next_deadline(&self) -> Option<u64> {
-        let release = self.released_ms.filter(|_| self.away.is_none()).map(|since| since + RELEASE_MS);
+        let release = self.released_ms.filter(|_| !self.is_away()).map(|since| since + RELEASE_MS);
         self.since_ms.map(|since| since + LAZY_MS).into_iter().chain(release).min()
     }
 
-    /// Whether the next handover is one that has come back.
-    pub fn is_back(&self) -> bool {
-        self.back
-    }
-
-    /// Whether a handover has not been answered.
+    /// Whether a handover has not been written.
     pub fn is_away(&self) -> bool {
-        self.away.is_some()
+        self.away.is_some() || self.back.is_some()
     }
 
     pub fn is_idle(&self) -> bool {
-        self.away.is_none() && self.open.records.is_empty() && self.open.released.is_empty()
+        let open = &self.open;
+        !self.is_away() && self.unsynced.is_empty() && open.records.is_empty() && open.on_synced.is_empty()
     }
 
     /// Messages whose receipts wait for the log.
     pub fn receipts_held(&self) -> u64 {
-        let away = self.away.iter().map(|(_, load)| load);
-        let receipts = away.chain([&self.open]).flat_map(|load| &load.receipts);
-        receipts.map(|r| r.last - r.first + 1).sum()
+        self.receipts().map(|r| r.last - r.first + 1).sum()
     }
 
     pub fn holds_receipts(&self) -> bool {
-        !self.open.receipts.is_empty()
-            || self.away.as_ref().is_some_and(|(_, load)| !load.receipts.is_empty())
+        self.receipts().next().is_some()
+    }
+
+    fn receipts(&self) -> impl Iterator<Item = &Receipt> {
+        let away = self.away.iter().map(|(_, load)| load);
+        let loads = away.chain(&self.back).chain([&self.open]);
+        let written = loads.flat_map(|load| load.on_written.receipts.iter().chain(&load.on_synced.receipts));
+        written.chain(self.unsynced.iter().flat_map(|(_, on_synced)| &on_synced.receipts))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue::{PublisherId, Verdict};
+
+    use super::*;
+
+    const QUEUE: QueueId = QueueId(1);
+
+    fn receipt(seq: u64) -> Receipt {
+        let verdict = Verdict::Accepted;
+        Receipt { queue: QUEUE, publisher: PublisherId(1), first: seq, last: seq, verdict }
+    }
+
+    fn put(journal: &mut Journal, seq: u64, fsync: bool) {
+        journal.push_fact(QUEUE, &Fact::Gone { first: seq, last: seq }, None, fsync);
+        journal.hold(receipt(seq), fsync);
+    }
+
+    fn written(journal: &mut Journal, ticket: u64) -> Vec<Receipt> {
+        journal.handle_written(ticket, Ok(())).expect("it is away").expect("it is written").receipts
+    }
+
+    fn refused(records: Records) -> Result<(), WriteError> {
+        Err(WriteError { kind: std::io::ErrorKind::StorageFull, errno: None, file: String::new(), records })
+    }
+
+    #[test]
+    fn what_must_be_synced_holds_up_nothing_behind_it() {
+        let mut journal = Journal::default();
+        put(&mut journal, 1, true);
+        put(&mut journal, 2, false);
+        let first = journal.poll_handover(0, 0, false).unwrap();
+        assert!(first.sync);
+        put(&mut journal, 3, false);
+        assert!(journal.poll_handover(0, 0, false).is_none(), "it is not written");
+        assert_eq!(written(&mut journal, first.ticket), [receipt(2)]);
+        let second = journal.poll_handover(0, 0, false).unwrap();
+        assert!(!second.sync);
+        assert_eq!(written(&mut journal, second.ticket), [receipt(3)]);
+        assert_eq!((journal.receipts_held(), journal.is_idle()), (1, false));
+        assert_eq!(journal.handle_synced(first.ticket).unwrap().receipts, [receipt(1)]);
+        assert!(journal.is_idle() && journal.handle_synced(first.ticket).is_none());
+    }
+
+    #[test]
+    fn a_sync_that_was_refused_is_asked_for_again_and_covers_all_before() {
+        let mut journal = Journal::default();
+        for seq in 1..=2 {
+            put(&mut journal, seq, true);
+            let ticket = journal.poll_handover(0, 0, false).unwrap().ticket;
+            assert_eq!(written(&mut journal, ticket), []);
+        }
+        journal.sync_again();
+        let again = journal.poll_handover(0, 0, false).unwrap();
+        assert_eq!((again.sync, again.records.len()), (true, 0));
+        written(&mut journal, again.ticket);
+        let mut synced = std::iter::from_fn(|| journal.handle_synced(again.ticket));
+        assert_eq!(synced.next().unwrap().receipts, [receipt(1)]);
+        assert_eq!(synced.next().unwrap().receipts, [receipt(2)]);
+        assert!(synced.next().is_none());
+    }
+
+    #[test]
+    fn what_comes_back_goes_before_anything_newer() {
+        let mut journal = Journal::default();
+        put(&mut journal, 1, false);
+        let first = journal.poll_handover(0, 0, false).unwrap();
+        put(&mut journal, 2, true);
+        assert!(journal.handle_written(first.ticket, refused(first.records)).unwrap().is_err());
+        assert!(journal.is_away());
+        let again = journal.poll_handover(0, 0, false).unwrap();
+        assert_eq!((again.sync, again.records.len()), (false, 1));
+        assert_eq!(written(&mut journal, again.ticket), [receipt(1)]);
+        assert!(journal.poll_handover(0, 0, false).unwrap().sync);
+    }
+
+    #[test]
+    fn what_is_released_waits_for_a_sync() {
+        let mut journal = Journal::default();
+        let extent = Extent { pack: 1, offset: 2, bytes: 3 };
+        put(&mut journal, 1, false);
+        journal.release(extent);
+        let plain = journal.poll_handover(0, 0, false).unwrap();
+        assert!(!plain.sync);
+        written(&mut journal, plain.ticket);
+        assert!(journal.handle_synced(plain.ticket).is_none());
+        assert!(journal.poll_handover(0, RELEASE_MS - 1, false).is_none());
+        let synced = journal.poll_handover(0, RELEASE_MS, false).unwrap();
+        assert!(synced.sync);
+        written(&mut journal, synced.ticket);
+        assert_eq!(journal.handle_synced(synced.ticket).unwrap().released, [extent]);
+    }
+
+    #[test]
+    fn changes_beside_an_evacuation_are_not_all_definitions() {
+        for definitions in [false, true] {
+            let mut journal = Journal::default();
+            journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });
+            journal.decided(1);
+            journal.evacuated(5, 0, definitions);
+            let ticket = journal.poll_handover(0, 0, false).unwrap().ticket;
+            let on_written = journal.handle_written(ticket, Ok(())).unwrap().unwrap();
+            assert_eq!(on_written.definitions, definitions);
+            let on_synced = journal.handle_synced(ticket).unwrap();
+            assert_eq!((on_synced.decided, on_synced.evacuated.map(|(file, _)| file)), (1, Some(5)));
+        }
     }
 }

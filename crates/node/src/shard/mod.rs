@@ -499,7 +499,8 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        let disk = self.journal.next_deadline().into_iter().chain(self.pages.next_deadline());
+        let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
+        let disk = journal.into_iter().chain(self.pages.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
@@ -593,11 +594,6 @@ impl Shard {
         if self.log_failed {
             return None;
         }
-        let again = self.journal.is_back();
-        let handover = self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)?;
-        if let Some(decider) = self.decider.as_mut().filter(|_| !again) {
-            decider.handed_over();
-        }
-        Some(handover)
+        self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)
     }
 }

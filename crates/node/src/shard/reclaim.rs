@@ -99,14 +99,15 @@ impl Shard {
                 });
             }
         }
-        if decider.is_some() && self.definitions_file <= file {
+        let definitions = decider.is_some() && self.definitions_file <= file;
+        if definitions {
             let mut version = 0;
             for change in catalog.definitions() {
                 version += 1;
                 journal.push_change(version, &change);
             }
         }
-        self.journal.evacuated(file, before);
+        self.journal.evacuated(file, before, definitions);
     }
 
     /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.

@@ -2,6 +2,7 @@
 //! the same number of turns, and the bounds of what is kept for the slow one, in bytes and entries.
 
 use amqp10::DeliveryState;
+use amqp10::Value;
 use amqp10::session::OUTPUT_HIGH_WATER;
 use broker::settings::Settings;
 
@@ -160,6 +161,33 @@ fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
     });
     assert_eq!(turns, alone(TRANSIENT, true));
     assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+}
+
+#[test]
+fn a_sync_under_way_holds_up_only_those_who_wait_for_it() {
+    // On the fast queue's shard, where their records share each hand-over, and on another one.
+    for shard in [0, 1] {
+        let mut world = world(Settings::default());
+        world.declare("synced", &[("x-fsync", Value::Boolean(true))]);
+        world.place("synced", shard);
+        let mut client = fast_client(&mut world, true);
+        client.publisher(&mut world, 2, "synced");
+        settle(&mut world, &mut [&mut client]);
+        world.syncs_stalled = true;
+        let turns = turns(&mut world, &mut client, DURABLE, |world, client| {
+            publish(world, client, 2, DURABLE, 12, HALF);
+            world.deliver_mail(0, 1);
+            world.turn(1);
+            world.answer_log(1);
+            world.deliver_mail(1, 0);
+        });
+        assert_eq!(turns, alone(DURABLE, true), "turns for {MESSAGES} messages");
+        assert_eq!((sent(&client, 2), client.credit(2)), (UNCONFIRMED_MAX, 0));
+        assert_eq!(client.unconfirmed.len() as u64, UNCONFIRMED_MAX, "nothing unsynced is confirmed");
+        world.syncs_stalled = false;
+        settle(&mut world, &mut [&mut client]);
+        assert_eq!((client.unconfirmed.len(), client.credit(2)), (0, 170));
+    }
 }
 
 #[test]

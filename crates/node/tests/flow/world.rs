@@ -13,7 +13,7 @@ use broker::desk::SessionRow;
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
-use log::{Completion, Handover};
+use log::{Completion, Handover, Step};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
@@ -33,14 +33,17 @@ pub struct World {
     pub now_ms: u64,
     pub shards: Vec<Shard>,
     mail: BTreeMap<(usize, usize), VecDeque<Vec<Mail>>>,
-    /// By shard: what the log has not answered.
+    /// By shard: what the log has not answered, and what it has not synced.
     handovers: Vec<VecDeque<Handover>>,
+    unsynced: Vec<VecDeque<u64>>,
     /// Bytes taken of each connection's output.
     taken: BTreeMap<Socket, u64>,
     /// Shards that have no turns: whatever lives there is stalled.
     pub stalled: Vec<bool>,
     /// Shards whose records the log does not answer.
     pub log_stalled: Vec<bool>,
+    /// The log writes, but no sync ends.
+    pub syncs_stalled: bool,
     /// Turns of all shards.
     pub turns: u64,
 }
@@ -64,9 +67,11 @@ impl World {
             shards,
             mail: BTreeMap::new(),
             handovers: (0..n).map(|_| VecDeque::new()).collect(),
+            unsynced: vec![VecDeque::new(); n],
             taken: BTreeMap::new(),
             stalled: vec![false; n],
             log_stalled: vec![false; n],
+            syncs_stalled: false,
             turns: 0,
         }
     }
@@ -168,21 +173,27 @@ impl World {
         self.mail.get(&(from, to)).into_iter().flatten().map(Vec::len).sum()
     }
 
-    /// The log answers a shard's oldest handover.
+    /// The log answers a shard's oldest handover, and what it has synced.
     pub fn answer_log(&mut self, id: usize) -> bool {
         if self.log_stalled[id] {
             return false;
         }
-        let Some(handover) = self.handovers[id].pop_front() else { return false };
-        let completion = Completion {
-            shard: id as u32,
-            ticket: handover.ticket,
-            result: Ok(()),
-            file: 0,
-            size: log::Size::default(),
-        };
-        self.shards[id].handle_logged(completion);
-        true
+        let written = self.handovers[id].pop_front();
+        let moved = written.is_some();
+        if let Some(Handover { ticket, sync, .. }) = written {
+            self.unsynced[id].extend(sync.then_some(ticket));
+            self.tell(id, ticket, Step::Written);
+        }
+        let synced = if self.syncs_stalled { 0 } else { self.unsynced[id].len() };
+        for ticket in self.unsynced[id].drain(..synced).collect::<Vec<_>>() {
+            self.tell(id, ticket, Step::Synced);
+        }
+        moved || synced > 0
+    }
+
+    fn tell(&mut self, id: usize, ticket: u64, step: Step) {
+        let (shard, size) = (id as u32, log::Size::default());
+        self.shards[id].handle_logged(Completion { shard, ticket, step, result: Ok(()), file: 0, size });
     }
 
     /// Everything that can move has moved, but for what clients leave unread.

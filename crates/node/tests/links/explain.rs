@@ -7,7 +7,7 @@ use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
-use log::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, WriteError};
+use log::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
 use node::StorageLimits;
 
 use super::house::House;
@@ -101,7 +101,8 @@ fn cases() -> Vec<Case> {
         let kind = std::io::ErrorKind::StorageFull;
         let error = WriteError { kind, errno: None, file: "1.log".into(), records: handover.records };
         let (shard, ticket) = (handover.shard, handover.ticket);
-        let completion = Completion { shard, ticket, file: 0, size: Default::default(), result: Err(error) };
+        let (step, file, size) = (Step::Written, 0, Default::default());
+        let completion = Completion { shard, ticket, step, file, size, result: Err(error) };
         h.shards[shard as usize].handle_logged(completion);
     }
     case(Cause::LogFailed, h.explain(&h.link(publisher, 0)), &[]);

@@ -16,7 +16,7 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::{Completion, Handover};
+use log::{Completion, Handover, Step};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
@@ -224,9 +224,11 @@ impl House {
             moved |= !self.with_log.is_empty();
             for handover in self.with_log.drain(..) {
                 let (shard, ticket) = (handover.shard, handover.ticket);
-                let completion =
-                    Completion { shard, ticket, file: 0, size: Default::default(), result: Ok(()) };
-                self.shards[shard as usize].handle_logged(completion);
+                for step in [Step::Written, Step::Synced] {
+                    let (file, size) = (0, Default::default());
+                    let completion = Completion { shard, ticket, step, file, size, result: Ok(()) };
+                    self.shards[shard as usize].handle_logged(completion);
+                }
             }
         }
         for peer in &mut self.peers {

@@ -15,7 +15,7 @@ use broker::settings::Settings;
 use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
-    ReadJob,
+    ReadJob, SyncEnd, SyncJob,
 };
 use node::facts::Restored;
 use node::shard::Shard;
@@ -42,6 +42,8 @@ pub struct World {
     /// Mail on its way, from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
+    /// How far the sync has come that is under way.
+    sync: Option<Syncing>,
     from_log: VecDeque<Completion>,
     to_packs: VecDeque<PackJob>,
     from_packs: VecDeque<Packed>,
@@ -60,6 +62,12 @@ pub struct World {
     settings: Arc<Settings>,
     access: Arc<Access>,
     pub story: Story,
+}
+
+/// A sync of the log, beside everything else.
+enum Syncing {
+    Begun(SyncJob),
+    Ended(SyncEnd),
 }
 
 /// A client and where its connection lives.
@@ -116,6 +124,7 @@ impl World {
             shards: Vec::new(),
             mail: BTreeMap::new(),
             to_log: Vec::new(),
+            sync: None,
             from_log: VecDeque::new(),
             to_packs: VecDeque::new(),
             from_packs: VecDeque::new(),
@@ -181,6 +190,7 @@ impl World {
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.mail = BTreeMap::new();
         self.to_log = Vec::new();
+        self.sync = None;
         self.from_log = VecDeque::new();
         self.to_packs = VecDeque::new();
         self.from_packs = VecDeque::new();
@@ -269,27 +279,39 @@ impl World {
                     self.shards[usize::from(to)].handle_mail(mail);
                 }
             }
-            4 => {
-                let mut done = Vec::new();
-                if let Some(log) = &mut self.log {
-                    log.append(&mut self.to_log, &mut done);
-                }
-                self.from_log.extend(done);
-                if let Some(file) = self.forget.take()
-                    && let Some(log) = &mut self.log
-                {
-                    match log.forget(file) {
-                        Ok(()) => self.forgotten += 1,
-                        Err(_) => self.forget = Some(file),
-                    }
-                }
-            }
+            4 => self.step_log(),
             _ => {
                 if let Some(completion) = self.from_log.pop_front() {
                     let shard = &mut self.shards[completion.shard as usize];
                     shard.handle_logged(completion);
                     shard.retry_log();
                 }
+            }
+        }
+    }
+
+    /// The log writes, forgets, or gets on with its sync.
+    fn step_log(&mut self) {
+        let Some(log) = &mut self.log else { return };
+        let mut done = Vec::new();
+        match self.random.below(3) {
+            0 => {
+                self.sync = match self.sync.take() {
+                    None => log.begin_sync(&mut done).map(Syncing::Begun),
+                    Some(Syncing::Begun(job)) => Some(Syncing::Ended(job.run())),
+                    Some(Syncing::Ended(end)) => {
+                        log.end_sync(end, &mut done);
+                        None
+                    }
+                };
+            }
+            _ => log.append(&mut self.to_log, &mut done),
+        }
+        self.from_log.extend(done);
+        if let Some(file) = self.forget.take_if(|_| !log.is_syncing()) {
+            match log.forget(file) {
+                Ok(()) => self.forgotten += 1,
+                Err(_) => self.forget = Some(file),
             }
         }
     }

@@ -1,0 +1,314 @@
+//! Syncing, while writing goes on.
+//!
+//! ```text
+//!  append        writes; whoever asked for a sync waits from now on, and its batch stays in memory
+//!  begin_sync    everything written so far is to be synced: a job for another thread
+//!  append ...    goes on meanwhile; whoever asks now waits for the next job, together with all others
+//!  end_sync      answers everybody who was written before the job began
+//! ```
+//!
+//! One sync is under way at a time, and nothing else syncs meanwhile: the system tells an error once, and not to all
+//! who ask. A job that failed is tried again on the spot, for what it may have lost has to be copied first: a disk that
+//! fails is slow for everybody.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io::{self, IoSlice};
+
+use super::{Log, Open};
+use crate::batch::{BATCH_HEADER, BatchHeader};
+use crate::disk::{Disk, PendingSync};
+use crate::file;
+use crate::handover::{Completion, Failure, Handover, Step, WriteError};
+use crate::record::Records;
+use crate::scan;
+
+/// Bytes of the batches that may be kept until they are synced: what a fast disk takes in a tenth of a second. At the
+/// bound [`Log::is_full`].
+pub const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
+
+/// Files, and their names, to be synced. May run beside everything that writes.
+#[must_use = "whoever waits is answered at the end of it"]
+pub struct SyncJob {
+    files: Vec<(u64, PendingSync)>,
+    names: Option<PendingSync>,
+}
+
+/// How a [`SyncJob`] has ended.
+#[derive(Debug)]
+#[must_use = "the log waits for it"]
+pub struct SyncEnd(Result<(), Refused>);
+
+#[derive(Debug)]
+struct Refused {
+    /// `None`: it was the directory.
+    file: Option<u64>,
+}
+
+impl SyncJob {
+    /// Waits until everything is synced, or something refuses.
+    pub fn run(self) -> SyncEnd {
+        for (file, sync) in self.files {
+            if sync().is_err() {
+                return SyncEnd(Err(Refused { file: Some(file) }));
+            }
+        }
+        let names = self.names.map_or(Ok(()), |sync| sync());
+        SyncEnd(names.map_err(|_| Refused { file: None }))
+    }
+}
+
+impl std::fmt::Debug for SyncJob {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SyncJob({} files)", self.files.len())
+    }
+}
+
+/// What waits for a sync.
+#[derive(Debug, Default)]
+pub(super) struct Unsynced {
+    /// In the order of their batches.
+    waiting: VecDeque<Waiting>,
+    /// Batches that somebody waits for, oldest first. Until they are synced, this is the only copy that is surely good.
+    kept: VecDeque<Kept>,
+    /// In `kept`.
+    bytes: u64,
+    under_way: Option<UnderWay>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    shard: u32,
+    ticket: u64,
+    /// The last batch that must be synced.
+    batch: u64,
+}
+
+#[derive(Debug)]
+struct Kept {
+    file: u64,
+    header: BatchHeader,
+    records: Vec<Records>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    /// The last batch that is synced if it ends well.
+    batch: u64,
+    /// The names of files below this number are synced as well.
+    names: Option<u64>,
+}
+
+/// Where a batch of a doomed file is copied from.
+enum Source {
+    Memory(usize),
+    /// Offsets in the file.
+    File(usize, usize),
+}
+
+impl<D: Disk> Log<D> {
+    /// Begins to sync everything written so far, if somebody waits for it; or the oldest file, if too many have not
+    /// been synced. The job is run on another thread, and its end told with [`Log::end_sync`]; until then there is no
+    /// other.
+    ///
+    /// What failed a sync before is copied and synced on the spot.
+    pub fn begin_sync(&mut self, done: &mut Vec<Completion>) -> Option<SyncJob> {
+        if self.is_syncing() {
+            return None;
+        }
+        // Giving space back syncs as well.
+        self.answer(&Ok(()), done);
+        let asked = !self.unsynced.waiting.is_empty();
+        if !asked && self.dirty.len() <= self.options.dirty_files_max {
+            return None;
+        }
+        let files = if asked { self.dirty.len() } else { 1 };
+        if self.dirty.iter().take(files).any(|file| file.doomed) {
+            if asked {
+                let outcome = self.sync_all().or_else(|_| self.sync_all());
+                self.answer(&outcome, done);
+            }
+            return None;
+        }
+        let (mut job, mut named) = (SyncJob { files: Vec::new(), names: None }, true);
+        let current = self.current.as_mut().filter(|_| asked);
+        for file in self.dirty.iter_mut().take(files).chain(current) {
+            job.files.push((file.number, self.disk.begin_sync(&mut file.handle)));
+            named &= file.named;
+        }
+        if !named {
+            job.names = Some(self.disk.begin_sync_dir());
+        }
+        let batch = if asked { self.last } else { self.dirty.front().map_or(0, |oldest| oldest.last) };
+        self.unsynced.under_way = Some(UnderWay { batch, names: (!named).then_some(self.next_file) });
+        Some(job)
+    }
+
+    /// The job of the last [`Log::begin_sync`] has ended: answers whoever it was for. One that failed is tried again,
+    /// once.
+    pub fn end_sync(&mut self, end: SyncEnd, done: &mut Vec<Completion>) {
+        let Some(UnderWay { batch, names }) = self.unsynced.under_way.take() else { return };
+        let covered = |file: &Open<D::File>| names.is_some_and(|below| file.number < below);
+        match end.0 {
+            Ok(()) => {
+                self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
+                self.dirty.retain(|file| file.last > batch);
+                self.synced = self.synced.max(batch);
+                self.answer(&Ok(()), done);
+            }
+            Err(Refused { file }) => {
+                for open in self.dirty.iter_mut().chain(&mut self.current) {
+                    open.doomed |= file.map_or(!open.named && covered(open), |file| open.number == file);
+                }
+                self.retire_doomed();
+                if !self.unsynced.waiting.is_empty() {
+                    let outcome = self.sync_all();
+                    self.answer(&outcome, done);
+                }
+            }
+        }
+    }
+
+    /// Whether a job of [`Log::begin_sync`] has not ended.
+    pub fn is_syncing(&self) -> bool {
+        self.unsynced.under_way.is_some()
+    }
+
+    /// Nothing more should be written before the sync that is under way has ended.
+    pub fn is_full(&self) -> bool {
+        let full =
+            self.unsynced.bytes >= UNSYNCED_BYTES_MAX || self.dirty.len() > 2 * self.options.dirty_files_max;
+        full && self.is_syncing()
+    }
+
+    pub(super) fn refuse_while_syncing(&self) -> Result<(), WriteError> {
+        match self.is_syncing() {
+            true => Err(WriteError::without_file(io::ErrorKind::WouldBlock.into())),
+            false => Ok(()),
+        }
+    }
+
+    /// Answers a group that was written, and keeps it if one of them waits for a sync. `header` is that of its batch.
+    pub(super) fn written(
+        &mut self,
+        group: impl Iterator<Item = Handover>,
+        header: Option<BatchHeader>,
+        done: &mut Vec<Completion>,
+    ) {
+        let (size, batch) = (self.size(), self.last);
+        let current = self.current.as_ref().map_or(0, |current| current.number);
+        let (mut sync, mut all) = (false, Vec::new());
+        for Handover { shard, ticket, records, sync: waits } in group {
+            let file = if records.is_empty() { 0 } else { current };
+            done.push(Completion { shard, ticket, step: Step::Written, result: Ok(()), file, size });
+            if waits {
+                self.unsynced.waiting.push_back(Waiting { shard, ticket, batch });
+            }
+            sync |= waits;
+            all.push(records);
+        }
+        if !sync {
+            return;
+        }
+        if let Some(header) = header {
+            self.unsynced.bytes += header.length;
+            self.unsynced.kept.push_back(Kept { file: current, header, records: all });
+        }
+        self.answer(&Ok(()), done);
+    }
+
+    /// Answers those whose batches are synced; and all others, if they cannot be.
+    fn answer(&mut self, outcome: &Result<(), Failure>, done: &mut Vec<Completion>) {
+        let synced = self.synced;
+        while let Some(kept) = self.unsynced.kept.pop_front_if(|kept| kept.header.number <= synced) {
+            self.unsynced.bytes -= kept.header.length;
+        }
+        if self.unsynced.waiting.is_empty() {
+            return;
+        }
+        let (size, step) = (self.size(), Step::Synced);
+        let waiting = &mut self.unsynced.waiting;
+        while let Some(Waiting { shard, ticket, .. }) =
+            waiting.pop_front_if(|waiting| outcome.is_err() || waiting.batch <= synced)
+        {
+            let result = outcome.as_ref().map_err(|failure| failure.with(Records::new())).copied();
+            let size = if result.is_ok() { size } else { Default::default() };
+            done.push(Completion { shard, ticket, step, result, file: 0, size });
+        }
+    }
+
+    /// Makes everything written so far synced, on the spot. Not while a sync is under way.
+    pub(super) fn sync_all(&mut self) -> Result<(), Failure> {
+        let copies = self.copy_doomed()?;
+        for file in self.dirty.iter_mut().filter(|file| !file.doomed).chain(&mut self.current) {
+            if let Err(error) = self.disk.sync(&mut file.handle) {
+                file.doomed = true;
+                let name = file::name(file.number);
+                self.retire_doomed();
+                return Err(Failure { error, file: name });
+            }
+        }
+        let unnamed = |file: &Open<D::File>| !file.named && !file.doomed;
+        if self.dirty.iter().chain(&self.current).any(unnamed) {
+            self.sync_names()?;
+        }
+        self.dirty.clear();
+        self.synced = self.last;
+        if let Some(current) = &mut self.current {
+            current.good += copies;
+        }
+        Ok(())
+    }
+
+    /// Writes the acknowledged batches of doomed files to the current file. While one of them cannot be read,
+    /// nothing is synced. A batch that reads back as something else, and is not kept, is lost: the disk took it and
+    /// dropped it. The next open reports it.
+    fn copy_doomed(&mut self) -> Result<u32, Failure> {
+        let kept = std::mem::take(&mut self.unsynced.kept);
+        let copies = self.copy_doomed_with(&kept);
+        self.unsynced.kept = kept;
+        copies
+    }
+
+    fn copy_doomed_with(&mut self, kept: &VecDeque<Kept>) -> Result<u32, Failure> {
+        let mut copied = BTreeSet::new();
+        for index in 0..self.dirty.len() {
+            let file = &mut self.dirty[index];
+            if !file.doomed {
+                continue;
+            }
+            let (number, last) = (file.number, file.last);
+            let name = file::name(number);
+            let bytes = match scan::read_file(&mut self.disk, &mut file.handle) {
+                Ok((bytes, false)) => bytes,
+                Ok((_, true)) => {
+                    return Err(Failure { error: io::Error::from_raw_os_error(libc::EIO), file: name });
+                }
+                Err(error) => return Err(Failure { error, file: name }),
+            };
+            let mut sources = BTreeMap::new();
+            for found in scan::scan(&bytes, file.generation).batches {
+                let header = found.header;
+                if found.intact && header.number > self.synced && header.number <= last {
+                    let (from, to) = (found.offset as usize + BATCH_HEADER, found.end as usize);
+                    sources.insert(header.number, (header, Source::File(from, to)));
+                }
+            }
+            for (place, kept) in kept.iter().enumerate().filter(|(_, kept)| kept.file == number) {
+                sources.insert(kept.header.number, (kept.header, Source::Memory(place)));
+            }
+            for (number, (header, source)) in sources {
+                if !copied.insert(number) {
+                    continue;
+                }
+                let mut payload = Vec::new();
+                match source {
+                    Source::File(from, to) => payload.push(IoSlice::new(&bytes[from..to])),
+                    Source::Memory(at) => kept[at].records.iter().for_each(|r| r.slices(&mut payload)),
+                }
+                self.open_fresh()?;
+                self.write_batch(header, &payload)?;
+            }
+        }
+        Ok(copied.len() as u32)
+    }
+}

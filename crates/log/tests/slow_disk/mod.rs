@@ -1,0 +1,66 @@
+//! A disk whose syncs take as long as the test wants.
+
+use std::io::{self, IoSlice};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+
+use log::testing::{FalseDisk, FalseFile};
+use log::{Disk, PendingSync};
+
+/// A disk whose syncs wait for a word.
+pub struct SlowDisk {
+    disk: FalseDisk,
+    go: Arc<Mutex<Receiver<()>>>,
+}
+
+impl SlowDisk {
+    /// Each word lets one sync of a file go on; once there is nobody to give it, all do.
+    pub fn new(disk: &FalseDisk, go: Receiver<()>) -> Self {
+        Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
+    }
+}
+
+impl Disk for SlowDisk {
+    type File = FalseFile;
+
+    fn lock(&mut self) -> io::Result<()> {
+        self.disk.lock()
+    }
+    fn list(&mut self) -> io::Result<Vec<String>> {
+        self.disk.list()
+    }
+    fn create(&mut self, name: &str) -> io::Result<FalseFile> {
+        self.disk.create(name)
+    }
+    fn open(&mut self, name: &str) -> io::Result<FalseFile> {
+        self.disk.open(name)
+    }
+    fn write_vectored(&mut self, file: &mut FalseFile, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.disk.write_vectored(file, pieces)
+    }
+    fn begin_sync(&mut self, file: &mut FalseFile) -> PendingSync {
+        let (go, sync) = (Arc::clone(&self.go), self.disk.begin_sync(file));
+        Box::new(move || {
+            let _ = go.lock().unwrap().recv();
+            sync()
+        })
+    }
+    fn begin_sync_dir(&mut self) -> PendingSync {
+        self.disk.begin_sync_dir()
+    }
+    fn read_at(&mut self, file: &mut FalseFile, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        self.disk.read_at(file, offset, into)
+    }
+    fn len(&mut self, file: &mut FalseFile) -> io::Result<u64> {
+        self.disk.len(file)
+    }
+    fn truncate(&mut self, file: &mut FalseFile, length: u64) -> io::Result<()> {
+        self.disk.truncate(file, length)
+    }
+    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+    fn remove(&mut self, name: &str) -> io::Result<()> {
+        self.disk.remove(name)
+    }
+}
