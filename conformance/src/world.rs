@@ -219,10 +219,7 @@ impl World {
         if let Some(log) = &mut self.log
             && !self.to_log.is_empty()
         {
-            log.append(&mut self.to_log, &mut done);
-            while let Some(job) = log.begin_sync(&mut done) {
-                log.end_sync(job.run(), &mut done);
-            }
+            log.append_and_sync(&mut self.to_log, &mut done);
         }
         for completion in done {
             moved = true;
