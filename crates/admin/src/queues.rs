@@ -130,7 +130,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
         "operator_policy": row.operator_policy.as_deref(),
         "effective_policy_definition": json::from_arguments(&row.effective_policy),
         "node": *row.node,
-        "state": "running",
+        "state": if report.damaged { "damaged" } else { "running" },
     });
     if stats || query.flag("enable_queue_totals") {
         body["messages"] = (report.ready + report.unsettled).into();

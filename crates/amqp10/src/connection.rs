@@ -38,6 +38,8 @@ pub struct Config {
     pub channel_max: u16,
     /// The connection is given up when nothing has been heard for so long; half of it is advertised. 0 is never.
     pub idle_time_out_ms: u32,
+    /// Bytes that deliveries may take whose end has not come, over all links.
+    pub incomplete_bytes_max: usize,
     pub session: SessionConfig,
 }
 

@@ -44,6 +44,8 @@ pub enum Violation {
     TransferLimitExceeded,
     /// [2.7.3] A delivery above max-message-size.
     MessageSizeExceeded { max: u64 },
+    /// [2.7.5] Deliveries whose end has not come take too much.
+    IncompleteDeliveries { max: usize },
     /// [2.7.5] A continued delivery that contradicts its beginning.
     InconsistentDelivery(&'static str),
     /// [2.7.5] `settled` does not fit the negotiated snd-settle-mode.
@@ -76,7 +78,9 @@ impl Violation {
             Self::UnexpectedFrame(_) => (Connection, condition::ILLEGAL_STATE),
             Self::FrameSizeTooSmall(_) => (Connection, condition::FRAME_SIZE_TOO_SMALL),
             Self::IdleTimeOutTooShort(_) => (Connection, condition::NOT_ALLOWED),
-            Self::IdleTimeOut => (Connection, condition::RESOURCE_LIMIT_EXCEEDED),
+            Self::IdleTimeOut | Self::IncompleteDeliveries { .. } => {
+                (Connection, condition::RESOURCE_LIMIT_EXCEEDED)
+            }
             // As the reference does: the session that has the channel ends (behaviour B.2).
             Self::ChannelInUse(_) => (Session, condition::INTERNAL_ERROR),
             Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
@@ -133,6 +137,9 @@ impl fmt::Display for Violation {
             Self::TransferLimitExceeded => f.write_str("insufficient credit available for this transfer"),
             Self::MessageSizeExceeded { max } => {
                 write!(f, "delivery exceeds the maximum message size of {max} bytes")
+            }
+            Self::IncompleteDeliveries { max } => {
+                write!(f, "deliveries whose end has not come take more than {max} bytes")
             }
             Self::InconsistentDelivery(field) => {
                 write!(f, "{field} differs between the transfers of one delivery")

@@ -5,10 +5,10 @@ mod script;
 use amqp10::{
     AmqpError, Attach, Begin, Chunk, DeliveryState, Detach, Disposition, End, Event, Flow, Map, Open,
     Outgoing, Performative, Radius, ReceiverSettleMode, Role, Symbol, Tag, Target, TargetArchetype, Transfer,
-    TransferHead, Value, condition, put_frame,
+    TransferHead, Value, Violation, condition, put_frame,
 };
 use bytes::{Bytes, BytesMut};
-use script::{Script, attach, head, session_flow};
+use script::{INCOMPLETE_MAX, Script, attach, head, session_flow};
 
 fn heard(name: &str) -> script::Heard {
     Ok(Some(name.to_owned()))
@@ -117,6 +117,25 @@ fn the_window_opens_at_half() {
     });
     let opened: Vec<_> = frames.collect();
     assert_eq!(opened, [vec![], vec!["flow window 4".to_owned()], vec![], vec!["flow window 4".to_owned()]]);
+}
+
+#[test]
+fn deliveries_under_way_are_bounded_over_all_links() {
+    // [2.7.5] The largest message bounds each of them, and a client may have thousands of links.
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 2, false, false);
+    assert_eq!(
+        script.transfer(&TransferHead { more: true, ..head(0, b"t") }, &[0; INCOMPLETE_MAX]),
+        Ok(None)
+    );
+    assert!(script.hear(0, &attach("m", 1, Role::Sender)).is_ok());
+    script.endpoint.attach(0, Some(1), attach("m", 1, Role::Receiver));
+    script.endpoint.grant(0, 1, 2, false, false);
+    let more = TransferHead { more: true, handle: 1, ..head(1, b"u") };
+    let fault = script.transfer(&more, b"x").unwrap_err();
+    assert_eq!(fault.violation, Violation::IncompleteDeliveries { max: INCOMPLETE_MAX });
+    let (radius, condition) = fault.violation.sentence();
+    assert_eq!((radius, condition), (Radius::Connection, condition::RESOURCE_LIMIT_EXCEEDED));
 }
 
 #[test]

@@ -63,6 +63,7 @@ impl World {
                 max_frame_size: random.pick(&[512, 1000, 65_536]).unwrap(),
                 channel_max: 30,
                 idle_time_out_ms: 0,
+                incomplete_bytes_max: usize::MAX,
                 session: SessionConfig { incoming_window: 1 + random.below(10) as u32, handle_max: 40 },
             };
             let mut endpoint =

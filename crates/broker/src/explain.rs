@@ -21,6 +21,8 @@ pub use self::look::{End, Look, Wanted};
 pub enum Cause {
     /// The log cannot write: durable messages are refused until it can.
     LogFailed,
+    /// Messages of the queue are damaged on the disk: nobody is given any, and nothing is taken in.
+    QueueDamaged,
     /// What the broker has written stands in the socket: the client does not read.
     SocketNotRead,
     /// Memory or disk is short, or the node stops: publishers' windows are closed.
@@ -37,6 +39,8 @@ pub enum Cause {
     UnsettledLimit,
     /// The client has granted no credit.
     NoCredit,
+    /// The next message is being read from the disk.
+    ReadingBacklog,
     /// Another consumer is the single active one.
     InactiveConsumer,
     /// The queue is at its length limit and refuses what is published to it.
@@ -62,8 +66,9 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::LogFailed,
+        Self::QueueDamaged,
         Self::SocketNotRead,
         Self::Alarm,
         Self::AttachUnanswered,
@@ -72,6 +77,7 @@ impl Cause {
         Self::ClientWindowClosed,
         Self::UnsettledLimit,
         Self::NoCredit,
+        Self::ReadingBacklog,
         Self::InactiveConsumer,
         Self::QueueFull,
         Self::NoConsumer,
@@ -89,6 +95,7 @@ impl Cause {
     pub const fn word(self) -> &'static str {
         match self {
             Self::LogFailed => "log_failed",
+            Self::QueueDamaged => "queue_damaged",
             Self::SocketNotRead => "socket_not_read",
             Self::Alarm => "alarm",
             Self::AttachUnanswered => "attach_unanswered",
@@ -97,6 +104,7 @@ impl Cause {
             Self::ClientWindowClosed => "client_window_closed",
             Self::UnsettledLimit => "unsettled_limit",
             Self::NoCredit => "no_credit",
+            Self::ReadingBacklog => "reading_backlog",
             Self::InactiveConsumer => "inactive_single_active_consumer",
             Self::QueueFull => "queue_full",
             Self::NoConsumer => "no_consumer",
@@ -115,6 +123,7 @@ impl Cause {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::LogFailed => "the log cannot write: durable messages are refused until it can",
+            Self::QueueDamaged => "messages of the queue are damaged on the disk: it is closed",
             Self::SocketNotRead => "the client does not read its socket",
             Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",
             Self::AttachUnanswered => "the link waits for its queue or for the catalog",
@@ -123,6 +132,7 @@ impl Cause {
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::UnsettledLimit => "the client holds as many unsettled deliveries as it may",
             Self::NoCredit => "the client has granted no credit",
+            Self::ReadingBacklog => "the next message is being read from the disk",
             Self::InactiveConsumer => "another consumer is the single active one",
             Self::QueueFull => "the queue is at its length limit and refuses messages",
             Self::NoConsumer => "messages are ready and nobody is attached to take them",
@@ -289,6 +299,7 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
         Facts::Queue { queue, consumers, .. } => {
             let report = &queue.report;
             match () {
+                () if report.damaged => (Cause::QueueDamaged, None),
                 () if log.failed => (Cause::LogFailed, None),
                 () if report.ready == 0 => (nothing_ready(report), None),
                 () if report.consumers == 0 => (Cause::NoConsumer, None),
@@ -322,6 +333,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
     match &link.role {
         Role::Publishing { unconfirmed, .. } => match () {
             () if log.failed => Cause::LogFailed,
+            () if queue.is_some_and(|q| q.report.damaged) => Cause::QueueDamaged,
             () if connection.blocked => Cause::Alarm,
             () if *unconfirmed > 0 && log.receipts_held > 0 => Cause::WaitingForLog,
             () if *unconfirmed > 0 => Cause::WaitingForReceipts,
@@ -341,6 +353,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
                 () if unsettled >= unsettled_max => Cause::UnsettledLimit,
                 () if link.credit == 0 => Cause::NoCredit,
+                () if report.is_some_and(|r| r.reading) => Cause::ReadingBacklog,
                 () => Cause::Nothing,
             }
         }

@@ -72,6 +72,7 @@ impl Connection {
             max_frame_size: options.max_frame_size.max(amqp10::frame::MIN_MAX_FRAME_SIZE),
             channel_max: options.channel_max,
             idle_time_out_ms: u32::try_from(options.idle_time_out.as_millis()).unwrap_or(u32::MAX),
+            incomplete_bytes_max: usize::MAX,
             session: SessionConfig {
                 incoming_window: options.incoming_window.max(1),
                 handle_max: options.handle_max,

@@ -84,6 +84,9 @@ pub struct Damage {
     /// 0: something is missing in front of `offset`, down to whole files.
     pub bytes: u64,
     pub owners: Owners,
+    /// A hand-over that asked to be synced may have stood here. If not, nothing that its owner lets nobody see before
+    /// it is synced is missing.
+    pub synced: bool,
 }
 
 /// Who may have lost a record.
@@ -347,6 +350,8 @@ impl Directory {
     /// Names the bytes of the missing batches, and whose they may be.
     fn damage<D: Disk>(&mut self, disk: &mut D, gap: &Gap, into: &mut Vec<Damage>) -> Result<(), OpenError> {
         let (last, above) = self.place(gap.above);
+        // When the batch behind them was written, everything that was asked to be synced before it was.
+        let synced = above.header.synced >= gap.lowest;
         let from = match gap.below {
             0 => (0, 0),
             below => {
@@ -371,12 +376,12 @@ impl Directory {
                 let payload = bytes.get(offset as usize + BATCH_HEADER..end as usize);
                 let owners = payload.and_then(record::owners).map_or(Owners::All, Owners::Only);
                 let file = file::name(self.files[index].number);
-                into.push(Damage { file, offset, bytes: end - offset, owners });
+                into.push(Damage { file, offset, bytes: end - offset, owners, synced });
             }
         }
         if into.len() == reported {
             let file = file::name(self.files[last].number);
-            into.push(Damage { file, offset: above.offset, bytes: 0, owners: Owners::All });
+            into.push(Damage { file, offset: above.offset, bytes: 0, owners: Owners::All, synced });
         }
         Ok(())
     }
@@ -435,7 +440,8 @@ impl Directory {
             let file = &self.files[index];
             let bytes = file.length - keep;
             let name = file::name(file.number);
-            recovery.damage.push(Damage { file: name, offset: keep, bytes, owners: Owners::All });
+            let owners = Owners::All;
+            recovery.damage.push(Damage { file: name, offset: keep, bytes, owners, synced: true });
             return Vec::new();
         }
         recovery.cut = cuts.last().map(|&(index, keep)| Cut {

@@ -198,11 +198,11 @@ fn check_flip(
         );
         return;
     };
-    let synced = batches.iter().filter(|b| b.number != hit.number).map(|b| b.synced).max().unwrap();
-    if hit.number <= synced {
+    let known = batches.iter().filter(|b| b.number != hit.number).map(|b| b.synced).max().unwrap();
+    if hit.number <= known {
         let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 != hit.number).cloned().collect();
         assert!(records == expected, "{place}: others are kept");
-        let [Damage { file, offset, bytes, owners }] = recovery.damage.as_slice() else {
+        let [Damage { file, offset, bytes, owners, synced }] = recovery.damage.as_slice() else {
             panic!("{place}: {recovery:?}")
         };
         assert_eq!(
@@ -211,6 +211,8 @@ fn check_flip(
             "{place}"
         );
         assert!(*owners == Owners::All || *owners == Owners::Only(hit.owners.clone()), "{place}: {owners:?}");
+        let behind = batches.iter().filter(|b| b.number > hit.number).min_by_key(|b| b.number).unwrap();
+        assert_eq!(*synced, behind.synced >= hit.number, "{place}");
         assert_eq!(recovery.cut, None, "{place}");
         assert_eq!(disk.files(), *files, "{place}: the bytes are kept");
     } else {
@@ -259,7 +261,7 @@ fn a_missing_file_is_damage_for_everyone() {
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();
     assert_eq!(
         recovery.damage,
-        [Damage { file: next, offset: FILE_HEADER as u64, bytes: 0, owners: Owners::All }]
+        [Damage { file: next, offset: FILE_HEADER as u64, bytes: 0, owners: Owners::All, synced: true }]
     );
 }
 

@@ -14,4 +14,4 @@ mod stored;
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
 pub use intake::{Kept, kept};
-pub use stored::StoredError;
+pub use stored::{LastRoute, StoredError};

@@ -85,11 +85,12 @@ impl Message {
         self.parts().wire
     }
 
-    /// Reads a stored message; the result shares the bytes of `stored`.
+    /// Reads a stored message; the result shares the bytes of `stored`, and its route with the message that was read
+    /// before if that had the same.
     ///
     /// # Errors
     /// See [`StoredError`].
-    pub fn from_stored(mut stored: Bytes) -> Result<Self, StoredError> {
+    pub fn from_stored(mut stored: Bytes, last: &mut LastRoute) -> Result<Self, StoredError> {
         let format = *stored.first().ok_or(StoredError::Malformed)?;
         if format != FORMAT {
             return Err(StoredError::Format(format));
@@ -105,9 +106,7 @@ impl Message {
         let (bare_at, application_properties_at, body_at) =
             (stored.get_u32(), stored.get_u32(), stored.get_u32());
         let deaths_len = stored.get_u32() as usize;
-        let keys = stored.get_u16();
-        let exchange = take_text(&mut stored)?;
-        let keys = (0..keys).map(|_| take_text(&mut stored)).collect::<Result<Vec<_>, _>>()?;
+        let route = last.take(&mut stored)?;
         if stored.len() < deaths_len {
             return Err(StoredError::Malformed);
         }
@@ -128,11 +127,36 @@ impl Message {
             priority: (flags & HAS_PRIORITY != 0).then_some(priority),
             ttl_ms: (flags & HAS_TTL != 0).then_some(ttl_ms),
         };
-        let message = Self::new(parts, Arc::new(Route::new(exchange, keys)));
+        let message = Self::new(parts, route);
         if deaths.is_empty() {
             return Ok(message);
         }
         Ok(message.with_deaths(read_deaths(&deaths).ok_or(StoredError::Malformed)?))
+    }
+}
+
+/// The route of the message that was read last: most messages of a queue have the same.
+#[derive(Debug, Default)]
+pub struct LastRoute(Option<(Box<[u8]>, Arc<Route>)>);
+
+impl LastRoute {
+    /// Reads the route at the front of `stored`.
+    fn take(&mut self, stored: &mut Bytes) -> Result<Arc<Route>, StoredError> {
+        if let Some((bytes, route)) = self.0.as_ref().filter(|(bytes, _)| stored.starts_with(bytes)) {
+            stored.advance(bytes.len());
+            return Ok(route.clone());
+        }
+        let whole = stored.clone();
+        if stored.len() < 2 {
+            return Err(StoredError::Malformed);
+        }
+        let keys = stored.get_u16();
+        let exchange = take_text(stored)?;
+        let keys = (0..keys).map(|_| take_text(stored)).collect::<Result<Vec<_>, _>>()?;
+        let bytes = whole[..whole.len() - stored.len()].into();
+        let route = Arc::new(Route::new(exchange, keys));
+        self.0 = Some((bytes, route.clone()));
+        Ok(route)
     }
 }
 
@@ -224,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_stored_comes_back() {
         let message = example();
-        assert_eq!(Message::from_stored(stored(&message)), Ok(message.clone()));
+        assert_eq!(Message::from_stored(stored(&message), &mut LastRoute::default()), Ok(message.clone()));
         let death = |queue: &str, reason| Death {
             queue: queue.into(),
             reason,
@@ -238,10 +262,10 @@ mod tests {
         let dead = message
             .with_death(death("q", DeathReason::Expired), 0)
             .with_death(death("r", DeathReason::MaxLength), 0);
-        assert_eq!(Message::from_stored(stored(&dead)), Ok(dead.clone()));
+        assert_eq!(Message::from_stored(stored(&dead), &mut LastRoute::default()), Ok(dead.clone()));
         let dead = dead.with_death(death("q", DeathReason::Expired), 3);
         assert_eq!(dead.delivery_count(), 3);
-        assert_eq!(Message::from_stored(stored(&dead)), Ok(dead));
+        assert_eq!(Message::from_stored(stored(&dead), &mut LastRoute::default()), Ok(dead));
     }
 
     #[test]
@@ -249,7 +273,11 @@ mod tests {
         let whole = stored(&example());
         let tail = example().stored_tail().len();
         for len in 0..whole.len() - tail + 5 {
-            assert_eq!(Message::from_stored(whole.slice(..len)), Err(StoredError::Malformed), "{len}");
+            assert_eq!(
+                Message::from_stored(whole.slice(..len), &mut LastRoute::default()),
+                Err(StoredError::Malformed),
+                "{len}"
+            );
         }
     }
 
@@ -257,6 +285,19 @@ mod tests {
     fn a_newer_format_is_refused() {
         let mut bytes = stored(&example()).to_vec();
         bytes[0] = 2;
-        assert_eq!(Message::from_stored(bytes.into()), Err(StoredError::Format(2)));
+        assert_eq!(
+            Message::from_stored(bytes.into(), &mut LastRoute::default()),
+            Err(StoredError::Format(2))
+        );
+    }
+
+    #[test]
+    fn messages_of_one_route_share_it() {
+        let mut last = LastRoute::default();
+        let of = |key: &str| stored(&Message::new(Parts::default(), Arc::new(Route::simple("x", key))));
+        let mut read = |key: &str| Message::from_stored(of(key), &mut last).unwrap().route().clone();
+        let (first, second, other) = (read("a"), read("a"), read("ab"));
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!((other.key(), read("a").key()), ("ab", "a"));
     }
 }

@@ -8,8 +8,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How often memory and disk are looked at.
+/// How often memory and disk are looked at, at least.
 const INTERVAL: Duration = Duration::from_millis(1000);
+
+/// And at most, when the limit of the disk is near.
+const INTERVAL_MIN: Duration = Duration::from_millis(10);
+
+/// Bytes that may be gone from the disk within a second: what all publishers together can send.
+const FILLED_PER_S: u64 = 1 << 30;
 
 /// A limit, of bytes or of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,6 +64,15 @@ impl Measured {
     /// Whether publishers are to be stopped. Alarms are a set: one of two going is not enough.
     pub fn any(&self) -> bool {
         self.memory_alarm || self.disk_alarm
+    }
+
+    /// How long nobody can have crossed the limit of the disk.
+    fn next_look(&self) -> Duration {
+        if self.disk_alarm {
+            return INTERVAL;
+        }
+        let left = self.disk_free.saturating_sub(self.disk_free_limit);
+        Duration::from_millis(left.saturating_mul(1000) / FILLED_PER_S).clamp(INTERVAL_MIN, INTERVAL)
     }
 }
 
@@ -113,7 +128,7 @@ fn watch(
             on_change(now.any());
         }
         before = now;
-        match stopped.recv_timeout(INTERVAL) {
+        match stopped.recv_timeout(now.next_look()) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -204,6 +219,14 @@ mod tests {
         assert!(measure(memory, &here).memory_alarm && measure(memory, &here).any());
         let disk = AlarmLimits { disk_free: Limit::Absolute(u64::MAX), ..quiet };
         assert!(measure(disk, &here).disk_alarm && measure(disk, &here).any());
+    }
+
+    #[test]
+    fn the_nearer_the_limit_the_sooner_it_looks_again() {
+        let at = |disk_free| Measured { disk_free, disk_free_limit: 1000, ..Measured::default() }.next_look();
+        assert_eq!(at(u64::MAX), INTERVAL);
+        assert_eq!(at(1000 + FILLED_PER_S / 2), INTERVAL / 2);
+        assert_eq!(at(1001), INTERVAL_MIN);
     }
 
     #[test]

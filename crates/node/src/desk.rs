@@ -178,6 +178,9 @@ impl NodeDesk {
             Effect::Refused { why: Refusal::NotEmpty, .. } => {
                 Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' not empty")))
             }
+            Effect::Refused { why: Refusal::Damaged, .. } => {
+                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' is damaged on the disk")))
+            }
             other => Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' answered {other:?}"))),
         }
     }

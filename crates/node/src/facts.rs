@@ -11,19 +11,21 @@
 //!                                                 | first end u64, 0 is none | last end u64, 0 is none |
 //!                                                 | pack u64 | offset u32 | bytes u32 |
 //! kind 6  taken     owner = queue, seq = run      | first u32 | last u32 | durable u32 | their bytes u64 |
+//! kind 7  damaged   owner = queue, seq = 0        | |
+//! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
 //! ```
 //!
 //! Format 1, since 0.1; numbers are big-endian. Queue ids are never 0, for incarnations start at 1. What a run holds
 //! stands in packs, as records of kind 1.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use broker::catalog::{Catalog, Change, decode_change, encode_change};
 use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use log::{Extent, Record, Records};
-use message::Message;
+use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, Loaded, Restoring, Stored};
 
 use crate::shard::Place;
@@ -34,12 +36,17 @@ const RETURNED: u8 = 3;
 const CHANGE: u8 = 4;
 const STORED: u8 = 5;
 const TAKEN: u8 = 6;
+const DAMAGED: u8 = 7;
+const NOTED: u8 = 8;
 
 /// Bytes of a stored record's body.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
 
 /// Owner of the catalog's records.
-const CATALOG: u64 = 0;
+pub(crate) const CATALOG: u64 = 0;
+
+/// Owner of what the node notes for its next life.
+const NODE: u64 = u64::MAX;
 
 /// Appends one fact of a queue; `extent` is where the run of a [`Fact::Stored`] stands.
 pub fn push_fact(
@@ -74,6 +81,7 @@ pub fn push_fact(
             scratch.put_u64(*bytes);
             records.push(queue.0, u64::from(*run), TAKEN, &[scratch]);
         }
+        Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
 }
 
@@ -88,13 +96,14 @@ pub fn push_to_run(run: &mut log::Run, scratch: &mut BytesMut, fact: &Fact) {
 
 /// The messages of a block of a run. `None` if it holds anything else.
 pub fn decode_block(block: log::Block) -> Option<Block> {
+    let mut route = LastRoute::default();
     let messages = block.records.into_iter().map(|record| {
         let mut body = record.body;
         if record.kind != PUT || body.len() <= 8 {
             return None;
         }
         let at_ms = body.get_u64();
-        Some(Loaded { seq: record.seq, at_ms, message: Message::from_stored(body).ok()? })
+        Some(Loaded { seq: record.seq, at_ms, message: Message::from_stored(body, &mut route).ok()? })
     });
     Some(Block { messages: messages.collect::<Option<_>>()?, next: block.next })
 }
@@ -140,6 +149,11 @@ pub fn push_change(records: &mut Records, scratch: &mut BytesMut, version: u64, 
     records.push(CATALOG, version, CHANGE, &[scratch]);
 }
 
+/// Appends that whoever may have lost a record at this place of the log has been told so.
+pub fn push_noted(records: &mut Records, file: &str, offset: u64) {
+    records.push(NODE, offset, NOTED, &[file.as_bytes()]);
+}
+
 /// What the log brought back.
 #[derive(Debug, Default)]
 pub struct Restored {
@@ -147,12 +161,17 @@ pub struct Restored {
     pub queues: HashMap<QueueId, RestoredQueue>,
     /// Records that could not be read, the first few in words.
     pub unreadable: Vec<String>,
+    /// Whose they were.
+    pub(crate) unreadable_owners: BTreeSet<u64>,
+    /// Files and offsets of damage that was dealt with in an earlier life.
+    pub(crate) noted: HashSet<(String, u64)>,
 }
 
 /// The durable messages of one queue.
 #[derive(Default)]
 pub struct RestoredQueue {
     facts: Restoring,
+    route: LastRoute,
     /// Where messages were put, the oldest first: in any of these files they may be alive.
     places: Vec<Place>,
     /// Where its runs stand, and the file of the log that says so.
@@ -172,8 +191,11 @@ impl Restored {
     /// Takes the next record of the log.
     pub fn handle_record(&mut self, record: Record) {
         let Record { owner, seq, kind, body, file } = record;
-        if self.try_record(owner, seq, kind, body, file).is_none() && self.unreadable.len() < UNREADABLE_MAX {
-            self.unreadable.push(format!("record of kind {kind}, owner {owner:#x}, seq {seq}"));
+        if self.try_record(owner, seq, kind, body, file).is_none() {
+            self.unreadable_owners.insert(owner);
+            if self.unreadable.len() < UNREADABLE_MAX {
+                self.unreadable.push(format!("record of kind {kind}, owner {owner:#x}, seq {seq}"));
+            }
         }
     }
 
@@ -183,13 +205,18 @@ impl Restored {
             self.catalog.apply(&change);
             return Some(());
         }
+        if owner == NODE {
+            let file = (kind == NOTED).then(|| String::from_utf8(body.into()).ok()).flatten()?;
+            self.noted.insert((file, seq));
+            return Some(());
+        }
         // Each shard hands its records over for itself, so those of a queue may stand before its declaration
         // and behind its end.
         let queue = self.queues.entry(QueueId(owner)).or_default();
         let fact = match kind {
             PUT if body.len() > 8 => {
                 let at_ms = body.get_u64();
-                let message = Message::from_stored(body).ok()?;
+                let message = Message::from_stored(body, &mut queue.route).ok()?;
                 queue.note_place(file, seq);
                 Fact::Put { seq, message, at_ms }
             }
@@ -209,6 +236,7 @@ impl Restored {
                 durable: body.get_u32(),
                 bytes: body.get_u64(),
             },
+            DAMAGED => Fact::Damaged,
             _ => return None,
         };
         queue.facts.handle(fact);
@@ -223,6 +251,11 @@ impl Restored {
         self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
     }
 
+    /// Whether a queue is closed for damage.
+    pub fn has_damaged(&self) -> bool {
+        self.queues.values().any(RestoredQueue::is_damaged)
+    }
+
     /// Where the runs of all queues stand.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         self.queues.values().flat_map(|queue| queue.extents.values().map(|(extent, _)| *extent))
@@ -233,6 +266,16 @@ impl RestoredQueue {
     /// It has never held a durable message.
     pub fn is_unused(&self) -> bool {
         self.facts.is_unused()
+    }
+
+    /// See [`Fact::Damaged`].
+    pub fn is_damaged(&self) -> bool {
+        self.facts.is_damaged()
+    }
+
+    /// Closes it.
+    pub(crate) fn damage(&mut self) {
+        self.facts.handle(Fact::Damaged);
     }
 
     /// Messages in it.

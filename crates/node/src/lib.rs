@@ -8,6 +8,7 @@ mod alarms;
 mod desk;
 pub mod facts;
 mod node;
+pub mod quarantine;
 mod runtime;
 pub mod shard;
 

@@ -13,12 +13,15 @@ use broker::access::Access;
 use broker::catalog::Change;
 use broker::ids::ShardId;
 use broker::settings::Settings;
-use log::{Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery, Writer};
+use log::{
+    Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery, Writer,
+};
 use tokio::sync::mpsc;
 
 use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
+use crate::quarantine::{self, DefinitionsLost};
 use crate::runtime::{self, Clock, Incoming, Shards, Storage};
 use crate::shard::{Setup, Shard, StorageLimits};
 
@@ -42,6 +45,8 @@ pub enum StartError {
     Log { data_dir: PathBuf, error: OpenError },
     /// The packs, with their directory.
     Packs { packs_dir: PathBuf, error: PackError },
+    /// The log cannot be trusted with what it holds.
+    Definitions { data_dir: PathBuf, lost: DefinitionsLost },
     /// A thread or the data directory.
     Io { what: String, error: io::Error },
 }
@@ -55,6 +60,11 @@ impl fmt::Display for StartError {
             Self::Log { data_dir, error } => {
                 write!(f, "cannot open the log in {}: {error}", data_dir.display())
             }
+            Self::Definitions { data_dir, lost } => write!(
+                f,
+                "cannot start on {}: {lost}; start on a sound copy of the directory, or on another one",
+                data_dir.display()
+            ),
             Self::Packs { packs_dir, error } => {
                 write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
             }
@@ -86,13 +96,14 @@ impl Node {
         let packs_dir = data_dir.join(PACKS_DIR);
         let disk = open_dir(&data_dir)?;
         let mut restored = Restored::default();
-        let (log, recovery) =
+        let (mut log, recovery) =
             Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
                 .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
         restored.finish();
         report(&recovery, &restored);
+        close_damaged(&mut log, &mut restored, &recovery, &data_dir)?;
         // What is unknown may be what a damaged record spoke of.
-        let keep_unknown = !recovery.damage.is_empty() || !restored.unreadable.is_empty();
+        let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs =
             Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
                 .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
@@ -196,6 +207,30 @@ impl Node {
     }
 }
 
+/// Sees to it that queues that may have lost a record stay closed.
+fn close_damaged(
+    log: &mut Log<RealDisk>,
+    restored: &mut Restored,
+    recovery: &Recovery,
+    data_dir: &Path,
+) -> Result<(), StartError> {
+    let records = quarantine::quarantine(restored, recovery)
+        .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
+    let failed = |what: &str| {
+        let what = format!("cannot {what} in {}", data_dir.display());
+        move |error| StartError::Io { what, error }
+    };
+    quarantine::keep_files(data_dir, restored, recovery).map_err(failed("keep damaged files of the log"))?;
+    if records.is_empty() {
+        return Ok(());
+    }
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.sync(&mut done);
+    let refused = done.into_iter().find_map(|completion| completion.result.err());
+    refused.map_or(Ok(()), |refused| Err(failed("write to the log")(io::Error::other(refused.to_string()))))
+}
+
 /// Where packs are kept, in the data directory.
 const PACKS_DIR: &str = "packs";
 
@@ -282,15 +317,6 @@ fn report(recovery: &Recovery, restored: &Restored) {
             offset = cut.offset,
             bytes = cut.bytes,
             "torn end of the log cut off"
-        );
-    }
-    for damage in &recovery.damage {
-        tracing::error!(
-            file = damage.file,
-            offset = damage.offset,
-            bytes = damage.bytes,
-            owners = ?damage.owners,
-            "the log is damaged here; records are missing"
         );
     }
     for record in &restored.unreadable {

@@ -12,7 +12,7 @@ use bytes::{Bytes, BytesMut};
 use log::testing::FalseDisk;
 use log::{Extent, Handover, Log, Options, Records};
 use message::{Death, DeathReason, Message, Parts, Route};
-use node::facts::{Restored, push_change, push_fact};
+use node::facts::{Restored, push_change, push_fact, push_noted};
 use queue::{Ages, Fact, Fifo, Stored};
 
 fn golden() -> PathBuf {
@@ -130,6 +130,9 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Returned { seq: 2, delivery_count: 4, redelivered: true });
     fact(Fact::Stored(stored()));
     fact(Fact::Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 });
+    let damaged = catalog.queue("/", "second").expect("it is declared").id;
+    push_fact(&mut records, &mut scratch, damaged, &Fact::Damaged, None);
+    push_noted(&mut records, "00000001.log", 48);
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();
     log.append(&mut handovers, &mut done);
@@ -168,6 +171,8 @@ fn formats_are_versioned() {
     let keys: Vec<String> =
         catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
     assert_eq!(keys, ["a.*"]);
+    let second = catalog.queue("/", "second").expect("the queue").id;
+    assert!(restored.queues[&second].is_damaged() && !restored.queues[&first.id].is_damaged());
     assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);
     let queue = restored.queues.remove(&first.id).expect("its messages");
     assert_eq!(queue.len(), 2 + 4);

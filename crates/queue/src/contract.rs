@@ -325,6 +325,10 @@ pub struct Report {
     pub unsettled_bytes: u64,
     /// Without those that were cancelled.
     pub consumers: u32,
+    /// See [`Refusal::Damaged`].
+    pub damaged: bool,
+    /// The next message is on the disk and has been asked for.
+    pub reading: bool,
     /// Only with a single active consumer.
     pub active_consumer: Option<u64>,
     /// Taken in; refused ones do not count.

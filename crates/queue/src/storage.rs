@@ -41,6 +41,9 @@ pub enum Fact {
         /// Bytes of those that were durable.
         bytes: u64,
     },
+    /// Messages of the queue are lost: nothing of it is delivered any more, by no later life either. What is left
+    /// is kept until the queue is deleted.
+    Damaged,
 }
 
 /// A run of messages, all of one level of priority and in order.

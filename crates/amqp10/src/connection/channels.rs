@@ -98,11 +98,15 @@ impl Connection {
             return Ok(None);
         };
         let is_flow = matches!(performative, Performative::Flow(_));
+        let is_transfer = matches!(performative, Performative::Transfer(_));
         let event = session
             .handle_frame(performative, input, payload_at, output)
             .map_err(|(link, violation)| Fault { violation, session: Some(number), link })?;
         if is_flow {
             session.pump(max_frame, output);
+        }
+        if is_transfer && event.is_none() {
+            self.check_incomplete()?;
         }
         Ok(event.map(|event| match event {
             SessionEvent::Attach { link, attach } => Event::Attach { session: number, link, attach },
@@ -116,6 +120,16 @@ impl Connection {
                 Event::Disposition { session: number, role, settled, state, first, last }
             }
         }))
+    }
+
+    /// Each link may have one delivery under way, and there may be many links: what they take together is bounded.
+    fn check_incomplete(&self) -> Result<(), Fault> {
+        let max = self.config.incomplete_bytes_max;
+        let bytes: usize = self.sessions().map(|(_, session)| session.partial_bytes()).sum();
+        match bytes > max {
+            true => Err(Fault::connection(Violation::IncompleteDeliveries { max })),
+            false => Ok(()),
+        }
     }
 
     /// Answers the peer's BEGIN on `session`, or with `None` begins a new session; `None` if there is no free

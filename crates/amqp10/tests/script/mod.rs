@@ -19,11 +19,15 @@ pub struct Script {
 /// What an event was, without its borrow.
 pub type Heard = Result<Option<String>, Fault>;
 
+/// Bytes of deliveries under way that are too many.
+pub const INCOMPLETE_MAX: usize = 80;
+
 pub fn config() -> Config {
     Config {
         max_frame_size: 4096,
         channel_max: 3,
         idle_time_out_ms: 60_000,
+        incomplete_bytes_max: INCOMPLETE_MAX,
         session: SessionConfig { incoming_window: 4, handle_max: 7 },
     }
 }

@@ -72,6 +72,8 @@ fn of_a_publisher() {
     assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
     assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
     assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);
+    let damaged = Report { damaged: true, ..Report::default() };
+    assert_eq!(at(&publishing(3), damaged, held, alarm), Cause::QueueDamaged);
     assert_eq!(at(&publishing(3), ready(1), held, alarm), Cause::Alarm);
     assert_eq!(at(&publishing(3), ready(1), held, full), Cause::WaitingForLog);
     assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
@@ -107,6 +109,9 @@ fn of_a_consumer() {
         Cause::UnsettledLimit
     );
     assert_eq!(at(&no_credit, ready(1), LOG, other), Cause::NoCredit);
+    let reading = Report { reading: true, ..ready(1) };
+    assert_eq!(at(&no_credit, reading.clone(), LOG, other), Cause::NoCredit);
+    assert_eq!(at(&consuming(99), reading, LOG, other), Cause::ReadingBacklog);
     assert_eq!(at(&consuming(99), ready(1), LOG, other), Cause::Nothing);
 }
 

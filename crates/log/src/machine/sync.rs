@@ -168,6 +168,13 @@ impl<D: Disk> Log<D> {
         }
     }
 
+    /// Syncs on the spot what somebody waits for: for whoever has no other thread.
+    pub fn sync(&mut self, done: &mut Vec<Completion>) {
+        while let Some(job) = self.begin_sync(done) {
+            self.end_sync(job.run(), done);
+        }
+    }
+
     /// Whether a job of [`Log::begin_sync`] has not ended.
     pub fn is_syncing(&self) -> bool {
         self.unsynced.under_way.is_some()

@@ -30,6 +30,8 @@ pub(super) struct QueueSlot {
     pub extents: BTreeMap<u32, Kept>,
     /// What could be paged out, when it was counted last.
     pageable: u64,
+    /// What [`QueueSlot::live_bytes`] said last.
+    live_counted: u64,
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     gone: Option<(u64, u64)>,
     taken: Option<Taken>,
@@ -172,12 +174,15 @@ impl Shard {
             places,
             extents: extents.collect(),
             pageable: fifo.pageable_bytes(),
+            live_counted: 0,
             fifo,
             gone: None,
             taken: None,
             deleted: false,
         };
         self.pages.recount(0, slot.pageable);
+        let slot = QueueSlot { live_counted: slot.live_bytes(), ..slot };
+        self.live_bytes += slot.live_counted;
         let at = id.slot();
         if self.queues.len() <= at {
             self.queues.resize_with(at + 1, || None);
@@ -236,6 +241,7 @@ impl Shard {
             && let Some(gone) = slot.take_if(|s| s.id == queue)
         {
             self.pages.recount(gone.pageable, 0);
+            self.live_bytes -= gone.live_counted;
             self.counters.queues_deleted += 1;
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
@@ -375,7 +381,7 @@ impl Shard {
                         let extent = slot.extents.get(&stored.run).map(|kept| kept.extent);
                         self.journal.push_fact(queue, fact, extent, slot.fsync);
                     }
-                    Fact::Put { .. } | Fact::Returned { .. } => {
+                    Fact::Put { .. } | Fact::Returned { .. } | Fact::Damaged => {
                         self.journal.push_fact(queue, fact, None, slot.fsync);
                     }
                 }
@@ -397,6 +403,9 @@ impl Shard {
         let pageable = slot.fifo.pageable_bytes();
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
+        let live = slot.live_bytes();
+        self.live_bytes = self.live_bytes - slot.live_counted + live;
+        slot.live_counted = live;
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
@@ -605,6 +614,7 @@ impl Shard {
         }
         self.send_receipts();
         self.send_answers();
+        self.publish_live_bytes();
         self.reclaim();
     }
 

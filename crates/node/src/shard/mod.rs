@@ -155,6 +155,8 @@ pub struct Shard {
     definitions_file: u64,
     /// About the bytes that are alive in the log, by shard.
     live: Arc<[AtomicU64]>,
+    /// Bytes of records that the queues of this shard need, about.
+    live_bytes: u64,
     garbage_allowed: u64,
     /// As far as this shard has heard.
     log_size: Size,
@@ -243,6 +245,7 @@ impl Shard {
             log_file: 0,
             definitions_file: 0,
             live,
+            live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,
             log_size: Size::default(),
             evacuation: None,

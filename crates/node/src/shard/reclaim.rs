@@ -40,9 +40,8 @@ const EVACUATION_FILES_MAX: u64 = 1024;
 impl Shard {
     /// Tells the others how much is alive here, about.
     pub(super) fn publish_live_bytes(&self) {
-        let live: u64 = self.queues.iter().flatten().map(|slot| slot.live_bytes()).sum();
         if let Some(mine) = self.live.get(usize::from(self.id)) {
-            mine.store(live, Ordering::Relaxed);
+            mine.store(self.live_bytes, Ordering::Relaxed);
         }
     }
 
@@ -76,6 +75,9 @@ impl Shard {
         for slot in queues.iter_mut().flatten() {
             let id = slot.id;
             let fsync = slot.fsync;
+            if slot.fifo().is_damaged() {
+                journal.push_fact(id, &Fact::Damaged, None, fsync);
+            }
             let mut places = std::mem::take(&mut slot.places);
             places.retain(|place| {
                 let stays = place.file > file;

@@ -7,7 +7,8 @@ use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
-use log::{Completion, Step, WriteError};
+use log::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
+use node::StorageLimits;
 
 use super::house::House;
 
@@ -218,6 +219,26 @@ fn cases() -> Vec<Case> {
     case(Cause::NoCredit, h.explain(&h.link(consumer, 1)), &[("link_credit", 0)]);
     h.grant(consumer, link, 1);
     case(Cause::QueueEmpty, h.explain(&h.link(consumer, 1)), &[("link_credit", 1)]);
+
+    let limits = StorageLimits { backlog_memory: 1024, ..StorageLimits::default() };
+    let mut h = House::with(1, Settings::default(), limits);
+    h.declare("q", Default::default());
+    let (publisher, consumer) = (h.connect(0), h.connect(0));
+    let out = h.sender(publisher, "/queues/q");
+    (0..100).for_each(|_| h.send(publisher, out, b"1"));
+    let PackJob { shard, ticket, .. } = h.shards[0].poll_pack_job().expect("a backlog");
+    let extent = Extent { pack: 1, offset: 48, bytes: 20_000 };
+    h.shards[0].handle_packed(Packed { shard, ticket, result: Ok(vec![extent]) });
+    let link = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, link, 9);
+    case(Cause::ReadingBacklog, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 100)]);
+    case(Cause::ReadingBacklog, h.explain(&queue()), &[("queue_ready", 100)]);
+    let ReadJob { shard, ticket, .. } = h.shards[0].poll_reads().next().expect("a block to be read");
+    let what = Flaw::Payload;
+    let result = Err(ReadError::Damaged { pack: 1, offset: 48, what });
+    h.shards[0].handle_block(BlockRead { shard, ticket, result });
+    case(Cause::QueueDamaged, h.explain(&queue()), &[("queue_consumers", 0)]);
+    case(Cause::QueueDamaged, h.explain(&h.link(publisher, 0)), &[]);
 
     let mut h = House::new(1, Settings::default());
     let peer = h.connect(0);

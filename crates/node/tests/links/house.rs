@@ -56,6 +56,10 @@ pub struct Peer {
 
 impl House {
     pub fn new(shards: ShardId, settings: Settings) -> Self {
+        Self::with(shards, settings, StorageLimits::default())
+    }
+
+    pub fn with(shards: ShardId, settings: Settings, limits: StorageLimits) -> Self {
         let user = User {
             name: "guest".into(),
             password: Secret::new("guest"),
@@ -64,8 +68,7 @@ impl House {
             permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
         };
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
-        let shards =
-            make_shards(Restored::default(), shards, &settings, &access, StorageLimits::default(), 1000);
+        let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
         Self {
             shards,
             peers: Vec::new(),
@@ -82,7 +85,13 @@ impl House {
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
-        let config = Config { max_frame_size: 4096, channel_max: 10, idle_time_out_ms: 0, session };
+        let config = Config {
+            max_frame_size: 4096,
+            channel_max: 10,
+            idle_time_out_ms: 0,
+            incomplete_bytes_max: usize::MAX,
+            session,
+        };
         self.peers.push(Peer {
             shard,
             key,

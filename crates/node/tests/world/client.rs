@@ -45,7 +45,13 @@ impl Client {
 
     fn new(what: What, now_ms: u64) -> Self {
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
-        let config = Config { max_frame_size: 4096, channel_max: 10, idle_time_out_ms: 0, session };
+        let config = Config {
+            max_frame_size: 4096,
+            channel_max: 10,
+            idle_time_out_ms: 0,
+            incomplete_bytes_max: usize::MAX,
+            session,
+        };
         Self {
             conn: Connection::client(config, now_ms),
             input: Vec::new(),

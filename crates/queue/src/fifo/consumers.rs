@@ -212,6 +212,13 @@ impl Consumers {
         ids
     }
 
+    /// Takes from everyone what it holds.
+    pub fn take_held(&mut self) -> Vec<Entry> {
+        let consumers = self.slots.iter_mut().flatten();
+        let held = consumers.map(|consumer| std::mem::replace(&mut consumer.unsettled, Unsettled::new()));
+        held.flat_map(Unsettled::into_entries).collect()
+    }
+
     fn insert(&mut self, id: ConsumerId, grant: Grant) -> Slot {
         let consumer = Consumer {
             id,

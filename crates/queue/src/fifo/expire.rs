@@ -59,7 +59,9 @@ impl Fifo {
                 return None;
             }
         }
-        if let Some(load) = self.ready.missing() {
+        if !self.journal.runs.is_empty()
+            && let Some(load) = self.ready.missing()
+        {
             self.load(load, out);
             return None;
         }

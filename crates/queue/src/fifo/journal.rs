@@ -40,7 +40,9 @@ impl Journal {
 
     /// Ends the call: what went follows everything else that was said in it.
     pub fn flush(&mut self, out: &mut Output) {
-        self.runs.flush(&mut out.facts, &mut out.released);
+        if self.runs.has_news() {
+            self.runs.flush(&mut out.facts, &mut out.released);
+        }
         if self.gone.is_empty() {
             return;
         }

@@ -57,6 +57,9 @@ impl Level {
     }
 
     fn returned_is_next(&self) -> bool {
+        if self.returned.is_empty() {
+            return false;
+        }
         match (self.returned.first_key_value(), self.lowest()) {
             (Some((seq, _)), Some(lowest)) => *seq < lowest,
             (returned, _) => returned.is_some(),
@@ -244,31 +247,39 @@ impl Level {
         }
     }
 
-    /// Begins to write entries that have never been delivered nor written, the next ones of the last part: passes over
-    /// the first `keep` bytes of memory of the head and shows the others as long as `each` wants more.
+    /// Begins to write entries that stand in no run: the next ones of the last part, or of the head behind its first
+    /// `keep` bytes of memory. Shows them as long as `each` wants more, and as long as nobody else's seq can lie
+    /// between them: behind one that was taken out before, only its neighbour.
     pub fn page_out(&mut self, keep: u64, mut each: impl FnMut(&Entry) -> bool) {
         if self.paging.is_some() {
             return;
         }
-        let (part, keep) = match self.rest.back() {
-            None => (&self.head, keep),
-            Some(Part::Here(last)) => (last, 0),
-            Some(Part::Away(_)) => return,
+        let last = match self.rest.back() {
+            Some(Part::Here(last)) => Some((last, 0)),
+            _ => None,
         };
-        let mut passed = 0;
-        let entries = part.iter().skip_while(|entry| {
-            passed += entry.memory_bytes();
-            passed <= keep || !entry.is_fresh()
-        });
-        let entries = entries.take_while(|entry| entry.is_fresh());
-        let mut range: Option<(u64, u64)> = None;
-        for entry in entries {
-            range = Some((range.map_or(entry.seq, |(first, _)| first), entry.seq));
-            if !each(entry) {
-                break;
+        for (part, keep) in last.into_iter().chain([(&self.head, keep)]) {
+            let mut passed = 0;
+            let entries = part.iter().skip_while(|entry| {
+                passed += entry.memory_bytes();
+                passed <= keep || entry.spot.is_some()
+            });
+            let mut run: Option<(u64, &Entry)> = None;
+            for entry in entries {
+                let continues = run.is_none_or(|(_, last)| last.is_fresh() || last.seq + 1 == entry.seq);
+                if entry.spot.is_some() || !continues {
+                    break;
+                }
+                run = Some((run.map_or(entry.seq, |(first, _)| first), entry));
+                if !each(entry) {
+                    break;
+                }
+            }
+            if let Some((first, last)) = run {
+                self.paging = Some((first, last.seq));
+                return;
             }
         }
-        self.paging = range;
     }
 
     /// The writing has failed.

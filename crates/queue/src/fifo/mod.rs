@@ -172,6 +172,8 @@ impl Fifo {
             ready_bytes: self.ready.bytes(),
             unsettled_bytes: self.unsettled_bytes,
             consumers: self.consumers.count() as u32,
+            damaged: self.is_damaged(),
+            reading: self.reading.is_some() && self.ready.missing().is_some(),
             active_consumer: self.consumers.active().map(|id| id.0),
             published: self.counts.published,
             delivered: self.counts.delivered,
@@ -296,12 +298,15 @@ impl Fifo {
         }
         // The last delivery may have left an expired head, which nobody should count as ready.
         self.expire(now_ms, out);
-        if self.consumers.count() > 0
+        if !self.journal.runs.is_empty()
+            && self.consumers.count() > 0
             && let Some(load) = self.ready.read_ahead()
         {
             self.load(load, out);
         }
-        self.serve_waiting(now_ms, out);
+        if !self.waiting.is_empty() {
+            self.serve_waiting(now_ms, out);
+        }
     }
 
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
@@ -379,15 +384,22 @@ impl Fifo {
         out.effects.push(Effect::Deleted { reason });
     }
 
-    /// Its messages cannot be read any more: nobody gets any, and nothing is possible but its deletion. What is on
-    /// the disk stays there until then.
+    /// Its messages cannot be read any more: nobody gets any, and nothing is possible but its deletion. What is left
+    /// of them is kept until then.
     pub fn quarantine(&mut self, out: &mut Output) {
-        if self.end.is_none() {
-            self.end_with(End::Damaged, out);
+        if self.end.is_some() {
+            return;
         }
+        let mut held = self.consumers.take_held();
+        while let Some(entry) = held.pop() {
+            self.ready.put_back(entry);
+        }
+        self.end_with(End::Damaged, out);
+        self.journal.flush(out);
+        out.facts.push(Fact::Damaged);
     }
 
-    /// Whether [`Fifo::quarantine`] has been called.
+    /// Whether [`Fifo::quarantine`] has been called, in this life or an earlier one.
     pub fn is_damaged(&self) -> bool {
         self.end == Some(End::Damaged)
     }
@@ -403,8 +415,10 @@ impl Fifo {
             out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
         }
         self.end = Some(end);
-        self.ready = Ready::new(None);
-        self.leaving = Leaving::default();
+        if end == End::Deleted {
+            self.ready = Ready::new(None);
+            self.leaving = Leaving::default();
+        }
         (self.unsettled, self.unsettled_bytes) = (0, 0);
     }
 

@@ -1,11 +1,11 @@
 //! The backlog on the disk: out of memory when somebody wants it spared, and back when it is needed.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::consumers::{Slot, Standing};
 use super::entry::{Body, Entry, Spot};
 use super::level::Head;
-use super::{Fifo, Output};
+use super::{End, Fifo, Output};
 use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
@@ -26,6 +26,12 @@ pub(super) struct Waiting {
     pub fetches: VecDeque<Fetch>,
     /// Consumers that asked for an answer behind their messages, and whether it ends a drain.
     pub grants: Vec<(ConsumerId, bool)>,
+}
+
+impl Waiting {
+    pub fn is_empty(&self) -> bool {
+        self.fetches.is_empty() && self.grants.is_empty()
+    }
 }
 
 /// A fetch, with what it has got so far.
@@ -57,7 +63,7 @@ impl Fifo {
     /// [`Fifo::handle_not_stored`] is to be called. While there are consumers, `head` bytes of memory stay, for they
     /// will be asked for soon. `None` if nothing is worth it, or a run is being written.
     pub fn page_out(&mut self, bytes_max: u64, head: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
-        if self.end.is_some() || self.writing.is_some() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() {
             return None;
         }
         let keep = if self.consumers.count() > 0 { head } else { 0 };
@@ -83,15 +89,19 @@ impl Fifo {
     /// is released at once.
     pub fn handle_stored(&mut self, out: &mut Output) {
         let Some(writing) = self.writing.take() else { return };
-        if self.end.is_some() {
+        if self.end == Some(End::Deleted) {
             out.released.push(writing.run);
             return;
         }
         let Writing { run, level, last, messages, ages } = writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
+        let mut marks = BTreeMap::new();
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
             first = if living == 0 { entry.seq } else { first };
             living += 1;
+            if !entry.is_fresh() {
+                marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+            }
             if entry.journaled {
                 durable += 1;
                 bytes += entry.len();
@@ -107,13 +117,19 @@ impl Fifo {
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
         // Only its beginning can have been taken meanwhile.
         let passed = messages - living;
-        self.journal.runs.add(&stored, level, passed, living);
         if durable > 0 {
-            out.facts.push(Fact::Stored(stored));
+            out.facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
                 out.facts.push(Fact::Taken { run, first: 0, last, durable: 0, bytes: 0 });
             }
+            // Said again, for what was said before may be forgotten earlier than the run.
+            out.facts.extend(marks.iter().map(|(&seq, &(delivery_count, redelivered))| Fact::Returned {
+                seq,
+                delivery_count,
+                redelivered,
+            }));
         }
+        self.journal.runs.add(&stored, level, passed, living, marks);
     }
 
     /// The run could not be written: its messages stay.

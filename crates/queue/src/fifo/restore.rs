@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::Fifo;
 use super::entry::Entry;
 use super::runs::Life;
+use super::{End, Fifo};
 use crate::{Config, Fact, Stored};
 
 /// What the facts of one queue have told so far, in the order in which they were said.
@@ -14,6 +14,7 @@ pub struct Restoring {
     runs: BTreeMap<u32, (Stored, Life)>,
     /// One less than the next.
     last_seq: u64,
+    damaged: bool,
 }
 
 impl Restoring {
@@ -51,8 +52,13 @@ impl Restoring {
                     .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority().unwrap_or(0)))
                     .map(|(seq, _)| *seq)
                     .collect();
-                covered.iter().for_each(|seq| drop(self.entries.remove(seq)));
-                self.runs.insert(stored.run, (stored, Life::default()));
+                let mut life = Life::default();
+                for entry in covered.iter().filter_map(|seq| self.entries.remove(seq)) {
+                    if !entry.is_fresh() {
+                        life.marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+                    }
+                }
+                self.runs.insert(stored.run, (stored, life));
             }
             Fact::Taken { run, first, last, durable, bytes } => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
@@ -60,12 +66,18 @@ impl Restoring {
                 stored.bytes = stored.bytes.saturating_sub(bytes);
                 life.take(first, last);
             }
+            Fact::Damaged => self.damaged = true,
         }
     }
 
     /// Nothing was ever said.
     pub fn is_unused(&self) -> bool {
-        self.last_seq == 0
+        self.last_seq == 0 && !self.damaged
+    }
+
+    /// See [`Fact::Damaged`].
+    pub fn is_damaged(&self) -> bool {
+        self.damaged
     }
 
     /// Messages that are alive.
@@ -90,6 +102,7 @@ impl Fifo {
         let mut fifo = Self::new(config);
         fifo.next_seq = restoring.last_seq.saturating_add(1);
         fifo.used_ms = Some(now_ms);
+        fifo.end = restoring.damaged.then_some(End::Damaged);
         // Runs and messages of a level lie one behind the other.
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
         runs.sort_unstable_by_key(|(stored, _)| stored.first);

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use super::entry::{Entry, Spot};
 use crate::{Ages, Fact, Stored};
 
+/// Delivery counts, and whether it has been delivered, by seq.
+pub(super) type Marks = BTreeMap<u64, (u32, bool)>;
+
 /// One run.
 ///
 /// ```text
@@ -31,8 +34,8 @@ pub(super) struct Run {
     /// Positions of what was taken before it was read, ascending: by an earlier life, or while the run was
     /// being written.
     taken: Vec<(u32, u32)>,
-    /// Marks that an earlier life gave to messages that have not been read again, by seq.
-    marks: BTreeMap<u64, (u32, bool)>,
+    /// Marks of messages that have not been read again.
+    marks: Marks,
     /// From an earlier life: what is not durable in it is gone.
     restored: bool,
     /// Some of it has not been read.
@@ -52,7 +55,7 @@ impl Run {
 pub(super) struct Life {
     /// Positions, ascending, not overlapping.
     pub taken: Vec<(u32, u32)>,
-    pub marks: BTreeMap<u64, (u32, bool)>,
+    pub marks: Marks,
 }
 
 impl Life {
@@ -90,6 +93,11 @@ impl Runs {
         self.last
     }
 
+    /// Whether nothing is on the disk.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
     pub fn get(&self, run: u32) -> Option<&Run> {
         self.runs.get(&run)
     }
@@ -104,7 +112,7 @@ impl Runs {
     }
 
     /// A run is on the disk; its first `passed` messages are not of it any more.
-    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32) {
+    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: Marks) {
         let run = Run {
             level,
             first: stored.first,
@@ -118,7 +126,7 @@ impl Runs {
             journaled: stored.durable > 0,
             ages: stored.ages,
             taken: passed.checked_sub(1).map(|last| (0, last)).into_iter().collect(),
-            marks: BTreeMap::new(),
+            marks,
             restored: false,
             unread: true,
         };
@@ -129,10 +137,10 @@ impl Runs {
     pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
         let taken_messages: u32 = life.taken.iter().map(|(first, last)| last - first + 1).sum();
         let living = stored.messages.saturating_sub(taken_messages);
-        self.add(stored, level, 0, living);
+        self.add(stored, level, 0, living, life.marks);
         self.last = self.last.max(stored.run);
         if let Some(run) = self.runs.get_mut(&stored.run) {
-            (run.taken, run.marks, run.restored) = (life.taken, life.marks, true);
+            (run.taken, run.restored) = (life.taken, true);
         }
     }
 
@@ -198,6 +206,11 @@ impl Runs {
         self.runs.insert(new, Run { marks, ..run });
         self.released.push(old);
         Some(before)
+    }
+
+    /// Whether [`Runs::flush`] has anything to say.
+    pub fn has_news(&self) -> bool {
+        !self.taken.is_empty() || !self.released.is_empty()
     }
 
     /// What was said of taken messages, and the runs with nothing alive in them.

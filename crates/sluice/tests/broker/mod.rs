@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod verb;
+
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -20,10 +22,13 @@ pub struct Directory {
 
 impl Directory {
     pub fn new(what: &str) -> Self {
+        Self::within(Path::new(env!("CARGO_TARGET_TMPDIR")), what)
+    }
+
+    pub fn within(parent: &Path, what: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path =
-            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{what}-{}-{number}", std::process::id()));
+        let path = parent.join(format!("{what}-{}-{number}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self { path, kept: AtomicBool::new(false) }
     }

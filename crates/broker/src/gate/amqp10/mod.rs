@@ -176,6 +176,11 @@ enum Waiting {
     Deletion,
 }
 
+/// Twice the largest message (house.md section 4): one that comes, and as much for all others.
+fn incomplete_bytes_max(settings: &Settings) -> usize {
+    usize::try_from(settings.max_message_size.saturating_mul(2)).unwrap_or(usize::MAX)
+}
+
 /// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
 #[derive(Clone, Copy, Debug)]
 enum Farewell {
@@ -231,6 +236,7 @@ impl Gate {
             max_frame_size: settings.frame_max,
             channel_max: settings.session_max_per_connection.saturating_sub(1),
             idle_time_out_ms: settings.heartbeat_s.saturating_mul(1000),
+            incomplete_bytes_max: incomplete_bytes_max(settings),
             session: SessionConfig {
                 incoming_window: settings.max_incoming_window,
                 handle_max: settings.link_max_per_session.saturating_sub(1),

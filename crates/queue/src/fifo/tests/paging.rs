@@ -1,7 +1,7 @@
 //! The backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::Living;
+use crate::{Fact, Living};
 
 #[test]
 fn what_is_paged_out_comes_back_in_order() {
@@ -244,4 +244,86 @@ fn a_run_that_was_read_on_meanwhile_stays() {
     q.load().is("1#1 a");
     q.moved(1, &living, messages, &moved).is("");
     assert_eq!(q.shelf.runs(), [1]);
+}
+
+#[test]
+fn what_was_given_back_leaves_memory_with_its_marks() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e!");
+    q.attach(1);
+    q.grant(1, 0, 4).is("1#1 a; 1#2 b; 1#3 c; 1#4 d");
+    q.detach(1, true).is(
+        "gone 1 Detached | returned 1 count 1 again; returned 2 count 1 again; returned 3 count 1 again; \
+         returned 4 count 1 again",
+    );
+    assert_eq!(q.page_out(9).unwrap().messages, 5);
+    q.stored().is("| stored 1: 1..=5, 5 of 5; returned 1 count 1 again; returned 2 count 1 again; \
+         returned 3 count 1 again; returned 4 count 1 again");
+    assert_eq!(q.fifo.pageable_bytes(), 0);
+    q.restart();
+    q.attach(2);
+    q.grant(2, 0, 2).is("");
+    q.load().is("2#1 a count 1 again; 2#2 b count 1 again");
+}
+
+#[test]
+fn a_run_does_not_reach_over_what_somebody_holds() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d!");
+    q.attach(1);
+    q.grant(1, 0, 3).is("1#1 a; 1#2 b; 1#3 c");
+    q.cancel(1).is("gone 1 Cancelled");
+    q.release(1, 1, 1).is("| returned 1 count 0 again");
+    assert_eq!(q.page_out(9).unwrap().messages, 1, "2 and 3 are held");
+    q.stored().is("| stored 1: 1..=1, 1 of 1; returned 1 count 0 again");
+}
+
+#[test]
+fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d!");
+    q.page_out(2);
+    q.stored();
+    q.attach(1);
+    q.grant(1, 0, 3).is("");
+    q.load().is("1#1 a; 1#2 b; 1#3 c");
+    q.accept(1, 1, 1).is("| taken 1: 0..=0");
+    q.fetch(7, 1, false).is("fetched [7#1 d] of 0");
+    q.quarantine().is("gone 1 Damaged; gone 7 Damaged | damaged");
+    for publish in ["5 damaged", "6 damaged"] {
+        assert!(q.fifo.is_damaged() && q.fifo.report().damaged);
+        assert_eq!((q.fifo.report().ready, q.fifo.report().unsettled, q.fifo.report().consumers), (3, 0, 0));
+        q.attach(2).is("refused Damaged");
+        q.publish("e!").is(publish);
+        q.fetch(7, 1, true).is("refused Damaged");
+        q.purge().is("refused Damaged");
+        assert_eq!(q.shelf.runs(), [1]);
+        let mut said = Vec::new();
+        q.fifo.live_facts(0, u64::MAX, |fact| said.push(fact));
+        q.fifo.run_facts(&[1], |fact| said.push(fact));
+        let [
+            Fact::Put { seq: 3, .. },
+            Fact::Put { seq: 4, .. },
+            Fact::Stored(run),
+            Fact::Taken { last: 0, .. },
+        ] = &said[..]
+        else {
+            panic!("{said:?}");
+        };
+        assert_eq!(run.durable, 1);
+        q.restart();
+    }
+    q.delete(false, false).is("done 3; deleted Asked");
+    q.publish("f!").is("7 released");
+}
+
+#[test]
+fn a_damaged_queue_leaves_memory_like_others() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.quarantine().is("| damaged");
+    assert!(q.fifo.pageable_bytes() > 0);
+    q.page_out(2);
+    q.stored().is("| stored 1: 1..=2, 2 of 2");
+    assert_eq!((q.fifo.pageable_bytes(), q.fifo.report().ready), (0, 2));
 }

@@ -619,7 +619,7 @@ proptest! {
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
-                    Fact::Stored(_) | Fact::Taken { .. } => (),
+                    Fact::Stored(_) | Fact::Taken { .. } | Fact::Damaged => (),
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();

@@ -192,6 +192,12 @@ impl Page {
         self.read(out)
     }
 
+    pub fn quarantine(&mut self) -> Said {
+        let mut out = Output::default();
+        self.fifo.quarantine(&mut out);
+        self.read(out)
+    }
+
     /// Brings the oldest block that was asked for.
     pub fn load(&mut self) -> Said {
         let load = self.loads.remove(0);
@@ -301,5 +307,6 @@ fn fact(fact: &Fact) -> String {
         Fact::Returned { seq, delivery_count, redelivered } => {
             format!("returned {seq} count {delivery_count}{}", if *redelivered { " again" } else { "" })
         }
+        Fact::Damaged => "damaged".to_owned(),
     }
 }

@@ -1,0 +1,180 @@
+//! Writes a data directory as the broker would have left it: queues whose whole backlog stands in packs.
+//!
+//! ```text
+//! fill DIRECTORY QUEUES MESSAGES [BYTES]     queues q-0, q-1, ...; messages of each; bytes of each body (100)
+//! ```
+#![forbid(unsafe_code)]
+
+use std::error::Error;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use broker::catalog::{Arguments, Catalog, Command, DeclareQueue};
+use broker::ids::QueueId;
+use bytes::{BufMut, BytesMut};
+use log::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
+use message::{Message, Parts, Route};
+use node::facts::{push_change, push_fact, push_to_run};
+use queue::{Ages, Fact, Stored};
+
+/// As the broker does it: about a pack.
+const RUN_BYTES: usize = (PACK_BYTES - PACK_BYTES / 16) as usize;
+/// When the messages came, in milliseconds since the epoch.
+const AT_MS: u64 = 1_750_000_000_000;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match run(&words) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use std::io::Write as _;
+            drop(writeln!(std::io::stderr(), "fill: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
+    let (directory, queues, messages, bytes) = match words {
+        [directory, queues, messages] => (directory, queues, messages, 100),
+        [directory, queues, messages, bytes] => (directory, queues, messages, bytes.parse()?),
+        _ => return Err("usage: fill DIRECTORY QUEUES MESSAGES [BYTES]".into()),
+    };
+    let mut house = House::open(Path::new(directory), message(bytes))?;
+    let (queues, messages): (u32, u64) = (queues.parse()?, messages.parse()?);
+    for number in 0..queues {
+        let queue = house.declare(&format!("q-{number}"))?;
+        house.fill(queue, messages)?;
+    }
+    house.close()
+}
+
+/// A durable message with a body of so many bytes.
+fn message(bytes: usize) -> Message {
+    let mut wire = BytesMut::new();
+    wire.put_slice(b"\x00\x53\x75\xb0");
+    wire.put_u32(bytes as u32);
+    wire.put_bytes(b'x', bytes);
+    let parts = Parts { wire: wire.freeze(), durable: true, durable_header: true, ..Parts::default() };
+    Message::new(parts, Arc::new(Route::simple("", "q")))
+}
+
+struct House {
+    log: Log<RealDisk>,
+    packs: Packs<RealDisk>,
+    catalog: Catalog,
+    message: Message,
+    /// Runs that wait for company, with what is to be said of them.
+    runs: Vec<(Run, QueueId, Stored)>,
+    bytes: usize,
+    records: Records,
+    scratch: BytesMut,
+}
+
+impl House {
+    fn open(directory: &Path, message: Message) -> Result<Self, Box<dyn Error>> {
+        let (log, recovery) = Log::open(RealDisk::new(directory)?, Options::default(), &mut |_| ())?;
+        if recovery.files > 0 {
+            return Err(format!("{} is not empty", directory.display()).into());
+        }
+        let packs = RealDisk::new(directory.join("packs"))?;
+        Ok(Self {
+            log,
+            packs: Packs::open(packs, PackOptions::default(), [], false)?,
+            catalog: Catalog::default(),
+            message,
+            runs: Vec::new(),
+            bytes: 0,
+            records: Records::new(),
+            scratch: BytesMut::new(),
+        })
+    }
+
+    fn declare(&mut self, name: &str) -> Result<QueueId, Box<dyn Error>> {
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Arguments::new(),
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        for change in self.catalog.decide(Command::DeclareQueue(declare))?.changes {
+            push_change(&mut self.records, &mut self.scratch, self.catalog.version() + 1, &change);
+            self.catalog.apply(&change);
+        }
+        Ok(self.catalog.queue("/", name).ok_or("no such queue")?.id)
+    }
+
+    fn fill(&mut self, queue: QueueId, messages: u64) -> Result<(), Box<dyn Error>> {
+        let (mut number, mut seq) = (0, 1);
+        while seq <= messages {
+            let (mut run, first) = (Run::new(queue.0), seq);
+            while seq <= messages && (run.bytes() as usize) < RUN_BYTES {
+                let put = Fact::Put { seq, message: self.message.clone(), at_ms: AT_MS };
+                push_to_run(&mut run, &mut self.scratch, &put);
+                seq += 1;
+            }
+            number += 1;
+            let count = (seq - first) as u32;
+            let stored = Stored {
+                run: number,
+                first,
+                last: seq - 1,
+                priorities: (0, u8::MAX),
+                messages: count,
+                durable: count,
+                bytes: u64::from(count) * self.message.len(),
+                ages: Ages {
+                    first_arrival_ms: AT_MS,
+                    last_arrival_ms: AT_MS,
+                    first_end_ms: None,
+                    last_end_ms: None,
+                },
+            };
+            if self.bytes + run.bytes() as usize > PACK_BYTES as usize {
+                self.flush()?;
+            }
+            self.bytes += run.bytes() as usize;
+            self.runs.push((run, queue, stored));
+        }
+        Ok(())
+    }
+
+    /// Writes what waits: the packs first.
+    fn flush(&mut self) -> Result<(), Box<dyn Error>> {
+        self.bytes = 0;
+        let (mut runs, mut said) = (Vec::new(), Vec::new());
+        for (run, queue, stored) in self.runs.drain(..) {
+            runs.push(run);
+            said.push((queue, stored));
+        }
+        let extents = self.packs.write(runs)?;
+        for ((queue, stored), extent) in said.into_iter().zip(extents) {
+            let fact = Fact::Stored(stored);
+            push_fact(&mut self.records, &mut self.scratch, queue, &fact, Some(extent));
+        }
+        let records = std::mem::take(&mut self.records);
+        let mut done = Vec::new();
+        self.log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: false }], &mut done);
+        Ok(done.into_iter().try_for_each(|completion| completion.result)?)
+    }
+
+    fn close(mut self) -> Result<(), Box<dyn Error>> {
+        self.flush()?;
+        Ok(self.log.close()?)
+    }
+}
+
+/// The body's bytes are what was asked for.
+#[test]
+fn a_message_has_a_body_of_its_size() {
+    assert_eq!(
+        message(100).bare(),
+        bytes::Bytes::from([b"\x00\x53\x75\xb0\x00\x00\x00\x64".as_slice(), &[b'x'; 100]].concat())
+    );
+}

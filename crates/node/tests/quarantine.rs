@@ -1,0 +1,241 @@
+//! Damage that the log finds closes the queues that it may concern, for good, and nothing else. One shard on the real
+//! log, on a false disk whose bytes are changed between two lives.
+
+use std::sync::{Arc, Mutex};
+
+use broker::access::Access;
+use broker::catalog::{Arguments, Command, DeclareQueue};
+use broker::ids::QueueId;
+use broker::mail::Mail;
+use broker::settings::Settings;
+use bytes::Bytes;
+use log::testing::FalseDisk;
+use log::{Handover, Log, Options};
+use message::{Message, Parts, Route};
+use node::facts::Restored;
+use node::quarantine::{DefinitionsLost, quarantine};
+use node::shard::Shard;
+use node::{StorageLimits, make_shards};
+use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
+
+/// The log may hold this much garbage: little, so that its files are given back.
+const GARBAGE: u64 = 4 * 1024;
+
+/// A process on the disk.
+struct Life {
+    log: Log<FalseDisk>,
+    shard: Shard,
+    now_ms: u64,
+    /// Bytes that its start had to tell the log.
+    told: usize,
+}
+
+impl Life {
+    fn start(disk: &FalseDisk, now_ms: u64) -> Result<Self, DefinitionsLost> {
+        let mut restored = Restored::default();
+        // The same bytes in every run: some of them are looked for.
+        let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
+        let (mut log, recovery) =
+            Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
+        restored.finish();
+        let records = quarantine(&mut restored, &recovery)?;
+        let told = records.bytes();
+        let mut done = Vec::new();
+        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+        log.sync(&mut done);
+        let limits = StorageLimits { garbage_allowed: GARBAGE, ..StorageLimits::default() };
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let mut shards = make_shards(restored, 1, &settings, &access, limits, now_ms);
+        Ok(Self { log, shard: shards.remove(0), now_ms, told })
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.now_ms += 50;
+            self.shard.set_now(self.now_ms);
+            self.shard.handle_timeout();
+            while self.shard.turn() {}
+            let Some(handover) = self.shard.poll_handover() else { break };
+            let mut done = Vec::new();
+            self.log.append(&mut vec![handover], &mut done);
+            self.log.sync(&mut done);
+            done.into_iter().for_each(|completion| self.shard.handle_logged(completion));
+            while self.shard.turn() {}
+            if let Some(file) = self.shard.poll_forget() {
+                self.log.forget(file).unwrap();
+            }
+        }
+    }
+
+    fn declare(&mut self, name: &str) -> QueueId {
+        let declare = DeclareQueue {
+            vhost: "/".into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments: Arguments::new(),
+            connection: None,
+            internal: false,
+            home: None,
+        };
+        self.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
+        self.settle();
+        let queue = self.queue(name).unwrap();
+        self.ask(queue, |ticket| Request::Report { ticket });
+        queue
+    }
+
+    fn queue(&self, name: &str) -> Option<QueueId> {
+        self.shard.catalog().queue("/", name).map(|record| record.id)
+    }
+
+    fn ask(&mut self, queue: QueueId, request: impl FnOnce(Ticket) -> Request) -> Effect {
+        let answer = Arc::new(Mutex::new(None));
+        let seen = answer.clone();
+        self.shard.ask(queue, request, Box::new(move |effect| *seen.lock().unwrap() = Some(effect)));
+        self.settle();
+        let answer = answer.lock().unwrap().take();
+        answer.expect("every request is answered")
+    }
+
+    fn publish(&mut self, queue: QueueId, seq: u64, body: &[u8]) {
+        let parts = Parts { wire: Bytes::copy_from_slice(body), durable: true, ..Parts::default() };
+        let message = Message::new(parts, Arc::new(Route::simple("h", "k")));
+        let publish = Publish { publisher: PublisherId(0), seq, message };
+        self.shard.handle_mail(vec![Mail::Request { queue, request: Request::Publish(publish) }]);
+        self.settle();
+    }
+
+    /// Takes everything: how many messages, or why none.
+    fn take(&mut self, queue: QueueId) -> Result<usize, Refusal> {
+        let holder = ConsumerId(u64::MAX);
+        match self.ask(queue, |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true }) {
+            Effect::Fetched { deliveries, .. } => Ok(deliveries.len()),
+            Effect::Refused { why, .. } => Err(why),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Fills files with messages that come and go.
+    fn churn(&mut self, queue: QueueId) {
+        for seq in 0..100 {
+            self.publish(queue, seq, &[b'x'; 200]);
+            self.take(queue).unwrap();
+        }
+    }
+
+    fn ready(&mut self, queue: QueueId) -> u64 {
+        match self.ask(queue, |ticket| Request::Report { ticket }) {
+            Effect::Report { report, .. } => report.ready,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stop(self) {
+        self.log.close().unwrap();
+    }
+}
+
+/// Queues `a`, with messages "one" and "two", and `b`, with "three" and "four".
+fn filled() -> FalseDisk {
+    let disk = FalseDisk::new(1);
+    let mut life = Life::start(&disk, 1_000).unwrap();
+    let (a, b) = (life.declare("a"), life.declare("b"));
+    life.publish(a, 1, b"one");
+    life.publish(a, 2, b"two");
+    life.publish(b, 1, b"three");
+    life.publish(b, 2, b"four");
+    life.stop();
+    disk
+}
+
+/// The same files, with every octet from the first `from` to the last `to` behind it changed.
+fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
+    let spoilt = FalseDisk::new(2);
+    let mut hits = 0;
+    for (name, mut bytes) in disk.files() {
+        let find = |what: &[u8]| bytes.windows(what.len()).position(|window| window == what);
+        if let (Some(first), Some(last)) = (find(from), find(to)) {
+            bytes[first..last + to.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
+            hits += 1;
+        }
+        spoilt.put(&name, &bytes);
+    }
+    assert_eq!(hits, 1, "it stands there once");
+    spoilt
+}
+
+#[test]
+fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
+    let disk = spoilt(&filled(), b"one", b"one");
+    for told_again in [false, true] {
+        let mut life = Life::start(&disk, 100_000).unwrap();
+        assert_eq!(life.told == 0, told_again, "the log is told once");
+        let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+        assert_eq!(life.take(a), Err(Refusal::Damaged));
+        assert_eq!(life.ready(a), 1, "what is left of it is kept");
+        assert_eq!(life.ready(b), 2);
+        life.stop();
+    }
+    let mut life = Life::start(&disk, 200_000).unwrap();
+    let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+    assert_eq!(life.take(b), Ok(2));
+    let delete = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
+    assert!(matches!(life.ask(a, delete), Effect::Done { .. }));
+    let anew = life.declare("a");
+    assert_ne!(anew, a);
+    life.publish(anew, 1, b"five");
+    life.stop();
+    let mut life = Life::start(&disk, 300_000).unwrap();
+    assert_eq!(life.queue("a"), Some(anew));
+    assert_eq!(life.take(anew), Ok(1));
+}
+
+#[test]
+fn it_stays_closed_when_the_damaged_file_is_given_back() {
+    let disk = spoilt(&filled(), b"one", b"one");
+    let damaged = disk.files().into_keys().next().unwrap();
+    let mut life = Life::start(&disk, 100_000).unwrap();
+    let b = life.queue("b").unwrap();
+    life.churn(b);
+    assert!(!disk.files().contains_key(&damaged), "its file is given back");
+    drop(life);
+    let mut life = Life::start(&disk, 200_000).unwrap();
+    let a = life.queue("a").unwrap();
+    assert_eq!((life.told, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
+}
+
+#[test]
+fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
+    let disk = spoilt(&filled(), b"one", b"three");
+    let mut life = Life::start(&disk, 100_000).unwrap();
+    let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
+    assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
+    let c = life.declare("c");
+    life.publish(c, 1, b"five");
+    life.stop();
+    let mut life = Life::start(&disk, 200_000).unwrap();
+    assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
+    assert_eq!(life.take(c), Ok(1), "a queue of later days has lost nothing");
+}
+
+#[test]
+fn a_node_does_not_start_without_its_definitions() {
+    let disk = filled();
+    // What was lost with them is known by name, or was at least synced.
+    for (from, to) in [(&b"a"[..], &b"a"[..]), (b"a", b"one")] {
+        let (name, bytes) = disk.files().pop_first().unwrap();
+        let declared = bytes.windows(from.len()).position(|w| w == from).unwrap();
+        let last = bytes.windows(to.len()).position(|w| w == to).unwrap();
+        let mut changed = bytes.clone();
+        changed[declared..last + to.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
+        let spoilt = FalseDisk::new(3);
+        spoilt.put(&name, &changed);
+        let refused = Life::start(&spoilt, 100_000).err().unwrap();
+        let DefinitionsLost::Damage(damage) = &refused else { panic!("{refused:?}") };
+        assert_eq!(damage.file, name);
+        assert!(refused.to_string().contains(&format!("{name} is damaged at offset {}", damage.offset)));
+        assert_eq!(spoilt.files()[&name], changed, "nothing was touched");
+    }
+}

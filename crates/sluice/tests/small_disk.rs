@@ -1,0 +1,204 @@
+//! A disk that is full: a real one of 64 MiB, in memory, that is mounted for this test alone.
+//!
+//! The test runs itself once more in a mount namespace of its own, so that nothing has to be unmounted. Where the
+//! system allows none it says so and passes, except in CI.
+#![forbid(unsafe_code)]
+
+#[path = "broker/mod.rs"]
+mod broker;
+#[path = "kill/content.rs"]
+#[allow(dead_code, reason = "each test uses its part")]
+mod content;
+
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use amqp10::DeliveryState;
+use broker::{Broker, Directory, Starting};
+use client::{Connection, Options, ReceiverOptions, Sender, SenderOptions};
+use content::{Id, identify, message};
+use tokio::sync::mpsc;
+
+const SEED: u64 = 7;
+const DISK_BYTES: u64 = 64 * 1024 * 1024;
+const OTHER_BYTES: usize = 8 * 1024 * 1024;
+/// More than the disk can take: a message has some 400 bytes.
+const MESSAGES: u64 = 500_000;
+/// A publisher that gets neither credit nor an outcome for so long is taken to be stopped.
+const STALL: Duration = Duration::from_secs(1);
+/// Until then the broker is to have noticed that there is space again.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Where the second run of this program finds its disk.
+const DISK: &str = "SLUICE_SMALL_DISK";
+
+/// Ways to a mount namespace: for who may make users of its own, for root, and for CI machines.
+const NAMESPACES: [&[&str]; 3] =
+    [&["unshare", "-rm"], &["unshare", "-m"], &["sudo", "-n", "-E", "unshare", "-m"]];
+
+#[test]
+fn a_full_disk_loses_nothing_and_is_not_the_end() {
+    let directory = Directory::new("small-disk");
+    let disk = directory.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mount = format!("mount -t tmpfs -o size={DISK_BYTES} sluice \"$0\" && exec \"$@\"");
+    let run = |namespace: &[&str], words: &[&str]| {
+        let mut command = Command::new(namespace[0]);
+        command.args(&namespace[1..]).args(["sh", "-c", &mount]).arg(&disk).args(words);
+        command.env(DISK, &disk).stdin(Stdio::null());
+        command
+    };
+    let works = |namespace: &&&[&str]| {
+        let probe = run(namespace, &["true"]).stderr(Stdio::null()).status();
+        probe.is_ok_and(|status| status.success())
+    };
+    let Some(namespace) = NAMESPACES.iter().find(works) else {
+        assert!(std::env::var_os("CI").is_none(), "no small disk can be mounted here");
+        writeln!(std::io::stderr(), "skipped: no small disk can be mounted here").unwrap();
+        return;
+    };
+    let program = std::env::current_exe().unwrap();
+    let again = ["--exact", "on_the_small_disk", "--include-ignored", "--nocapture"];
+    let words: Vec<&str> = [program.to_str().unwrap()].into_iter().chain(again).collect();
+    assert!(run(namespace, &words).status().unwrap().success());
+}
+
+#[test]
+#[ignore = "needs the disk that the other test mounts"]
+fn on_the_small_disk() {
+    let disk = std::env::var(DISK).unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let off = "disk_free_limit.absolute=0";
+    for sets in [
+        &[off][..],
+        &[off, "classic_queue.backlog_memory=1MiB"],
+        &["disk_free_limit.absolute=24MiB", "classic_queue.backlog_memory=1MiB"],
+    ] {
+        for killed in [true, false] {
+            let directory = Directory::within(disk.as_ref(), "data");
+            runtime.block_on(round(&directory, sets, sets[0] == off, killed));
+        }
+    }
+}
+
+/// Fills the disk; perhaps kills the broker; makes space; goes on; kills it; and finds everything.
+async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool) {
+    let start = || Starting::spawn(directory, sets).finish();
+    // What somebody else has on the disk.
+    let other = directory.path().join("other");
+    std::fs::write(&other, vec![1; OTHER_BYTES]).unwrap();
+    let mut broker = start();
+    broker.verb(&["declare", "queue", "q"]).done();
+    let mut story = Story::default();
+    story.publish_until_stopped(&broker).await;
+    let logged = directory.logged();
+    assert_eq!(logged.contains("No space left on device"), filled, "{logged}");
+    assert_eq!(logged.contains("disk alarm: publishers are stopped"), !filled, "{logged}");
+    if killed {
+        broker.kill();
+        broker = start();
+    }
+    if filled {
+        std::fs::remove_file(&other).unwrap();
+    } else {
+        // What is left of the disk is enough to empty queues.
+        story.take(&broker, story.confirmed.len()).await;
+    }
+    story.publish_again(&broker, directory).await;
+    broker.kill();
+
+    let broker = start();
+    story.take(&broker, usize::MAX).await;
+    let lost: Vec<_> = story.confirmed.difference(&story.came).take(5).collect();
+    assert!(lost.is_empty(), "confirmed and lost: {lost:?} ... of {}", story.confirmed.len());
+    story.publish_again(&broker, directory).await;
+    assert!(broker.terminate().success());
+    assert!(!directory.logged().contains("panicked"), "{}", directory.logged());
+}
+
+#[derive(Default)]
+struct Story {
+    sent: u64,
+    confirmed: BTreeSet<u64>,
+    came: BTreeSet<u64>,
+}
+
+impl Story {
+    fn next(&mut self) -> bytes::Bytes {
+        self.sent += 1;
+        message(SEED, Id { publisher: 0, number: self.sent })
+    }
+
+    /// Until a message is refused, or nothing moves any more.
+    async fn publish_until_stopped(&mut self, broker: &Broker) {
+        let (_connection, sender) = sender(broker).await;
+        let (outcomes, mut to_come) = mpsc::unbounded_channel();
+        let send = async {
+            while self.sent < MESSAGES {
+                let message = self.next();
+                let number = self.sent;
+                match tokio::time::timeout(STALL, sender.send_pipelined(message)).await {
+                    Ok(outcome) if !outcomes.is_closed() => drop(outcomes.send((number, outcome.unwrap()))),
+                    _ => break,
+                }
+            }
+            drop(outcomes);
+        };
+        let collect = async {
+            let mut confirmed = BTreeSet::new();
+            while let Some((number, outcome)) = to_come.recv().await {
+                match tokio::time::timeout(STALL, outcome).await {
+                    Ok(Ok(DeliveryState::Accepted)) => drop(confirmed.insert(number)),
+                    _ => break,
+                }
+            }
+            to_come.close();
+            confirmed
+        };
+        let ((), confirmed) = tokio::join!(send, collect);
+        assert!(self.sent < MESSAGES, "the disk is never full");
+        assert!(confirmed.len() > 1000, "{} confirmed", confirmed.len());
+        self.confirmed.extend(confirmed);
+    }
+
+    /// Until a message is accepted.
+    async fn publish_again(&mut self, broker: &Broker, directory: &Directory) {
+        let again = async {
+            let (_connection, sender) = sender(broker).await;
+            while sender.send(self.next()).await.unwrap() != DeliveryState::Accepted {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            self.confirmed.insert(self.sent);
+        };
+        let again = tokio::time::timeout(PATIENCE, again).await;
+        assert!(again.is_ok(), "there is no space again: {}", directory.logged());
+    }
+
+    /// Accepts so many messages, or all that are there.
+    async fn take(&mut self, broker: &Broker, count: usize) {
+        let connection =
+            Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+        let session = connection.session().await.unwrap();
+        let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+        for _ in 0..count {
+            let Ok(delivery) = tokio::time::timeout(STALL, receiver.recv()).await else {
+                assert_eq!(count, usize::MAX, "{} came", self.came.len());
+                break;
+            };
+            let delivery = delivery.unwrap();
+            self.came.insert(identify(SEED, &delivery.message).unwrap().number);
+            delivery.accept().unwrap();
+        }
+        receiver.detach().await.unwrap();
+        connection.close().await.unwrap();
+    }
+}
+
+async fn sender(broker: &Broker) -> (Connection, Sender) {
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    (connection, sender)
+}

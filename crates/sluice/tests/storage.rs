@@ -1,0 +1,95 @@
+//! What becomes of messages when the disk fails, with the real program on a real disk.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::path::{Path, PathBuf};
+
+use broker::verb::finish;
+use broker::{Broker, Directory, serve};
+use serde_json::{Value, json};
+
+/// Changes one bit behind these octets, which stand in one of the log's files once. Returns the file's name.
+fn flip_behind(data_dir: &Path, octets: &[u8]) -> String {
+    let logs = || {
+        let entries = std::fs::read_dir(data_dir).unwrap().map(|entry| entry.unwrap().path());
+        entries.filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+    };
+    let mut hits = Vec::new();
+    for path in logs() {
+        let mut bytes = std::fs::read(&path).unwrap();
+        if let Some(at) = bytes.windows(octets.len()).position(|window| window == octets) {
+            bytes[at + octets.len() - 1] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            hits.push(path);
+        }
+    }
+    let [hit]: [PathBuf; 1] = hits.try_into().unwrap();
+    hit.file_name().unwrap().to_str().unwrap().to_owned()
+}
+
+fn queue(broker: &Broker, name: &str) -> Value {
+    let rows = broker.list("queues");
+    rows.as_array().unwrap().iter().find(|row| row["name"] == name).unwrap().clone()
+}
+
+#[test]
+fn a_damaged_log_closes_the_queues_it_spoke_of() {
+    let directory = Directory::new("storage");
+    let data = directory.path().join("data");
+    let broker = Broker::start(&directory);
+    for name in ["sound", "hurt"] {
+        broker.verb(&["declare", "queue", name]).done();
+        broker.verb(&["send", name, &format!("first of {name}")]).done();
+        broker.verb(&["send", name, &format!("second of {name}")]).done();
+    }
+    assert!(broker.terminate().success());
+    let file = flip_behind(&data, b"second of hurt");
+
+    for _ in 0..2 {
+        let broker = Broker::start(&directory);
+        assert_eq!(queue(&broker, "hurt")["state"], "damaged");
+        assert_eq!(queue(&broker, "hurt")["messages"], 1);
+        assert_eq!(queue(&broker, "sound")["state"], "running");
+        broker.verb(&["recv", "hurt"]).refused(1, &["internal-error", "queue 'hurt'", "damaged"]);
+        broker.verb(&["send", "hurt", "more"]).refused(1, &["rejected", "internal-error", "queue 'hurt'"]);
+        broker.verb(&["send", "sound", "more"]).done();
+        assert_eq!(broker.verb(&["recv", "sound", "--count", "1"]).done(), "first of sound");
+        broker.verb(&["send", "sound", "first of sound"]).done();
+        assert_eq!(broker.verb(&["recv", "sound", "--count", "2"]).done(), "second of sound\nmore");
+        broker.verb(&["send", "sound", "second of sound"]).done();
+        assert!(data.join("damaged").join(&file).exists(), "the bytes are kept");
+        assert!(broker.terminate().success());
+    }
+    let told = directory.logged();
+    let line = told.lines().find(|line| line.contains("damaged")).unwrap();
+    for part in [&file, "offset", "bytes", "hurt"] {
+        assert!(line.contains(part), "{part} is not in {line}");
+    }
+    assert!(!line.contains("sound"), "{line}");
+
+    let broker = Broker::start(&directory);
+    broker.verb(&["delete", "queue", "hurt"]).done();
+    broker.verb(&["declare", "queue", "hurt"]).done();
+    broker.verb(&["send", "hurt", "again"]).done();
+    assert!(broker.terminate().success());
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.verb(&["recv", "hurt", "--count", "1"]).done(), "again");
+    assert!(!data.join("damaged").exists(), "nobody needs them any more");
+    assert_eq!(queue(&broker, "hurt")["messages"], json!(0));
+    assert!(broker.terminate().success());
+}
+
+#[test]
+fn a_broker_that_may_have_lost_definitions_does_not_start() {
+    let directory = Directory::new("storage");
+    let data = directory.path().join("data");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "defined-here"]).done();
+    broker.verb(&["send", "defined-here", "x"]).done();
+    assert!(broker.terminate().success());
+    let file = flip_behind(&data, b"defined-here");
+    let mut refused = finish(&mut serve(&data), b"");
+    refused.err = refused.err.trim_end().lines().last().unwrap_or_default().to_owned();
+    refused.refused(1, &["definitions", &file, "damaged at offset"]);
+}
