@@ -219,7 +219,8 @@ impl World {
         if let Some(log) = &mut self.log
             && !self.to_log.is_empty()
         {
-            log.append_and_sync(&mut self.to_log, &mut done);
+            log.append(&mut self.to_log, &mut done);
+            log.sync(&mut done);
         }
         for completion in done {
             moved = true;

@@ -225,7 +225,8 @@ fn close_damaged(
         return Ok(());
     }
     let mut done = Vec::new();
-    log.append_and_sync(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.sync(&mut done);
     let refused = done.into_iter().find_map(|completion| completion.result.err());
     refused.map_or(Ok(()), |refused| Err(failed("write to the log")(io::Error::other(refused.to_string()))))
 }

@@ -40,10 +40,9 @@ impl Life {
         restored.finish();
         let records = quarantine(&mut restored, &recovery)?;
         let told = records.bytes();
-        log.append_and_sync(
-            &mut vec![Handover { shard: 0, ticket: 0, records, sync: true }],
-            &mut Vec::new(),
-        );
+        let mut done = Vec::new();
+        log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+        log.sync(&mut done);
         let limits = StorageLimits { garbage_allowed: GARBAGE, ..StorageLimits::default() };
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let mut shards = make_shards(restored, 1, &settings, &access, limits, now_ms);
@@ -58,7 +57,8 @@ impl Life {
             while self.shard.turn() {}
             let Some(handover) = self.shard.poll_handover() else { break };
             let mut done = Vec::new();
-            self.log.append_and_sync(&mut vec![handover], &mut done);
+            self.log.append(&mut vec![handover], &mut done);
+            self.log.sync(&mut done);
             done.into_iter().for_each(|completion| self.shard.handle_logged(completion));
             while self.shard.turn() {}
             if let Some(file) = self.shard.poll_forget() {

@@ -143,14 +143,6 @@ impl<D: Disk> Log<D> {
         Some(job)
     }
 
-    /// [`Log::append`], with the syncs that were asked for done on the spot: for who has no other thread.
-    pub fn append_and_sync(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
-        self.append(handovers, done);
-        while let Some(job) = self.begin_sync(done) {
-            self.end_sync(job.run(), done);
-        }
-    }
-
     /// The job of the last [`Log::begin_sync`] has ended: answers whoever it was for. One that failed is tried again,
     /// once.
     pub fn end_sync(&mut self, end: SyncEnd, done: &mut Vec<Completion>) {
@@ -173,6 +165,13 @@ impl<D: Disk> Log<D> {
                     self.answer(&outcome, done);
                 }
             }
+        }
+    }
+
+    /// Syncs on the spot what somebody waits for: for whoever has no other thread.
+    pub fn sync(&mut self, done: &mut Vec<Completion>) {
+        while let Some(job) = self.begin_sync(done) {
+            self.end_sync(job.run(), done);
         }
     }
 
