@@ -114,7 +114,7 @@ impl House {
         let (mut number, mut seq) = (0, 1);
         while seq <= messages {
             let (mut run, first) = (Run::new(queue.0), seq);
-            while seq <= messages && (run.bytes() as usize) < RUN_BYTES {
+            while seq <= messages && run.bytes() < RUN_BYTES {
                 let put = Fact::Put { seq, message: self.message.clone(), at_ms: AT_MS };
                 push_to_run(&mut run, &mut self.scratch, &put);
                 seq += 1;
@@ -136,10 +136,10 @@ impl House {
                     last_end_ms: None,
                 },
             };
-            if self.bytes + run.bytes() as usize > PACK_BYTES as usize {
+            if self.bytes + run.bytes() > PACK_BYTES as usize {
                 self.flush()?;
             }
-            self.bytes += run.bytes() as usize;
+            self.bytes += run.bytes();
             self.runs.push((run, queue, stored));
         }
         Ok(())
