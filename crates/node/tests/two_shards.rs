@@ -62,3 +62,16 @@ fn nothing_confirmed_is_lost_on_a_failing_disk() {
 fn nothing_confirmed_with_fsync_is_lost_with_the_power_on_a_failing_disk() {
     seeds(150).for_each(|seed| _ = run(seed, Crash::Power, true, true));
 }
+
+#[test]
+fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
+    // Two shards; whoever works is on the second, and the first one decides.
+    let forgotten = seeds(10).map(|seed| {
+        let mut world = World::new(3 * seed + 1, false);
+        world.all_on = Some(1);
+        (0..6000).for_each(|_| world.step(false));
+        world.drain_and_check();
+        world.forgotten
+    });
+    assert!(forgotten.sum::<u64>() > 0);
+}

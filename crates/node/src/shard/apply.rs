@@ -299,6 +299,7 @@ impl Shard {
             Mail::Applied { version, by } => self.handle_applied(version, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
+            Mail::LogFull { bytes, oldest, newest } => self.handle_log_full(bytes, oldest, newest),
             Mail::Evacuate { file } => self.handle_evacuate(file),
             Mail::Evacuated { file, bytes } => self.handle_evacuated(file, bytes),
         }
@@ -615,14 +616,13 @@ impl Shard {
         self.send_receipts();
         self.send_answers();
         self.publish_live_bytes();
-        self.reclaim();
     }
 
     fn written(&mut self, on_written: OnWritten, file: u64, size: Size) {
         // It stands in files from the newest known before to the newest that it went to.
         let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.log_file = self.log_file.max(file);
-        self.log_size = size;
+        self.tell_size(size);
         let OnWritten { receipts, puts, stored, definitions } = on_written;
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);

@@ -34,7 +34,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover, Size};
+use log::{Extent, Handover};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -158,8 +158,10 @@ pub struct Shard {
     /// Bytes of records that the queues of this shard need, about.
     live_bytes: u64,
     garbage_allowed: u64,
-    /// As far as this shard has heard.
-    log_size: Size,
+    /// On the shard that decides: what was told last of a log that is mostly garbage.
+    log_full: Option<(u64, u64, u64)>,
+    /// The last file that was evacuated.
+    evacuated: u64,
     evacuation: Option<Evacuation>,
     /// Of the next evacuation.
     evacuation_files: u64,
@@ -247,7 +249,8 @@ impl Shard {
             live,
             live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,
-            log_size: Size::default(),
+            log_full: None,
+            evacuated: 0,
             evacuation: None,
             evacuation_files: 1,
             evacuate_next: None,

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use broker::ids::ShardId;
 use broker::mail::Mail;
+use log::Size;
 use queue::Fact;
 
 use super::Shard;
@@ -45,16 +46,46 @@ impl Shard {
         }
     }
 
+    /// Whether most of a log of so many bytes is garbage.
+    fn is_garbage(&self, bytes: u64) -> bool {
+        let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
+        bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed)
+    }
+
+    /// The log has said how large it is: whichever shard hears of it tells the one that decides, which may have
+    /// nothing to write and hear nothing itself.
+    pub(super) fn tell_size(&mut self, size: Size) {
+        self.publish_live_bytes();
+        if let Some(oldest) = size.oldest.filter(|_| self.is_garbage(size.bytes)) {
+            let (bytes, newest) = (size.bytes, self.log_file);
+            self.send(0, Mail::LogFull { bytes, oldest, newest });
+        }
+    }
+
+    /// On the shard that decides.
+    pub(super) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64) {
+        self.log_full = Some((bytes, oldest, newest));
+        self.reclaim();
+    }
+
     /// On the shard that decides: begins an evacuation if most of the log is garbage.
     pub(super) fn reclaim(&mut self) {
         if self.decider.is_none() || self.evacuation.is_some() {
             return;
         }
-        let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
-        let garbage = self.log_size.bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed);
-        let Some(oldest) = self.log_size.oldest.filter(|_| garbage) else { return };
+        let Some((bytes, oldest, newest)) = self.log_full else { return };
+        if !self.is_garbage(bytes) {
+            self.log_full = None;
+            return;
+        }
+        if oldest <= self.evacuated {
+            // Told before it went, or it could not be removed.
+            self.log_full = None;
+            self.forget = Some(self.evacuated);
+            return;
+        }
         // All but the newest: that one is being written.
-        let file = (oldest + self.evacuation_files - 1).min(self.log_file.saturating_sub(1)).max(oldest);
+        let file = (oldest + self.evacuation_files - 1).min(newest.saturating_sub(1)).max(oldest);
         self.evacuation = Some(Evacuation { file, left: self.outboxes.len(), bytes: 0 });
         for to in 0..self.outboxes.len() as ShardId {
             self.send(to, Mail::Evacuate { file });
@@ -121,6 +152,7 @@ impl Shard {
                 false => (self.evacuation_files / 2).max(1),
             };
             self.evacuation = None;
+            self.evacuated = file;
             self.forget = Some(file);
         }
     }

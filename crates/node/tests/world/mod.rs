@@ -56,6 +56,8 @@ pub struct World {
     /// Runs that went to the disk.
     pub paged_out: u64,
     forget: Option<u64>,
+    /// Every client is connected to this shard.
+    pub all_on: Option<usize>,
     /// Files of the log that were given back.
     pub forgotten: u64,
     clients: Vec<Placed>,
@@ -135,6 +137,7 @@ impl World {
             sparse: 0,
             paged_out: 0,
             forget: None,
+            all_on: None,
             forgotten: 0,
             clients: Vec::new(),
             settings: Arc::new(Settings::default()),
@@ -229,7 +232,8 @@ impl World {
     }
 
     fn connect(&mut self) {
-        let shard = self.random.below(u64::from(self.shard_count)) as usize;
+        let any = self.random.below(u64::from(self.shard_count)) as usize;
+        let shard = self.all_on.unwrap_or(any);
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
         let key = self.shards[shard].connect(peer, peer);
         let client = if self.random.one_in(2) {
