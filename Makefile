@@ -18,7 +18,7 @@ kill:
 
 soak:
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
-	KILL_ROUNDS=20 KILL_MESSAGES=200000 tests/kill/run.sh
+	KILL_ROUNDS=36 KILL_MESSAGES=200000 tests/kill/run.sh
 
 fmt:
 	cargo fmt --all

@@ -2,13 +2,14 @@
 //!
 //! One round: publishers on connections of their own send numbered durable messages without waiting; at a seeded
 //! moment the broker is killed. In some rounds it is killed again while it recovers, in some a consumer accepts
-//! messages meanwhile, in some each message goes to two queues. Then it is started with another number of shards, the
-//! publishers send the rest, two consumers per queue drain it, and [`verdict`] compares what came with what was sent
-//! and confirmed. At last the broker is stopped with SIGTERM and started once more: nothing that was accepted comes
-//! back.
+//! messages meanwhile, in some each message goes to two queues. Others page nearly everything, sync every message, or
+//! send dead letters on, and kill when the log begins a file, gives one back, or a pack is begun. Then it is started
+//! with another number of shards, the publishers send the rest, two consumers per queue drain it, and [`verdict`]
+//! compares what came with what was sent and confirmed. At last the broker is stopped with SIGTERM and started once
+//! more: nothing that was accepted comes back.
 //!
 //! ```text
-//! KILL_ROUNDS=5 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
+//! KILL_ROUNDS=9 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
 //! ```
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,7 @@ const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_killed_broker_keeps_what_it_confirmed() {
-    let rounds = number("KILL_ROUNDS").unwrap_or(5);
+    let rounds = number("KILL_ROUNDS").unwrap_or(9);
     let messages = number("KILL_MESSAGES").unwrap_or(50_000);
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());

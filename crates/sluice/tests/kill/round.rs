@@ -1,12 +1,13 @@
 //! One round: publish, kill, start again, publish the rest, drain, judge, stop, and look once more.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use amqp10::Map;
+use amqp10::{Map, Value};
 use client::management::{Binding, ExchangeSpec, Management, QueueSpec};
 use tokio::task::JoinHandle;
 
@@ -19,6 +20,16 @@ const QUEUES: [&str; 2] = ["kill-1", "kill-2"];
 const FANOUT: &str = "kill";
 /// Consumers per queue after the kill.
 const DRAINERS: usize = 2;
+/// Where messages die that are to come to the first queue as dead letters.
+const SOURCE: &str = "kill-source";
+/// How long they live there, in milliseconds.
+const SOURCE_TTL_MS: u64 = 20;
+/// How long others live: longer than any round.
+const TTL_MS: u64 = 3_600_000;
+/// So little that nearly everything leaves memory.
+const PAGING: &str = "classic_queue.backlog_memory=256KiB";
+/// How often the data directory is looked at for the moment to kill.
+const LOOK: Duration = Duration::from_micros(100);
 /// What each publisher sends after the kill at least.
 const REST_MIN: u64 = 100;
 /// How often a kill during recovery is tried again if the broker was quicker.
@@ -33,10 +44,13 @@ pub struct Round {
     queues: usize,
     /// A consumer accepts messages until the kill.
     consumer: bool,
+    kind: Kind,
+    /// The backlog leaves memory.
+    paging: bool,
     /// Kills while the broker recovers.
     recovery_kills: usize,
-    /// The kill comes when so many messages are confirmed,
-    kill_at: u64,
+    /// The kill comes at this moment,
+    moment: Moment,
     /// and so much later.
     delay: Duration,
     /// In milliseconds, from the start of the program to the kill during recovery.
@@ -44,6 +58,64 @@ pub struct Round {
     messages: u64,
     /// Event loops of the broker before the kill, and after it.
     shards: [u64; 2],
+}
+
+/// What the queues are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// Messages have an end, though none sees it.
+    Ttl,
+    Fsync,
+    /// They hold what has died in another queue, to which everything is sent.
+    Dead,
+}
+
+/// When the broker is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moment {
+    /// So many messages are confirmed.
+    Confirmed(u64),
+    /// The log has begun a file.
+    Roll,
+    /// So many packs have been begun.
+    Pack(u64),
+    /// The log has given a file back, and is about to evacuate the next one.
+    GivenBack,
+}
+
+impl Moment {
+    /// What grows at this moment.
+    fn mark(self, data: &Path) -> u64 {
+        let numbers = |folder: &Path, suffix: &str| -> Vec<u64> {
+            let names =
+                std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+            names.filter_map(|name| name.to_str()?.strip_suffix(suffix)?.parse().ok()).collect()
+        };
+        match self {
+            Self::Confirmed(_) => 0,
+            Self::Roll => numbers(data, ".log").into_iter().max().unwrap_or(0),
+            Self::Pack(_) => numbers(&data.join("packs"), ".pack").into_iter().max().unwrap_or(0),
+            Self::GivenBack => numbers(data, ".log").into_iter().min().unwrap_or(0),
+        }
+    }
+
+    /// Waits for it. False if the publishers have ended before.
+    fn wait(self, data: &Path, confirmed: &mpsc::Receiver<()>) -> bool {
+        let steps = match self {
+            Self::Confirmed(_) => return confirmed.recv().is_ok(),
+            Self::Pack(packs) => packs,
+            Self::Roll | Self::GivenBack => 1,
+        };
+        let before = self.mark(data);
+        while self.mark(data) < before + steps {
+            if confirmed.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
+        true
+    }
 }
 
 /// What a round has seen.
@@ -62,24 +134,32 @@ pub struct Report {
 impl Round {
     pub fn plan(number: u64, seed: u64, messages: u64) -> Self {
         let mut random = Random::new(seed);
-        let (queues, consumer, recovery_kills) = match number % 5 {
-            1 => (1, false, 0),
-            2 => (1, false, random.between(1, 4) as usize),
-            3 => (1, true, 0),
-            4 => (2, false, random.between(1, 3) as usize),
-            _ => (2, true, 1),
-        };
-        Self {
+        let confirmed = Moment::Confirmed(random.between(messages / 4, messages.max(4)).max(1));
+        let plain = Self {
             seed,
             publishers: random.between(2, 4) as usize,
-            queues,
-            consumer,
-            recovery_kills,
-            kill_at: random.between(messages / 4, messages.max(4)).max(1),
+            queues: 1,
+            consumer: false,
+            kind: Kind::Plain,
+            paging: false,
+            recovery_kills: 0,
+            moment: confirmed,
             delay: Duration::from_micros(random.between(0, 3_000)),
             recovery_ms_max: random.between(1, 40),
             messages,
             shards: [random.between(1, 5), random.between(1, 5)],
+        };
+        let few = random.between(1, 4) as usize;
+        match number % 9 {
+            1 => plain,
+            2 => Self { recovery_kills: few, ..plain },
+            3 => Self { consumer: true, ..plain },
+            4 => Self { queues: 2, recovery_kills: few, ..plain },
+            5 => Self { queues: 2, consumer: true, recovery_kills: 1, ..plain },
+            6 => Self { kind: Kind::Ttl, paging: true, moment: Moment::Pack(few as u64), ..plain },
+            7 => Self { consumer: true, paging: true, moment: Moment::GivenBack, ..plain },
+            8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
+            _ => Self { kind: Kind::Dead, paging: true, ..plain },
         }
     }
 
@@ -96,7 +176,7 @@ impl Round {
     async fn run_in(&self, directory: &Directory) -> Result<Report, String> {
         let broker = self.start(directory, self.shards[0]).finish();
         self.declare(&broker.amqp_url()).await?;
-        let (firsts, before) = self.publish_and_kill(broker).await?;
+        let (firsts, before) = self.publish_and_kill(broker, directory).await?;
         self.kill_in_recovery(directory)?;
 
         let broker = self.start(directory, self.shards[1]).finish();
@@ -121,7 +201,8 @@ impl Round {
         };
         for ((before, after), queue) in before.into_iter().zip(after).zip(QUEUES) {
             let came = Came { before: vec![before], after };
-            let figures = judge(&ledger, &came).map_err(|why| format!("queue '{queue}': {why}"))?;
+            let figures = judge(&ledger, &came, self.kind == Kind::Dead)
+                .map_err(|why| format!("queue '{queue}': {why}"))?;
             report.taken += came.before.iter().map(Vec::len).sum::<usize>();
             report.drained += came.after.iter().map(Vec::len).sum::<usize>();
             report.figures.unconfirmed_came += figures.unconfirmed_came;
@@ -132,11 +213,17 @@ impl Round {
     }
 
     fn start(&self, directory: &Directory, shards: u64) -> Starting {
-        Starting::spawn(directory, &[&format!("shards={shards}")])
+        let shards = format!("shards={shards}");
+        let sets = [shards.as_str(), PAGING];
+        Starting::spawn(directory, if self.paging { &sets } else { &sets[..1] })
     }
 
     fn address(&self) -> &'static str {
-        if self.queues == 1 { "/queues/kill-1" } else { "/exchanges/kill" }
+        match (self.kind, self.queues) {
+            (Kind::Dead, _) => "/queues/kill-source",
+            (_, 1) => "/queues/kill-1",
+            _ => "/exchanges/kill",
+        }
     }
 
     fn queue_names(&self) -> impl Iterator<Item = &'static str> {
@@ -149,8 +236,26 @@ impl Round {
             let management = Management::open(&session).await?;
             let spec = ExchangeSpec { kind: "fanout".to_owned(), ..ExchangeSpec::default() };
             management.declare_exchange(FANOUT, &spec).await?;
+            let spec = |arguments: &[(&str, Value)]| {
+                let arguments =
+                    arguments.iter().map(|(name, value)| (Value::String((*name).into()), value.clone()));
+                QueueSpec { arguments: arguments.collect(), ..QueueSpec::default() }
+            };
+            if self.kind == Kind::Dead {
+                let dies = spec(&[
+                    ("x-message-ttl", Value::Ulong(SOURCE_TTL_MS)),
+                    ("x-dead-letter-exchange", Value::String("".into())),
+                    ("x-dead-letter-routing-key", Value::String(QUEUES[0].into())),
+                ]);
+                management.declare_queue(SOURCE, &dies).await?;
+            }
+            let queues = match self.kind {
+                Kind::Plain | Kind::Dead => spec(&[]),
+                Kind::Ttl => spec(&[("x-message-ttl", Value::Ulong(TTL_MS))]),
+                Kind::Fsync => spec(&[("x-fsync", Value::Boolean(true))]),
+            };
             for queue in self.queue_names() {
-                management.declare_queue(queue, &QueueSpec::default()).await?;
+                management.declare_queue(queue, &queues).await?;
                 management
                     .bind(&Binding { arguments: Map::new(), ..Binding::to_queue(FANOUT, queue, "") })
                     .await?;
@@ -162,13 +267,17 @@ impl Round {
     }
 
     /// What each publisher has done until the kill, and what came from each queue.
-    async fn publish_and_kill(&self, broker: Broker) -> Result<(Vec<Published>, Vec<Vec<Id>>), String> {
+    async fn publish_and_kill(
+        &self,
+        broker: Broker,
+        directory: &Directory,
+    ) -> Result<(Vec<Published>, Vec<Vec<Id>>), String> {
         let url = broker.amqp_url();
         let (trigger, triggered) = mpsc::channel::<()>();
-        let delay = self.delay;
+        let (delay, moment, data) = (self.delay, self.moment, directory.path().join("data"));
         // A thread, so that the traffic goes on until the very moment.
         let killer = std::thread::spawn(move || {
-            let reached = triggered.recv().is_ok();
+            let reached = moment.wait(&data, &triggered);
             std::thread::sleep(delay);
             broker.kill();
             reached
@@ -178,12 +287,12 @@ impl Round {
             .filter(|_| self.consumer)
             .map(|queue| tokio::spawn(consume(url.clone(), format!("/queues/{queue}"), self.seed)))
             .collect();
-        let (count, kill_at) = (Arc::new(AtomicU64::new(0)), self.kill_at);
+        let count = Arc::new(AtomicU64::new(0));
         let publishers: Vec<JoinHandle<Published>> = (0..self.publishers)
             .map(|publisher| {
                 let (count, trigger) = (Arc::clone(&count), trigger.clone());
                 let confirmed = move || {
-                    if count.fetch_add(1, Ordering::Relaxed) + 1 == kill_at {
+                    if moment == Moment::Confirmed(count.fetch_add(1, Ordering::Relaxed) + 1) {
                         // The killer ends before the last publisher only if it has been told.
                         let _ = trigger.send(());
                     }
@@ -267,6 +376,9 @@ impl Round {
         if rests.iter().any(|p| p.ended.is_some()) {
             return Err(format!("publishing after the kill failed: {:?}", ended(&rests)));
         }
+        while self.kind == Kind::Dead && waits_in_source(broker) {
+            tokio::time::sleep(Duration::from_millis(SOURCE_TTL_MS)).await;
+        }
         last.store(true, Ordering::Release);
         let mut after = Vec::new();
         for queue in drainers {
@@ -297,6 +409,13 @@ impl Round {
     }
 }
 
+/// Whether messages have not died yet, or are on their way from there.
+fn waits_in_source(broker: &Broker) -> bool {
+    let rows = broker.list("queues");
+    let row = rows.as_array().and_then(|rows| rows.iter().find(|row| row["name"] == SOURCE));
+    row.is_none_or(|row| row["messages"] != 0 || row["messages_dead_lettering"] != 0)
+}
+
 fn require_no_refusal(published: &[Published]) -> Result<(), String> {
     let refused = |(publisher, published): (usize, &Published)| {
         let first = published.refused.first()?;
@@ -314,7 +433,8 @@ impl fmt::Display for Report {
         let Self { round, sent, confirmed, unconfirmed, taken, drained, figures } = self;
         write!(f, "{} publishers, {} queues, ", round.publishers, round.queues)?;
         write!(f, "{} shards, then {}, ", round.shards[0], round.shards[1])?;
-        write!(f, "killed {:?} behind confirm {}", round.delay, round.kill_at)?;
+        write!(f, "{:?}{}, ", round.kind, if round.paging { " on the disk" } else { "" })?;
+        write!(f, "killed {:?} behind {:?}", round.delay, round.moment)?;
         match round.recovery_kills {
             0 => {}
             n => write!(f, " and {n} times in recovery")?,

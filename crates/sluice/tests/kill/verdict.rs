@@ -9,7 +9,9 @@
 //! 3. Nothing is doubled: no message came twice before the kill, none twice after. One that came before may come again
 //!    after, because its acceptance may not have been written. A message that was sent but not confirmed may or may
 //!    not be there; as nobody sends it again, it is there once at most.
-//! 4. Nothing is out of order: what one consumer got of one publisher before, and after, is in the order of sending.
+//!    Dead letters are the exception: one that was on its way may come twice.
+//! 4. Nothing is out of order: what one consumer got of one publisher before, and after, is in the order of sending. Dead
+//!    letters, which may come again, have none.
 
 use std::collections::HashSet;
 
@@ -39,11 +41,13 @@ pub struct Figures {
     pub came_again: u64,
 }
 
+/// Compares; `twice` if a message may come twice after the kill.
+///
 /// # Errors
 /// The first rule that is broken, with the message.
-pub fn judge(ledger: &Ledger, came: &Came) -> Result<Figures, String> {
-    let before = gather(ledger, &came.before).map_err(|why| format!("before the kill {why}"))?;
-    let after = gather(ledger, &came.after).map_err(|why| format!("after the kill {why}"))?;
+pub fn judge(ledger: &Ledger, came: &Came, twice: bool) -> Result<Figures, String> {
+    let before = gather(ledger, &came.before, false).map_err(|why| format!("before the kill {why}"))?;
+    let after = gather(ledger, &came.after, twice).map_err(|why| format!("after the kill {why}"))?;
     for (publisher, confirmed) in ledger.confirmed.iter().enumerate() {
         let lost = |number: &&u64| {
             let id = Id { publisher, number: **number };
@@ -63,8 +67,8 @@ pub fn judge(ledger: &Ledger, came: &Came) -> Result<Figures, String> {
     })
 }
 
-/// All that the consumers got, each message once and each publisher's in order.
-fn gather(ledger: &Ledger, consumers: &[Vec<Id>]) -> Result<HashSet<Id>, String> {
+/// All that the consumers got, each message once and each publisher's in order, unless they may come twice.
+fn gather(ledger: &Ledger, consumers: &[Vec<Id>], twice: bool) -> Result<HashSet<Id>, String> {
     let mut all = HashSet::new();
     for sequence in consumers {
         let mut last = vec![None; ledger.sent.len()];
@@ -72,7 +76,11 @@ fn gather(ledger: &Ledger, consumers: &[Vec<Id>]) -> Result<HashSet<Id>, String>
             if ledger.sent.get(id.publisher).is_none_or(|sent| id.number >= *sent) {
                 return Err(format!("{id:?} came, which nobody sent"));
             }
-            if !all.insert(*id) {
+            let new = all.insert(*id);
+            if twice {
+                continue;
+            }
+            if !new {
                 return Err(format!("{id:?} came twice"));
             }
             let last = &mut last[id.publisher];
@@ -97,7 +105,7 @@ mod tests {
     fn judged(before: &[&[u64]], after: &[&[u64]]) -> Result<Figures, String> {
         let ledger = Ledger { sent: vec![5], confirmed: vec![[0, 1, 2].into()] };
         let lists = |lists: &[&[u64]]| lists.iter().map(|l| ids(l)).collect();
-        judge(&ledger, &Came { before: lists(before), after: lists(after) })
+        judge(&ledger, &Came { before: lists(before), after: lists(after) }, false)
     }
 
     #[test]
