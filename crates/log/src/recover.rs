@@ -167,7 +167,8 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     let cuts = directory.tail(tail, &mut recovery);
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
     let forgotten = directory.forgotten(floor);
-    if !chain.is_empty() || !recovery.clean {
+    // Also where nothing is left: an open that failed may have cut a file and not synced that.
+    if !directory.files.is_empty() {
         // The mark of a clean stop vouches for all but itself.
         let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { forgotten };
         directory.settle(disk, from, &cuts)?;

@@ -392,6 +392,12 @@ fn nothing_acknowledged_is_lost_at_random() {
 }
 
 #[test]
+fn what_a_failed_open_cut_stays_cut() {
+    // The open that cuts cannot sync, the process ends, the next open finds nothing to cut, and then the power fails.
+    named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET });
+}
+
+#[test]
 fn nothing_acknowledged_is_lost_at_any_boundary() {
     for seed in 0..8 * soak() {
         let plan = Plan { seed, ..QUIET };
