@@ -76,8 +76,8 @@ impl Gate {
         let bytes = &delivery.message[..];
         cx.counters.received += 1;
         cx.counters.received_confirm += u64::from(!delivery.settled);
-        let found = sections::scan(bytes).map_err(|e| undecodable(&e))?;
-        self.check_user_id(&found, bytes)?;
+        let found = sections::scan(bytes).map_err(|e| undecodable(delivery, &e))?;
+        self.check_user_id(&found, delivery)?;
         let Gate { sessions, vhost, identity, .. } = self;
         let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
         let Intake { target, .. } = &mut **intake;
@@ -168,10 +168,10 @@ impl Gate {
     }
 
     /// `user-id` is either absent or the truth (behaviour B.4).
-    fn check_user_id(&self, found: &Sections, bytes: &[u8]) -> Result<(), Refusal> {
+    fn check_user_id(&self, found: &Sections, delivery: &Delivery<'_>) -> Result<(), Refusal> {
         let Some(range) = &found.properties else { return Ok(()) };
-        let section = &bytes[range.start as usize..range.end as usize];
-        let claimed = sections::user_id(section).map_err(|e| undecodable(&e))?;
+        let section = &delivery.message[range.start as usize..range.end as usize];
+        let claimed = sections::user_id(section).map_err(|e| undecodable(delivery, &e))?;
         let (Some(claimed), Some(identity)) = (claimed, &self.identity) else { return Ok(()) };
         if claimed == identity.user.as_bytes() || identity.has_tag("impersonator") {
             return Ok(());
@@ -244,8 +244,8 @@ fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
     Refusal::Detach(Box::new(error(condition, reason)), None)
 }
 
-fn undecodable(why: &dyn std::fmt::Display) -> Refusal {
-    detaching(condition::DECODE_ERROR, why.to_string())
+fn undecodable(delivery: &Delivery<'_>, why: &dyn std::fmt::Display) -> Refusal {
+    detaching(condition::DECODE_ERROR, format!("{why} in delivery {}", delivery.id))
 }
 
 fn no_exchange(vhost: &str, exchange: &str) -> Refusal {
@@ -279,7 +279,7 @@ fn anonymous_route(
     let failed =
         |reason: String| Refusal::from_anonymous(error(condition::PRECONDITION_FAILED, reason), delivery);
     let section = found.properties.as_ref().map(|r| &bytes[r.start as usize..r.end as usize]);
-    let to = section.map(sections::to).transpose().map_err(|e| undecodable(&e))?;
+    let to = section.map(sections::to).transpose().map_err(|e| undecodable(delivery, &e))?;
     let Some(to) = to.flatten() else {
         return Err(failed("anonymous terminus requires 'to' address to be set".into()));
     };
@@ -315,5 +315,5 @@ fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError
             })
             .collect::<Option<Vec<_>>>()
     });
-    keys.ok_or_else(|| error(condition::INVALID_FIELD, "x-cc annotation must be a list of strings"))
+    keys.ok_or_else(|| error(condition::INVALID_FIELD, "annotation 'x-cc' must be a list of strings"))
 }

@@ -271,3 +271,40 @@ fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState 
     let error = AmqpError { condition, description: Some(description), info: Some(info) };
     DeliveryState::Rejected(Some(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use amqp10::Chunk;
+
+    use super::*;
+
+    #[test]
+    fn no_credit_while_too_many_bytes_wait() {
+        const BYTES: u32 = 1 << 20;
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut intake = Intake::new(PublisherId(1), Target::Anonymous, &settings);
+        let delivery = Delivery {
+            id: 0,
+            tag: Chunk::Borrowed(&[]),
+            message_format: 0,
+            settled: true,
+            rcv_settle_mode: ReceiverSettleMode::First,
+            message: Chunk::Borrowed(&[]),
+        };
+        let fixed = settings.max_link_credit;
+        for _ in 1..UNCONFIRMED_BYTES_MAX / u64::from(BYTES) {
+            intake.push(&delivery, BYTES, 1, 0);
+            assert_eq!(intake.grant(0, fixed, &mut budget), Some(fixed));
+        }
+        intake.push(&delivery, BYTES, 1, 0);
+        assert_eq!(
+            intake.grant(0, fixed, &mut budget),
+            None,
+            "the bytes are at their bound, the messages are not"
+        );
+        // The outcome of a settled message is nobody's to hear, but its receipt counts.
+        assert_eq!(intake.handle_receipt(0, Verdict::Accepted, 0, &mut budget), None);
+        assert_eq!(intake.grant(0, fixed, &mut budget), Some(fixed));
+    }
+}
