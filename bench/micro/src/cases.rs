@@ -90,7 +90,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
-        message.put_delivery_head(0, false, &mut head);
+        message.put_delivery_head(0, false, None, &mut head);
         let (first, bare) = (head.split().freeze(), message.bare());
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
         output.put_payload(&first, 0, first.len());

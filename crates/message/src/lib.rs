@@ -10,8 +10,10 @@ mod delivery;
 mod envelope;
 mod intake;
 mod stored;
+mod stream;
 
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};
+pub use stream::{Entries, FILTER_VALUE};

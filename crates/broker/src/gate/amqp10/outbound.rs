@@ -178,7 +178,7 @@ impl Gate {
         outlet.bridge.handle_delivery();
         let settled = outlet.settled;
         let (max, queue) = (outlet.max_message_size, outlet.queue);
-        message.put_delivery_head(delivery_count, redelivered, cx.scratch);
+        message.put_delivery_head(delivery_count, redelivered, None, cx.scratch);
         let head = cx.scratch.split().freeze();
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {
