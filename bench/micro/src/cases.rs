@@ -154,6 +154,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     });
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);

@@ -24,6 +24,9 @@ pub const FILTER_VALUE: &str = "x-stream-filter-value";
 /// Bytes in front of each entry.
 const HEAD: usize = 4;
 
+/// Bytes of an entry's head, of a header section, and of the head of the annotations, at most.
+const HEADS_MAX: usize = HEAD + 16 + 12;
+
 /// Set in the length: not one message, but a batch of them. Only clients of the stream protocol write those.
 const BATCH: u32 = 1 << 31;
 
@@ -46,9 +49,9 @@ impl Message {
         out[start..start + HEAD].copy_from_slice(&len.to_be_bytes());
     }
 
-    /// About what [`Message::put_stream_entry`] appends, without the annotations of its route.
+    /// What [`Message::put_stream_entry`] appends at most, apart from deaths.
     pub fn stream_entry_bytes(&self) -> usize {
-        HEAD + self.annotations().len() + self.bare_slice().len()
+        HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
     }
 
     /// What the publisher gave for filters to look for, as far as it is text.
