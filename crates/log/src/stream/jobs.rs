@@ -89,6 +89,24 @@ pub enum StreamAnswer {
     },
 }
 
+impl StreamAnswer {
+    /// Who asked.
+    pub fn shard(&self) -> u32 {
+        match self {
+            Self::Opened { shard, .. } | Self::Appended { shard, .. } | Self::Kept { shard, .. } => *shard,
+        }
+    }
+
+    /// The stream that it is about.
+    pub fn stream(&self) -> u64 {
+        match self {
+            Self::Opened { stream, .. } | Self::Appended { stream, .. } | Self::Kept { stream, .. } => {
+                *stream
+            }
+        }
+    }
+}
+
 /// Not all chunks of an append were written, or synced.
 #[derive(Debug)]
 pub struct AppendFailure {
