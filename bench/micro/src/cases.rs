@@ -95,7 +95,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
-        message.put_delivery_head(0, false, &mut head);
+        message.put_delivery_head(0, false, None, &mut head);
         let (first, bare) = (head.split().freeze(), message.bare());
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
         output.put_payload(&first, 0, first.len());
@@ -205,6 +205,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     });
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);

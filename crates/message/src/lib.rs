@@ -11,6 +11,7 @@ mod envelope;
 mod filter;
 mod intake;
 mod stored;
+mod stream;
 
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
@@ -20,3 +21,4 @@ pub use filter::{
 };
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};
+pub use stream::{Entries, FILTER_VALUE};

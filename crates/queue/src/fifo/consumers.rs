@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::Entry;
-use super::grant::Grant;
 use super::unsettled::Unsettled;
+use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
 
 /// Place of a consumer in [`Consumers`], valid until it is removed.

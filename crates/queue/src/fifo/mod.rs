@@ -4,7 +4,6 @@ mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
-mod grant;
 mod journal;
 mod level;
 mod paging;
@@ -139,6 +138,12 @@ impl Fifo {
             Request::Settle { consumer, first, last, outcome, answer } => {
                 self.settle(consumer, (first, last), outcome, answer, now_ms, out);
             }
+            Request::Browse { ticket, .. } => {
+                let why = Refusal::NotSupported;
+                out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+            }
+            // Nobody follows a queue that is read where it lives.
+            Request::Follow { .. } => {}
             Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
             Request::Configure(config) => self.configure(*config, now_ms, out),
             Request::Purge { ticket } => {
@@ -182,6 +187,7 @@ impl Fifo {
             expired: self.counts.expired,
             dropped: self.counts.dropped,
             dead_lettered: self.counts.dead_lettered,
+            stream: None,
         }
     }
 
@@ -234,7 +240,7 @@ impl Fifo {
         let consumer = attach.consumer;
         let refused = |why| Effect::Refused { asked: Asked::Consumer(consumer), why };
         self.used_ms = Some(now_ms);
-        if attach.mode != Mode::Take {
+        if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
         }
         if self.consumers.slot(consumer).is_some() {
@@ -445,12 +451,14 @@ impl Fifo {
             Request::Delete { ticket, .. } if end == End::Damaged => {
                 return self.delete(DeletedReason::Asked, Some(ticket), out);
             }
-            Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why }
-            }
+            Request::Fetch { ticket, .. }
+            | Request::Browse { ticket, .. }
+            | Request::Purge { ticket }
+            | Request::Delete { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
             // Whoever sent these has been told Gone, or waits for nothing.
             Request::Settle { .. }
             | Request::Grant { .. }
+            | Request::Follow { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => {
                 return;

@@ -318,9 +318,13 @@ impl Gate {
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
+        let mode = match record.is_stream() {
+            true => queue::Mode::Replay(Box::default()),
+            false => queue::Mode::Take,
+        };
         let request = queue::Attach {
             consumer: outlet.consumer,
-            mode: queue::Mode::Take,
+            mode,
             priority: priority.unwrap_or(0),
             exclusive: false,
             settled: outlet.settled,

@@ -156,7 +156,7 @@ impl Gate {
             return Verdict::Accepted;
         }
         let max = replies.max_message_size;
-        message.put_delivery_head(0, false, cx.scratch);
+        message.put_delivery_head(0, false, None, cx.scratch);
         let head = cx.scratch.split().freeze();
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {
