@@ -23,21 +23,29 @@
 //! Formats: the chunk is drawn in `stream/chunk.rs`, the files' names and headers in `stream/files.rs`, the index in
 //! `stream/index.rs`, the filter in `stream/bloom.rs`. All of them big-endian, for the chunk is that of a protocol.
 
+mod appender;
 mod bloom;
+mod chunk;
+mod files;
+mod index;
 mod jobs;
 mod reader;
+mod recover;
+mod state;
 mod streams;
 mod sync;
 mod threads;
+mod window;
 
 use std::io;
 
+pub use appender::OPEN_WRITE_MAX;
 pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
 pub use jobs::{
     AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, Kept, NewChunk,
     Position, ReadFrom, StreamAnswer, StreamCut, StreamJob, StreamLimits,
 };
-pub use reader::StreamReader;
+pub use reader::{OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
 pub use streams::Streams;
 pub use sync::{StreamSyncEnd, StreamSyncJob};
 pub use threads::{OnChunksRead, OnStreamAnswers, StreamReaderHandle, StreamsHandle};

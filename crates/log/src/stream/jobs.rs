@@ -115,7 +115,7 @@ pub struct AppendFailure {
     /// if any, were, as if they had been an append of their own.
     pub chunks: Vec<NewChunk>,
     /// What the stream has now; `None` if it is not open.
-    pub kept: Option<Kept>,
+    pub kept: Option<Box<Kept>>,
 }
 
 /// What a stream has.

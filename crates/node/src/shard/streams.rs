@@ -248,7 +248,7 @@ impl Shard {
                     Ok(known) => Some(kept(known)),
                     Err(failed) => {
                         tracing::error!(stream = %name, "the stream cannot be written: {}; it is tried again", failed.error);
-                        failed.kept.map(kept)
+                        failed.kept.map(|known| kept(*known))
                     }
                 };
                 home.stream.handle_appended(known, self.now_ms, &mut output);

@@ -230,6 +230,10 @@ impl Gate {
             source: attach.source.clone(),
             target: Some(TargetArchetype::Target(target)),
             max_message_size: Some(cx.settings.max_message_size),
+            offered_capabilities: match intake.watched.and_then(|queue| cx.catalog.queue_by_id(queue)) {
+                Some(record) if record.is_stream() => stream_capabilities(),
+                _ => Vec::new(),
+            },
             ..blank_reply(attach)
         };
         self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
@@ -342,7 +346,7 @@ impl Gate {
         link: u32,
         attach: &Attach,
         address: &str,
-        settled: bool,
+        (settled, stream): (bool, bool),
         cx: &mut Cx<'_>,
     ) {
         let asked = attach.source.clone().unwrap_or_default();
@@ -352,7 +356,9 @@ impl Gate {
             expiry_policy: asked.expiry_policy,
             timeout: asked.timeout,
             dynamic: asked.dynamic,
-            distribution_mode: Some(Symbol::from_static("move")),
+            distribution_mode: Some(Symbol::from_static(if stream { "copy" } else { "move" })),
+            // What is not in place is left out (behaviour B.9).
+            filter: if stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
             outcomes: if asked.outcomes.is_empty() {
                 OUTCOMES.iter().map(|o| Symbol::from_static(o)).collect()
@@ -373,6 +379,7 @@ impl Gate {
             target: attach.target.clone(),
             initial_delivery_count: Some(0),
             max_message_size: attach.max_message_size,
+            offered_capabilities: if stream { stream_capabilities() } else { Vec::new() },
             ..blank_reply(attach)
         };
         self.answer_attach(session, link, reply, cx);
@@ -499,6 +506,11 @@ fn dynamic_node_properties() -> Map {
     let modes = amqp10::Array::symbols([Symbol::from_static("move")]);
     map.insert(Symbol::from_static("supported-dist-modes"), Value::Array(modes));
     map
+}
+
+/// What streams can do for their consumers (behaviour B.4, B.5).
+fn stream_capabilities() -> Vec<Symbol> {
+    ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0"].map(Symbol::from_static).to_vec()
 }
 
 /// What every reply has in common with the request.

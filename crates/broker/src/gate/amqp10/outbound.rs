@@ -138,8 +138,8 @@ impl Gate {
             Effect::Attached { .. } => {
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 let Some(attach) = outlet.attach.take() else { return };
-                let (address, settled) = (queue_address(&outlet.queue_name), outlet.settled);
-                self.accept_consumer(session, link, &attach, &address, settled, cx);
+                let (address, modes) = (queue_address(&outlet.queue_name), (outlet.settled, outlet.stream));
+                self.accept_consumer(session, link, &attach, &address, modes, cx);
                 self.touch(session, link);
             }
             Effect::Refused { why, .. } => {

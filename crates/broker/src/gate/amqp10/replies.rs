@@ -70,7 +70,7 @@ impl Gate {
         cx.counters.consumers += 1;
         let replies = Replies { to, sent: 0, max_message_size: attach.max_message_size.unwrap_or(0) };
         self.set_role(session, link, LinkRole::Replies(Box::new(replies)));
-        self.accept_consumer(session, link, attach, &queue_address(&name), true, cx);
+        self.accept_consumer(session, link, attach, &queue_address(&name), (true, false), cx);
         Ok(())
     }
 
