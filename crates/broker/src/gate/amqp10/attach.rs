@@ -13,7 +13,7 @@ use super::address::{self, Address, queue_address};
 use super::inbound::{Intake, Target as IntakeTarget};
 use super::outbound::Outlet;
 use super::replies::wants_replies;
-use super::{Cx, Gate, LinkRole, Waiting, error, shown};
+use super::{Cx, Gate, LinkRole, Waiting, error, filter, shown};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::mail::{LinkAddress, PublisherAddress};
@@ -310,22 +310,30 @@ impl Gate {
         dynamic: Option<crate::ids::QueueId>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let address = LinkAddress { connection: self.key, session, link };
-        let consumer = cx.consumers.insert(address).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
-        })?;
-        cx.counters.consumers += 1;
-        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach.clone(), cx.settings);
-        outlet.dynamic = dynamic;
+        let mut attach = attach.clone();
+        let mut mode = queue::Mode::Take;
+        if let (true, Some(source)) = (record.is_stream(), &mut attach.source) {
+            let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
+                .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
+            if let Some(why) = accepted.left_out {
+                tracing::info!(connection = %self.name, link = shown(&attach.name), "{why}");
+            }
+            // The answer has what is in place.
+            source.filter = accepted.filters;
+            mode = queue::Mode::Replay(Box::new(accepted.replay));
+        }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored (behaviour L.13).
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
-        let mode = match record.is_stream() {
-            true => queue::Mode::Replay(Box::default()),
-            false => queue::Mode::Take,
-        };
+        let address = LinkAddress { connection: self.key, session, link };
+        let consumer = cx.consumers.insert(address).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+        })?;
+        cx.counters.consumers += 1;
+        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach, cx.settings);
+        outlet.dynamic = dynamic;
         let request = queue::Attach {
             consumer: outlet.consumer,
             mode,

@@ -8,10 +8,6 @@ mod adaptive;
 mod address;
 mod attach;
 mod bridge;
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "the next step: ATTACH asks it what a consumer of a stream wants")
-)]
 mod filter;
 mod inbound;
 mod management;
