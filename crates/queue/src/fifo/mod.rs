@@ -252,8 +252,23 @@ impl Fifo {
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            let active = self.consumers.get(slot).standing == Standing::Serving;
-            out.effects.push(Effect::Active { consumer, active });
+            self.tell_active(slot, out);
+        }
+    }
+
+    /// Whether it is the active one, now that this has become known or has changed.
+    fn tell_active(&mut self, slot: Slot, out: &mut Output) {
+        let available = self.available(slot);
+        let consumer = self.consumers.get(slot);
+        let active = consumer.standing == Standing::Serving;
+        out.effects.push(Effect::Active { consumer: consumer.id, active, available });
+    }
+
+    /// Ready messages, as far as they are for this consumer.
+    fn available(&mut self, slot: Slot) -> u32 {
+        match self.consumers.get(slot).standing {
+            Standing::Serving => u32::try_from(self.ready.len()).unwrap_or(u32::MAX),
+            Standing::Waiting | Standing::Holding => 0,
         }
     }
 
@@ -281,13 +296,12 @@ impl Fifo {
             self.consumers.get(slot).grant.drain();
             self.consumers.regrant(slot);
         }
-        let ready = self.ready.len();
+        let available = self.available(slot);
         let consumer = self.consumers.get(slot);
-        let available = if consumer.standing == Standing::Serving { ready } else { 0 };
         let state = CreditState {
             delivery_count: consumer.grant.delivery_count,
             credit: consumer.grant.credit,
-            available: u32::try_from(available).unwrap_or(u32::MAX),
+            available,
             drained: drain,
         };
         out.effects.push(Effect::CreditState { consumer: consumer.id, state });
@@ -368,8 +382,8 @@ impl Fifo {
         self.ages |= config.message_ttl_ms.is_some();
         // How many levels there are is settled when the queue is declared.
         self.config = Config { max_priority: self.config.max_priority, ..config };
-        for (consumer, active) in self.consumers.set_single_active(self.config.single_active_consumer) {
-            out.effects.push(Effect::Active { consumer, active });
+        for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
+            self.tell_active(slot, out);
         }
         self.make_room(now_ms, out);
     }
