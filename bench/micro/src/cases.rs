@@ -14,7 +14,8 @@ use bytes::{Bytes, BytesMut};
 use log::{Handover, Log, Options, RealDisk, Records};
 use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
-    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Overflow, Publish, PublisherId, Request,
+    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Overflow, Publish,
+    PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
 /// One step of the walk.
@@ -37,6 +38,11 @@ pub const CASES: &[Case] = &[
     Case { name: "filter-sql", what: "three terms over four fields of both sections", prepare: filter_sql },
     Case { name: "filter-fields", what: "a property and an application-property", prepare: filter_fields },
     Case { name: "fifo", what: "publish, deliver and settle one message, in batches of 85", prepare: fifo },
+    Case {
+        name: "stream",
+        what: "publish, write and deliver one message, in batches of 85",
+        prepare: stream,
+    },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
 ];
@@ -193,8 +199,8 @@ fn filter_fields() -> Box<dyn FnMut() -> u64> {
     filter(Filter::Fields(fields))
 }
 
-fn fifo() -> Box<dyn FnMut() -> u64> {
-    let mut fifo = Fifo::new(Config {
+fn config() -> Config {
+    Config {
         name: "q".into(),
         auto_delete: false,
         single_active_consumer: false,
@@ -206,18 +212,60 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         dead_letter: None,
         max_priority: None,
         stream: None,
-    });
-    let mut out = queue::Output::default();
-    let consumer = ConsumerId(1);
-    let attach = Attach {
+    }
+}
+
+fn attach(consumer: ConsumerId, mode: Mode) -> Request {
+    Request::Attach(Attach {
         consumer,
-        mode: Mode::Take,
+        mode,
         priority: 0,
         exclusive: false,
         settled: false,
         delivery_count: 0,
-    };
-    fifo.apply(Request::Attach(attach), 0, &mut out);
+    })
+}
+
+/// A stream, its readers, and a disk that has written at once.
+fn stream() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Stream::new(Config { stream: Some(StreamConfig::default()), ..config() });
+    let (mut home, mut here) = (StreamOutput::default(), ReadersOutput::default());
+    let mut readers = Readers::default();
+    let (mut kept, consumer) = (Kept::default(), ConsumerId(1));
+    stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
+    assert_eq!(stream.poll_work(0), Some(Work::Open));
+    stream.handle_opened(Ok(kept.clone()), 0, &mut home);
+    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here);
+    let message = message();
+    let mut published = 0;
+    Box::new(move || {
+        let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
+        stream.apply(Request::Publish(publish), 1000, &mut home);
+        published += 1;
+        if published % TURN == 0 {
+            let Some(Work::Append(chunks)) = stream.poll_work(1000) else { return 0 };
+            kept.next = chunks.last().map_or(0, Chunk::end);
+            stream.handle_appended(Some(kept.clone()), 1000, &mut home);
+            for effect in home.effects.drain(..) {
+                if let Effect::News { news, .. } = effect {
+                    readers.handle_news(*news, 1000, &mut here);
+                }
+            }
+            let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
+            let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
+            readers.apply(grant, 1000, &mut here);
+            let delivered = here.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
+            assert!(published == TURN || delivered as u64 == TURN);
+        }
+        0
+    })
+}
+
+fn fifo() -> Box<dyn FnMut() -> u64> {
+    let mut fifo = Fifo::new(config());
+    let mut out = queue::Output::default();
+    let consumer = ConsumerId(1);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out);
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;

@@ -148,10 +148,9 @@ impl NodeDesk {
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, answer) in asked {
             let answer = tokio::time::timeout(DEADLINE, answer).await.ok().and_then(Result::ok);
-            match answer.ok_or(DeskError::TimedOut)? {
-                Effect::Report { report, .. } => reports[i] = *report,
-                // Deleted meanwhile.
-                _ => {}
+            // Something else is the answer if it was deleted meanwhile.
+            if let Effect::Report { report, .. } = answer.ok_or(DeskError::TimedOut)? {
+                reports[i] = *report;
             }
         }
         for home in 0..self.inner.shards.len() {
