@@ -11,7 +11,10 @@ use amqp10::{
 };
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
-use log::{Handover, Log, Options, RealDisk, Records};
+use log::{
+    ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
+    StreamLimits, StreamReader, Streams,
+};
 use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
     Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Overflow, Publish,
@@ -43,6 +46,12 @@ pub const CASES: &[Case] = &[
         what: "publish, write and deliver one message, in batches of 85",
         prepare: stream,
     },
+    Case {
+        name: "stream-append",
+        what: "one chunk of 100 x 100 B to a stream of 4 MiB",
+        prepare: stream_append,
+    },
+    Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
 ];
@@ -325,6 +334,62 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
             assert!(done.drain(..).all(|d| d.result.is_ok()));
         }
         bytes as u64
+    })
+}
+
+/// A stream to which chunks of 100 entries of 100 bytes are appended, in a directory for temporary files.
+struct Segments {
+    streams: Streams<RealDisk>,
+    data: Bytes,
+    kept: log::Kept,
+    answers: Vec<StreamAnswer>,
+    directory: Directory,
+}
+
+impl Segments {
+    fn new(case: &str) -> Self {
+        let directory = Directory(std::env::temp_dir().join(format!("sluice-{case}-{}", std::process::id())));
+        let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
+        let mut streams = Streams::new(disk).expect("an empty directory");
+        let limits = StreamLimits { segment_bytes: 1 << 20, bytes_max: Some(4 << 20), age_max_ms: None };
+        streams.handle(StreamJob::Open { shard: 0, stream: 1, limits, now_ms: 0 }, &mut Vec::new());
+        let data = vec![b'x'; 100 * (100 + 4)].into();
+        Self { streams, data, kept: log::Kept::default(), answers: Vec::new(), directory }
+    }
+
+    fn append(&mut self) -> u64 {
+        let (first, data) = (self.kept.next, self.data.clone());
+        let chunks = vec![NewChunk { first, entries: 100, timestamp_ms: first, bloom: None, data }];
+        let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
+        self.streams.handle(black_box(job), &mut self.answers);
+        let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
+            panic!("the disk takes it");
+        };
+        self.kept = kept;
+        // Its header.
+        48
+    }
+}
+
+fn stream_append() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-append");
+    Box::new(move || stream.append())
+}
+
+fn stream_read() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-read");
+    for _ in 0..300 {
+        stream.append();
+    }
+    let mut reader = StreamReader::new(RealDisk::new(&stream.directory.0).expect("the same directory"));
+    let (segments, until) = (stream.kept.segments.clone(), stream.kept.next);
+    let (from, bytes_max) = (ReadFrom::First, 64 << 10);
+    let mut job = ChunkJob { shard: 0, ticket: 0, stream: 1, from, segments, until, bytes_max, wanted: None };
+    Box::new(move || {
+        let _kept = &stream;
+        let read = reader.read(black_box(&job)).expect("it was written");
+        job.from = if read.end { ReadFrom::First } else { ReadFrom::At(read.next) };
+        read.chunks.iter().map(|chunk| chunk.data.len() as u64).sum()
     })
 }
 
