@@ -103,9 +103,9 @@ impl Node {
         let packs_dir = data_dir.join(PACKS_DIR);
         let disk = open_dir(&data_dir)?;
         let mut restored = Restored::default();
-        let (mut log, recovery) =
-            Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
-                .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
+        let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
+        let (mut log, recovery) = Log::open(disk, log_options, &mut |record| restored.handle_record(record))
+            .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir)?;
