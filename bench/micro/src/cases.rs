@@ -5,13 +5,20 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use amqp10::{Output, Performative, TransferHead, frame, put_transfer_frame, sections};
+use amqp10::{
+    Encode, Map, Output, Performative, Properties, Symbol, TransferHead, Value, descriptor, encode, frame,
+    put_transfer_frame, sections,
+};
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
-use log::{Handover, Log, Options, RealDisk, Records};
-use message::{Message, Parts, Route};
+use log::{
+    ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
+    StreamLimits, StreamReader, Streams,
+};
+use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
-    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Overflow, Publish, PublisherId, Request,
+    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Overflow, Publish,
+    PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
 /// One step of the walk.
@@ -31,7 +38,20 @@ pub const CASES: &[Case] = &[
         prepare: section_scan,
     },
     Case { name: "topic-match", what: "route of a three-word key, 1,000 bindings", prepare: topic_match },
+    Case { name: "filter-sql", what: "three terms over four fields of both sections", prepare: filter_sql },
+    Case { name: "filter-fields", what: "a property and an application-property", prepare: filter_fields },
     Case { name: "fifo", what: "publish, deliver and settle one message, in batches of 85", prepare: fifo },
+    Case {
+        name: "stream",
+        what: "publish, write and deliver one message, in batches of 85",
+        prepare: stream,
+    },
+    Case {
+        name: "stream-append",
+        what: "one chunk of 100 x 100 B to a stream of 4 MiB",
+        prepare: stream_append,
+    },
+    Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
 ];
@@ -90,7 +110,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
-        message.put_delivery_head(0, false, &mut head);
+        message.put_delivery_head(0, false, None, &mut head);
         let (first, bare) = (head.split().freeze(), message.bare());
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
         output.put_payload(&first, 0, first.len());
@@ -142,8 +162,54 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-fn fifo() -> Box<dyn FnMut() -> u64> {
-    let mut fifo = Fifo::new(Config {
+/// An event as streams carry them: an id, a subject, a group, and four application-properties.
+fn event() -> Message {
+    let mut wire = BytesMut::new();
+    let properties = Properties {
+        message_id: Some(Value::Ulong(70_000)),
+        subject: Some("order.created".to_owned()),
+        group_id: Some("customer-4711".to_owned()),
+        ..Properties::default()
+    };
+    properties.encode(&mut wire);
+    let application_properties_at = wire.len() as u32;
+    encode::put_descriptor(&mut wire, descriptor::APPLICATION_PROPERTIES);
+    let mut pairs = Map::new();
+    pairs.insert("region", "eu-west");
+    pairs.insert("currency", "EUR");
+    pairs.insert("total", 129.5);
+    pairs.insert("items", 3u32);
+    pairs.encode(&mut wire);
+    let body_at = wire.len() as u32;
+    wire.extend_from_slice(b"\x00\x53\x75\xa0\x0cxxxxxxxxxxxx");
+    let parts = Parts { wire: wire.freeze(), application_properties_at, body_at, ..Parts::default() };
+    Message::new(parts, Arc::new(Route::simple("", "stream")))
+}
+
+/// Asks a filter again and again of an event that it wants, so that nothing is decided early.
+fn filter(filter: Filter) -> Box<dyn FnMut() -> u64> {
+    let event = event();
+    Box::new(move || {
+        assert!(black_box(&filter).matches(black_box(&event), 1_700_000_000_000));
+        0
+    })
+}
+
+fn filter_sql() -> Box<dyn FnMut() -> u64> {
+    let text = "p.subject LIKE 'order.%' AND region IN ('eu-west', 'eu-north') AND total * items > 100";
+    filter(Filter::Sql(SqlFilter::parse(text).expect("an expression")))
+}
+
+fn filter_fields() -> Box<dyn FnMut() -> u64> {
+    let mut fields = FieldFilter::default();
+    let subject = [(Symbol::from_static("subject"), "&p:order.")].into_iter().collect();
+    fields.add_properties(&subject).expect("a filter");
+    fields.add_application_properties(&[("total", 129.5)].into_iter().collect()).expect("a filter");
+    filter(Filter::Fields(fields))
+}
+
+fn config() -> Config {
+    Config {
         name: "q".into(),
         auto_delete: false,
         single_active_consumer: false,
@@ -154,18 +220,61 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
-    });
-    let mut out = queue::Output::default();
-    let consumer = ConsumerId(1);
-    let attach = Attach {
+        stream: None,
+    }
+}
+
+fn attach(consumer: ConsumerId, mode: Mode) -> Request {
+    Request::Attach(Attach {
         consumer,
-        mode: Mode::Take,
+        mode,
         priority: 0,
         exclusive: false,
         settled: false,
         delivery_count: 0,
-    };
-    fifo.apply(Request::Attach(attach), 0, &mut out);
+    })
+}
+
+/// A stream, its readers, and a disk that has written at once.
+fn stream() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Stream::new(Config { stream: Some(StreamConfig::default()), ..config() });
+    let (mut home, mut here) = (StreamOutput::default(), ReadersOutput::default());
+    let mut readers = Readers::default();
+    let (mut kept, consumer) = (Kept::default(), ConsumerId(1));
+    stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
+    assert_eq!(stream.poll_work(0), Some(Work::Open));
+    stream.handle_opened(Ok(kept.clone()), 0, &mut home);
+    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here);
+    let message = message();
+    let mut published = 0;
+    Box::new(move || {
+        let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
+        stream.apply(Request::Publish(publish), 1000, &mut home);
+        published += 1;
+        if published % TURN == 0 {
+            let Some(Work::Append(chunks)) = stream.poll_work(1000) else { return 0 };
+            kept.next = chunks.last().map_or(0, Chunk::end);
+            stream.handle_appended(Some(kept.clone()), 1000, &mut home);
+            for effect in home.effects.drain(..) {
+                if let Effect::News { news, .. } = effect {
+                    readers.handle_news(*news, 1000, &mut here);
+                }
+            }
+            let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
+            let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
+            readers.apply(grant, 1000, &mut here);
+            let delivered = here.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
+            assert!(published == TURN || delivered as u64 == TURN);
+        }
+        0
+    })
+}
+
+fn fifo() -> Box<dyn FnMut() -> u64> {
+    let mut fifo = Fifo::new(config());
+    let mut out = queue::Output::default();
+    let consumer = ConsumerId(1);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out);
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
@@ -225,6 +334,62 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
             assert!(done.drain(..).all(|d| d.result.is_ok()));
         }
         bytes as u64
+    })
+}
+
+/// A stream to which chunks of 100 entries of 100 bytes are appended, in a directory for temporary files.
+struct Segments {
+    streams: Streams<RealDisk>,
+    data: Bytes,
+    kept: log::Kept,
+    answers: Vec<StreamAnswer>,
+    directory: Directory,
+}
+
+impl Segments {
+    fn new(case: &str) -> Self {
+        let directory = Directory(std::env::temp_dir().join(format!("sluice-{case}-{}", std::process::id())));
+        let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
+        let mut streams = Streams::new(disk).expect("an empty directory");
+        let limits = StreamLimits { segment_bytes: 1 << 20, bytes_max: Some(4 << 20), age_max_ms: None };
+        streams.handle(StreamJob::Open { shard: 0, stream: 1, limits, now_ms: 0 }, &mut Vec::new());
+        let data = vec![b'x'; 100 * (100 + 4)].into();
+        Self { streams, data, kept: log::Kept::default(), answers: Vec::new(), directory }
+    }
+
+    fn append(&mut self) -> u64 {
+        let (first, data) = (self.kept.next, self.data.clone());
+        let chunks = vec![NewChunk { first, entries: 100, timestamp_ms: first, bloom: None, data }];
+        let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
+        self.streams.handle(black_box(job), &mut self.answers);
+        let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
+            panic!("the disk takes it");
+        };
+        self.kept = kept;
+        // Its header.
+        48
+    }
+}
+
+fn stream_append() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-append");
+    Box::new(move || stream.append())
+}
+
+fn stream_read() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-read");
+    for _ in 0..300 {
+        stream.append();
+    }
+    let mut reader = StreamReader::new(RealDisk::new(&stream.directory.0).expect("the same directory"));
+    let (segments, until) = (stream.kept.segments.clone(), stream.kept.next);
+    let (from, bytes_max) = (ReadFrom::First, 64 << 10);
+    let mut job = ChunkJob { shard: 0, ticket: 0, stream: 1, from, segments, until, bytes_max, wanted: None };
+    Box::new(move || {
+        let _kept = &stream;
+        let read = reader.read(black_box(&job)).expect("it was written");
+        job.from = if read.end { ReadFrom::First } else { ReadFrom::At(read.next) };
+        read.chunks.iter().map(|chunk| chunk.data.len() as u64).sum()
     })
 }
 

@@ -26,13 +26,18 @@
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
 //! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file.
 //!
+//! On a full disk the log has a reserve to write with what frees space; [`Size::short`] says that it lives on it.
+//!
 //! Records that are to leave memory, and the log, for longer go to **packs**: immutable files, which [`Packs`] writes
 //! and removes and a [`PackReader`] reads block by block. An owner hands over a [`Run`] of its records, gets an
 //! [`Extent`] once they are synced, and says in the log that they stand there; what the log does not say is in no pack.
 //! [`Packs::release`] gives the space back, pack by pack. Each of the two has a thread to run it (`spawn`).
 //!
+//! **Streams** stand beside both: what is appended to a stream goes straight to its own segment files, and is read from
+//! there; see [`Streams`], [`StreamReader`] and the drawing in `stream.rs`.
+//!
 //! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
-//! in `record.rs`, the block of a pack in `pack/block.rs`.
+//! in `record.rs`, the block of a pack in `pack/block.rs`, those of streams below `stream/`.
 
 #![deny(unsafe_code)]
 
@@ -45,6 +50,7 @@ mod pack;
 mod record;
 mod recover;
 mod scan;
+mod stream;
 pub mod testing;
 mod worker;
 mod writer;
@@ -52,7 +58,7 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
-pub use machine::{Log, Options, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
+pub use machine::{Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,
@@ -60,4 +66,11 @@ pub use pack::{
 };
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
+pub use stream::{
+    AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
+    Chunks, ChunksRead, Kept, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,
+    Position, ReadFrom, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION, StreamAnswer, StreamCut,
+    StreamError, StreamJob, StreamLimits, StreamReader, StreamReaderHandle, StreamSyncEnd, StreamSyncJob,
+    Streams, StreamsHandle, Wanted,
+};
 pub use writer::{OnDone, Writer, WriterHandle};

@@ -228,6 +228,18 @@ impl Catalog {
             });
         }
         let (config, fsync) = queue_config(&vhost, &name, auto_delete, &arguments)?;
+        if config.stream.is_some()
+            && let Some((what, _)) =
+                [("non-durable", !durable), ("exclusive", exclusive), ("auto-delete", auto_delete)]
+                    .into_iter()
+                    .find(|(_, is)| *is)
+        {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!(
+                    "invalid property '{what}' for queue '{name}' in vhost '{vhost}' of type stream"
+                ),
+            });
+        }
         let record = Arc::new(QueueRecord {
             id: self.next_queue_id(),
             vhost,

@@ -103,7 +103,7 @@ impl Shard {
         let connections = wanted.filter_map(|(_, c)| {
             c.gate.facts(c.unwritten_bytes as u64, (c.partial.len() + c.partial_taken) as u64)
         });
-        let log = LogFacts { failed: self.log_failed, receipts_held: self.journal.receipts_held() };
+        let log = LogFacts { failed: self.log_refuses(), receipts_held: self.journal.receipts_held() };
         (connections.collect(), log)
     }
 

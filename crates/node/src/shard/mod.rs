@@ -17,6 +17,7 @@ mod history;
 mod journal;
 mod pages;
 mod reclaim;
+mod streams;
 
 use std::hash::RandomState;
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover};
+use log::{Extent, Handover, RESERVE_BYTES};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -46,6 +47,7 @@ use self::pages::Pages;
 use self::reclaim::Evacuation;
 use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
+use self::streams::Streams;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -86,6 +88,8 @@ pub struct StorageLimits {
     pub garbage_allowed: u64,
     /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
     pub backlog_memory: u64,
+    /// Bytes of the disk that the log keeps for the time when it is full; see [`log::Size::short`].
+    pub reserve_bytes: u64,
 }
 
 impl StorageLimits {
@@ -96,7 +100,8 @@ impl StorageLimits {
 
 impl Default for StorageLimits {
     fn default() -> Self {
-        Self { garbage_allowed: GARBAGE_ALLOWED, backlog_memory: Self::BACKLOG_MEMORY }
+        let (garbage_allowed, backlog_memory) = (GARBAGE_ALLOWED, Self::BACKLOG_MEMORY);
+        Self { garbage_allowed, backlog_memory, reserve_bytes: RESERVE_BYTES }
     }
 }
 
@@ -144,11 +149,14 @@ pub struct Shard {
     output: Output,
     journal: Journal,
     pages: Pages,
+    streams: Streams,
     /// Queues that keep facts back until the end of the turn.
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
     log_failed: bool,
+    /// The disk is full, and the log lives on its reserve.
+    log_short: bool,
     /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
     log_file: u64,
     /// The file where the catalog's records begin.
@@ -158,6 +166,7 @@ pub struct Shard {
     /// Bytes of records that the queues of this shard need, about.
     live_bytes: u64,
     garbage_allowed: u64,
+    reserve_bytes: u64,
     /// On the shard that decides: what was told last of a log that is mostly garbage.
     log_full: Option<(u64, u64, u64)>,
     /// The last file that was evacuated.
@@ -241,14 +250,17 @@ impl Shard {
             output: Output::default(),
             journal: Journal::default(),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
+            streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,
             log_failed: false,
+            log_short: false,
             log_file: 0,
             definitions_file: 0,
             live,
             live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,
+            reserve_bytes: limits.reserve_bytes,
             log_full: None,
             evacuated: 0,
             evacuation: None,
@@ -482,6 +494,7 @@ impl Shard {
     /// Timers of connections and queues.
     pub fn handle_timeout(&mut self) {
         self.queue_timeouts();
+        self.stream_timeouts();
         if self.now_ms < self.connections_checked_ms + CONNECTION_CHECK_MS {
             return;
         }
@@ -503,7 +516,8 @@ impl Shard {
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
         let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
-        let disk = journal.into_iter().chain(self.pages.next_deadline());
+        let pages = self.pages.next_deadline(!self.log_short);
+        let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
@@ -514,7 +528,7 @@ impl Shard {
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        self.journal.holds_receipts() || !self.pages.receipts.is_empty()
+        self.journal.holds_receipts() || !self.pages.receipts.is_empty() || self.streams.hold_receipts()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------
@@ -526,12 +540,13 @@ impl Shard {
 
     /// Moves everything that can be moved. True if something is left for another turn.
     pub fn turn(&mut self) -> bool {
+        self.go_on_reading();
         for _ in 0..ROUNDS_MAX {
             self.sort_post();
             if self.inbox.is_empty() {
                 self.flush_gates();
                 if self.post.is_empty() {
-                    return false;
+                    return self.streams.is_going();
                 }
                 continue;
             }
@@ -546,7 +561,7 @@ impl Shard {
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
         self.flush_gates();
-        !self.inbox.is_empty() || !self.post.is_empty()
+        !self.inbox.is_empty() || !self.post.is_empty() || self.streams.is_going()
     }
 
     fn flush_gates(&mut self) {

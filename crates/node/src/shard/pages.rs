@@ -35,7 +35,7 @@ const REST_MS: u64 = 50;
 
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Bytes of memory that ready messages may take before some of them are paged out.
+    /// Bytes of memory that messages may take, ready or held, before some of them are paged out.
     budget: u64,
     /// What could be paged out of all queues takes, about.
     pageable: u64,
@@ -121,9 +121,10 @@ impl Pages {
         self.released.push(extent);
     }
 
-    pub fn next_deadline(&self) -> Option<u64> {
-        let write = (self.back.is_some() || self.away.is_none() && self.pageable > self.budget)
-            .then_some(self.not_before_ms);
+    /// `writes`: jobs are given to the packs.
+    pub fn next_deadline(&self, writes: bool) -> Option<u64> {
+        let due = self.back.is_some() || self.away.is_none() && self.pageable > self.budget;
+        let write = (due && writes).then_some(self.not_before_ms);
         write.into_iter().chain((!self.reread.is_empty()).then_some(self.reread_ms)).min()
     }
 }
@@ -133,7 +134,8 @@ impl Shard {
     /// a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let shard = u32::from(self.id);
-        if self.now_ms < self.pages.not_before_ms {
+        // The log's reserve is not for packs.
+        if self.now_ms < self.pages.not_before_ms || self.log_short {
             return None;
         }
         if let Some(runs) = self.pages.back.take() {
@@ -178,6 +180,7 @@ impl Shard {
             let mut run = Run::new(slot.id.0);
             let out = slot.fifo_mut().page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {
                 facts::push_to_run(&mut run, &mut pages.scratch, fact);
+                run.last_block()
             });
             if let Some(out) = out {
                 bytes += run.bytes() as u64;

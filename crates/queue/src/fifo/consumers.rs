@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::Entry;
-use super::grant::Grant;
+use super::entry::{Entry, Reference};
 use super::unsettled::Unsettled;
+use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
 
 /// Place of a consumer in [`Consumers`], valid until it is removed.
@@ -299,13 +299,22 @@ impl Consumers {
         }
     }
 
-    /// What all of them hold.
+    /// What all of them hold, as far as all is known of it.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
-        self.slots.iter().flatten().flat_map(|consumer| consumer.unsettled.iter())
+        self.unsettled().flat_map(Unsettled::here)
     }
 
-    pub fn held_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.slots.iter_mut().flatten().flat_map(|consumer| consumer.unsettled.iter_mut())
+    /// What all of them hold that stands in a run.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.unsettled().flat_map(Unsettled::references)
+    }
+
+    pub fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
+        self.slots.iter().flatten().map(|consumer| &consumer.unsettled)
+    }
+
+    pub fn unsettled_mut(&mut self) -> impl Iterator<Item = &mut Unsettled> {
+        self.slots.iter_mut().flatten().map(|consumer| &mut consumer.unsettled)
     }
 
     #[cfg(test)]

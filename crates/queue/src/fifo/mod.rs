@@ -1,10 +1,11 @@
 //! The fifo machine: one queue whose messages each go to one consumer.
 
+mod chunks;
 mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
-mod grant;
+mod held;
 mod journal;
 mod level;
 mod paging;
@@ -21,6 +22,7 @@ use consumers::{Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use entry::Entry;
+use held::Held;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
@@ -52,9 +54,8 @@ pub struct Fifo {
     consumers: Consumers,
     leaving: Leaving,
     journal: Journal,
-    /// Messages that all consumers hold together.
-    unsettled: u64,
-    unsettled_bytes: u64,
+    /// What all consumers hold together.
+    held: Held,
     /// Whether any message can die of age; spares the others the look at the head.
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
@@ -98,8 +99,7 @@ impl Fifo {
             consumers: Consumers::new(config.single_active_consumer),
             leaving: Leaving::default(),
             journal: Journal::default(),
-            unsettled: 0,
-            unsettled_bytes: 0,
+            held: Held::default(),
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
             end: None,
@@ -139,6 +139,12 @@ impl Fifo {
             Request::Settle { consumer, first, last, outcome, answer } => {
                 self.settle(consumer, (first, last), outcome, answer, now_ms, out);
             }
+            Request::Browse { ticket, .. } => {
+                let why = Refusal::NotSupported;
+                out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+            }
+            // Nobody follows a queue that is read where it lives.
+            Request::Follow { .. } => {}
             Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
             Request::Configure(config) => self.configure(*config, now_ms, out),
             Request::Purge { ticket } => {
@@ -167,10 +173,10 @@ impl Fifo {
     pub fn report(&self) -> Report {
         Report {
             ready: self.ready.len(),
-            unsettled: self.unsettled,
+            unsettled: self.held.messages(),
             leaving: self.leaving.len() as u64,
             ready_bytes: self.ready.bytes(),
-            unsettled_bytes: self.unsettled_bytes,
+            unsettled_bytes: self.held.bytes(),
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
             reading: self.reading.is_some() && self.ready.missing().is_some(),
@@ -182,6 +188,7 @@ impl Fifo {
             expired: self.counts.expired,
             dropped: self.counts.dropped,
             dead_lettered: self.counts.dead_lettered,
+            stream: None,
         }
     }
 
@@ -200,7 +207,7 @@ impl Fifo {
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
-                self.kill_refused(Entry::new(message, self.next_seq, now_ms), now_ms, out);
+                self.kill_refused(Entry::new(message, 0, now_ms), now_ms, out);
             }
             return;
         }
@@ -234,7 +241,7 @@ impl Fifo {
         let consumer = attach.consumer;
         let refused = |why| Effect::Refused { asked: Asked::Consumer(consumer), why };
         self.used_ms = Some(now_ms);
-        if attach.mode != Mode::Take {
+        if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
         }
         if self.consumers.slot(consumer).is_some() {
@@ -342,8 +349,7 @@ impl Fifo {
             self.journal.gone(&entry);
             consumer.unsettled.skip()
         } else {
-            self.unsettled += 1;
-            self.unsettled_bytes += entry.len();
+            self.held.add(&entry);
             entry.forget_body();
             consumer.unsettled.push(entry)
         };
@@ -433,7 +439,7 @@ impl Fifo {
             self.ready = Ready::new(None);
             self.leaving = Leaving::default();
         }
-        (self.unsettled, self.unsettled_bytes) = (0, 0);
+        self.held = Held::default();
     }
 
     /// The queue has ended: answers whoever waits for an answer.
@@ -459,12 +465,14 @@ impl Fifo {
             Request::Delete { ticket, .. } if end == End::Damaged => {
                 return self.delete(DeletedReason::Asked, Some(ticket), out);
             }
-            Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why }
-            }
+            Request::Fetch { ticket, .. }
+            | Request::Browse { ticket, .. }
+            | Request::Purge { ticket }
+            | Request::Delete { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
             // Whoever sent these has been told Gone, or waits for nothing.
             Request::Settle { .. }
             | Request::Grant { .. }
+            | Request::Follow { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => {
                 return;

@@ -60,10 +60,7 @@ impl Fifo {
         let was_consumer = self.consumers.get(slot).standing != Standing::Holding;
         let next = self.retire(slot, now_ms);
         let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
-        for entry in &entries {
-            self.unsettled -= 1;
-            self.unsettled_bytes -= entry.len();
-        }
+        entries.iter().for_each(|entry| self.held.remove(entry));
         if was_consumer && self.end_if_unused(out) {
             return;
         }
@@ -75,16 +72,13 @@ impl Fifo {
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
-        let (mut messages, mut bytes) = (0, 0);
-        let journal = &mut self.journal;
-        self.consumers.get(slot).unsettled.take(first, last, |entry| {
-            messages += 1;
-            bytes += entry.len();
+        let Self { journal, held, consumers, counts, .. } = self;
+        let before = held.messages();
+        consumers.get(slot).unsettled.take(first, last, |entry| {
+            held.remove(&entry);
             journal.gone(&entry);
         });
-        self.unsettled -= messages;
-        self.unsettled_bytes -= bytes;
-        self.counts.acknowledged += messages;
+        counts.acknowledged += before - held.messages();
     }
 
     fn reject(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
@@ -121,10 +115,7 @@ impl Fifo {
     fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
         self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry));
-        for entry in &entries {
-            self.unsettled -= 1;
-            self.unsettled_bytes -= entry.len();
-        }
+        entries.iter().for_each(|entry| self.held.remove(entry));
         entries
     }
 

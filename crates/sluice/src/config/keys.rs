@@ -146,7 +146,7 @@ pub const KEYS: &[Key] = &[
     key(
         "classic_queue.backlog_memory",
         "64MiB",
-        "Memory for messages that wait in queues; the others wait on the disk.",
+        "Memory for messages in queues, waiting or held by consumers; the others are on the disk.",
         |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
     ),
     key(

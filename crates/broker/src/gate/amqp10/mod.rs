@@ -10,6 +10,7 @@ mod attach;
 mod bridge;
 mod dynamic;
 mod ends;
+mod filter;
 mod flush;
 mod inbound;
 mod intake;

@@ -156,7 +156,7 @@ fn an_exclusive_consumer_stays_alone() {
 fn what_is_not_offered_is_refused() {
     let mut q = Page::new(config());
     q.attach_with(1, |attach| attach.mode = Mode::Browse).is("refused NotSupported");
-    q.attach_with(1, |attach| attach.mode = Mode::Replay).is("refused NotSupported");
+    q.attach_with(1, |attach| attach.mode = Mode::Replay(Box::default())).is("refused NotSupported");
     q.attach(1).is("attached 1");
     q.attach(1).is("refused InUse");
 }

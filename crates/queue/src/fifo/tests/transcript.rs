@@ -22,6 +22,7 @@ pub fn config() -> Config {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     }
 }
 
@@ -288,6 +289,7 @@ fn effect(effect: &Effect) -> String {
             format!("fetched [{}] of {ready}", all.join(", "))
         }
         Effect::Settled { consumer, first, last } => format!("settled {} {first}..={last}", consumer.0),
+        Effect::News { .. } => unreachable!("nobody follows a fifo"),
         Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
         Effect::DeadLetter { token, message, reason, exchange, key } => {
             let key = key.as_deref().unwrap_or("-");
