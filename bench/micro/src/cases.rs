@@ -5,11 +5,14 @@ use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use amqp10::{Output, Performative, TransferHead, frame, put_transfer_frame, sections};
+use amqp10::{
+    Encode, Map, Output, Performative, Properties, Symbol, TransferHead, Value, descriptor, encode, frame,
+    put_transfer_frame, sections,
+};
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
 use log::{Handover, Log, Options, RealDisk, Records};
-use message::{Message, Parts, Route};
+use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
     Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Overflow, Publish, PublisherId, Request,
 };
@@ -31,6 +34,8 @@ pub const CASES: &[Case] = &[
         prepare: section_scan,
     },
     Case { name: "topic-match", what: "route of a three-word key, 1,000 bindings", prepare: topic_match },
+    Case { name: "filter-sql", what: "three terms over four fields of both sections", prepare: filter_sql },
+    Case { name: "filter-fields", what: "a property and an application-property", prepare: filter_fields },
     Case { name: "fifo", what: "publish, deliver and settle one message, in batches of 85", prepare: fifo },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
@@ -90,7 +95,7 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
-        message.put_delivery_head(0, false, &mut head);
+        message.put_delivery_head(0, false, None, &mut head);
         let (first, bare) = (head.split().freeze(), message.bare());
         put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
         output.put_payload(&first, 0, first.len());
@@ -142,6 +147,52 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     })
 }
 
+/// An event as streams carry them: an id, a subject, a group, and four application-properties.
+fn event() -> Message {
+    let mut wire = BytesMut::new();
+    let properties = Properties {
+        message_id: Some(Value::Ulong(70_000)),
+        subject: Some("order.created".to_owned()),
+        group_id: Some("customer-4711".to_owned()),
+        ..Properties::default()
+    };
+    properties.encode(&mut wire);
+    let application_properties_at = wire.len() as u32;
+    encode::put_descriptor(&mut wire, descriptor::APPLICATION_PROPERTIES);
+    let mut pairs = Map::new();
+    pairs.insert("region", "eu-west");
+    pairs.insert("currency", "EUR");
+    pairs.insert("total", 129.5);
+    pairs.insert("items", 3u32);
+    pairs.encode(&mut wire);
+    let body_at = wire.len() as u32;
+    wire.extend_from_slice(b"\x00\x53\x75\xa0\x0cxxxxxxxxxxxx");
+    let parts = Parts { wire: wire.freeze(), application_properties_at, body_at, ..Parts::default() };
+    Message::new(parts, Arc::new(Route::simple("", "stream")))
+}
+
+/// Asks a filter again and again of an event that it wants, so that nothing is decided early.
+fn filter(filter: Filter) -> Box<dyn FnMut() -> u64> {
+    let event = event();
+    Box::new(move || {
+        assert!(black_box(&filter).matches(black_box(&event), 1_700_000_000_000));
+        0
+    })
+}
+
+fn filter_sql() -> Box<dyn FnMut() -> u64> {
+    let text = "p.subject LIKE 'order.%' AND region IN ('eu-west', 'eu-north') AND total * items > 100";
+    filter(Filter::Sql(SqlFilter::parse(text).expect("an expression")))
+}
+
+fn filter_fields() -> Box<dyn FnMut() -> u64> {
+    let mut fields = FieldFilter::default();
+    let subject = [(Symbol::from_static("subject"), "&p:order.")].into_iter().collect();
+    fields.add_properties(&subject).expect("a filter");
+    fields.add_application_properties(&[("total", 129.5)].into_iter().collect()).expect("a filter");
+    filter(Filter::Fields(fields))
+}
+
 fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut fifo = Fifo::new(Config {
         name: "q".into(),
@@ -154,6 +205,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     });
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);

@@ -20,7 +20,9 @@ mod error;
 pub mod lazy;
 
 pub use error::{SectionError, SectionKind};
-pub use lazy::{MapContent, MapIter, map_content, map_pairs, properties, property_field, to, user_id};
+pub use lazy::{
+    MapContent, MapIter, map_content, map_pairs, properties, property_field, property_fields, to, user_id,
+};
 
 /// Sections of one message at most; a message of more empty data sections than this only wants to cost us time.
 pub const MAX_SECTIONS: u32 = 10_000;

@@ -40,7 +40,7 @@ pub struct QueueRow {
     pub operator_policy: Option<Arc<str>>,
     /// What the two come to together.
     pub effective_policy: Arguments,
-    /// `classic`.
+    /// `classic` or `stream`.
     pub kind: &'static str,
     pub report: queue::Report,
     /// The node it lives on.
@@ -61,7 +61,7 @@ impl QueueRow {
             policy: name(&record.policy),
             operator_policy: name(&record.operator_policy),
             effective_policy: record.effective_policy(),
-            kind: "classic",
+            kind: record.kind(),
             report,
             node,
         }

@@ -155,6 +155,8 @@ pub enum Recipient {
     Consumer(ConsumerId),
     Ticket(Ticket),
     Publisher(PublisherId),
+    /// The readers of the queue on this shard.
+    Readers(ShardId),
     /// The shard on which the queue lives.
     Home,
 }
@@ -175,6 +177,8 @@ pub fn recipient(effect: &Effect) -> Recipient {
             Recipient::Ticket(*ticket)
         }
         Effect::Receipt { publisher, .. } => Recipient::Publisher(*publisher),
+        // A shard follows under its own number.
+        Effect::News { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,
     }
 }

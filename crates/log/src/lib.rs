@@ -33,8 +33,11 @@
 //! [`Extent`] once they are synced, and says in the log that they stand there; what the log does not say is in no pack.
 //! [`Packs::release`] gives the space back, pack by pack. Each of the two has a thread to run it (`spawn`).
 //!
+//! **Streams** stand beside both: what is appended to a stream goes straight to its own segment files, and is read from
+//! there; see [`Streams`], [`StreamReader`] and the drawing in `stream.rs`.
+//!
 //! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
-//! in `record.rs`, the block of a pack in `pack/block.rs`.
+//! in `record.rs`, the block of a pack in `pack/block.rs`, those of streams below `stream/`.
 
 #![deny(unsafe_code)]
 
@@ -47,6 +50,7 @@ mod pack;
 mod record;
 mod recover;
 mod scan;
+mod stream;
 pub mod testing;
 mod worker;
 mod writer;
@@ -62,4 +66,11 @@ pub use pack::{
 };
 pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
+pub use stream::{
+    AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
+    Chunks, ChunksRead, Kept, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,
+    Position, ReadFrom, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION, StreamAnswer, StreamCut,
+    StreamError, StreamJob, StreamLimits, StreamReader, StreamReaderHandle, StreamSyncEnd, StreamSyncJob,
+    Streams, StreamsHandle, Wanted,
+};
 pub use writer::{OnDone, Writer, WriterHandle};

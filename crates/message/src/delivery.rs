@@ -22,8 +22,14 @@ const OURS_OF_THE_DEAD: &[&str] = &[
     "x-last-death-exchange",
 ];
 
+/// Where a message stands in its stream (behaviour B.8).
+pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
+
 /// Largest content of a `map8`, its count included.
 const MAP8_MAX: usize = 255;
+
+/// Most that the pair of [`STREAM_OFFSET`] takes.
+const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
 
 /// The encoded pairs for exchange and routing key.
 pub(crate) fn route_annotations(exchange: &str, key: &str) -> Box<[u8]> {
@@ -37,8 +43,15 @@ pub(crate) fn route_annotations(exchange: &str, key: &str) -> Box<[u8]> {
 
 impl Message {
     /// Appends header and annotations for one delivery. The bare message follows as it is.
-    /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before.
-    pub fn put_delivery_head(&self, delivery_count: u32, redelivered: bool, out: &mut BytesMut) {
+    /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
+    /// stands, if it comes from a stream.
+    pub fn put_delivery_head(
+        &self,
+        delivery_count: u32,
+        redelivered: bool,
+        stream_offset: Option<u64>,
+        out: &mut BytesMut,
+    ) {
         let mut header = ListWriter::new(out, descriptor::HEADER);
         header.put(&self.durable_header());
         header.optional(&self.priority());
@@ -46,28 +59,35 @@ impl Message {
         header.put(&(!redelivered && delivery_count == 0 && self.deaths().is_none()));
         header.put(&delivery_count);
         header.finish();
-
-        put_descriptor(out, descriptor::MESSAGE_ANNOTATIONS);
-        if self.annotations().is_empty()
-            && self.deaths().is_none()
-            && self.route().annotations().len() < MAP8_MAX
-        {
-            let pairs = self.route().annotations();
-            out.put_slice(&[0xc1, pairs.len() as u8 + 1, 4]);
-            out.put_slice(pairs);
-            return;
-        }
-        self.put_all_annotations(out);
+        self.put_annotations(stream_offset, out);
     }
 
-    fn put_all_annotations(&self, out: &mut BytesMut) {
+    /// Appends the annotations that receivers see.
+    pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
+        put_descriptor(out, descriptor::MESSAGE_ANNOTATIONS);
+        let route = self.route().annotations();
+        let plain = self.annotations().is_empty() && self.deaths().is_none();
+        if !plain || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
+            self.put_all_annotations(stream_offset, out);
+            return;
+        }
+        let start = out.len();
+        out.put_slice(&[0xc1, 0, if stream_offset.is_some() { 6 } else { 4 }]);
+        out.put_slice(route);
+        put_stream_offset(stream_offset, out);
+        out[start + 1] = (out.len() - start - 2) as u8;
+    }
+
+    fn put_all_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
         let start = out.len();
         out.put_slice(&[0xd1, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.put_slice(self.route().annotations());
-        let mut pairs = 2u32;
+        let mut pairs = 2 + put_stream_offset(stream_offset, out);
         // The scan at intake has shown that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
-            let ours = OURS.contains(&key) || (self.deaths().is_some() && OURS_OF_THE_DEAD.contains(&key));
+            let ours = OURS.contains(&key)
+                || (stream_offset.is_some() && key == STREAM_OFFSET)
+                || (self.deaths().is_some() && OURS_OF_THE_DEAD.contains(&key));
             if !ours {
                 put_symbol(out, key);
                 out.put_slice(value);
@@ -81,6 +101,14 @@ impl Message {
         out[start + 1..start + 5].copy_from_slice(&size.to_be_bytes());
         out[start + 5..start + 9].copy_from_slice(&(pairs * 2).to_be_bytes());
     }
+}
+
+/// Returns the number of pairs.
+fn put_stream_offset(stream_offset: Option<u64>, out: &mut BytesMut) -> u32 {
+    let Some(offset) = stream_offset else { return 0 };
+    put_symbol(out, STREAM_OFFSET);
+    put_value(out, &Value::Long(offset as i64));
+    1
 }
 
 fn put_deaths(deaths: &Deaths, out: &mut BytesMut) -> u32 {
@@ -143,7 +171,7 @@ mod tests {
 
     fn deliver(message: &Message, count: u32, redelivered: bool) -> Vec<u8> {
         let mut out = BytesMut::new();
-        message.put_delivery_head(count, redelivered, &mut out);
+        message.put_delivery_head(count, redelivered, None, &mut out);
         out.extend_from_slice(&message.bare());
         out.to_vec()
     }

@@ -132,6 +132,10 @@ impl Message {
         self.wire.slice(self.bare_at as usize..)
     }
 
+    pub(crate) fn bare_slice(&self) -> &[u8] {
+        &self.wire[self.bare_at as usize..]
+    }
+
     /// The encoded message-annotations section as the sender wrote it, or nothing.
     pub fn annotations(&self) -> &[u8] {
         &self.wire[..self.bare_at as usize]

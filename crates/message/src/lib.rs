@@ -1,17 +1,24 @@
 //! The envelope: what the broker keeps of a message, whatever protocol it came by.
 //!
 //! The bytes are the message: what arrived is what is stored and what is sent. Around it stand offsets, the
-//! route it took, and the deaths it died. Absent here: who sends it, who stores it, when.
+//! route it took, and the deaths it died. Filters look at it and say yes or no. Absent here: who sends it, who stores it, when.
 
 #![forbid(unsafe_code)]
 
 mod deaths;
 mod delivery;
 mod envelope;
+mod filter;
 mod intake;
 mod stored;
+mod stream;
 
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
+pub use filter::{
+    FIELDS_MAX, FieldError, FieldFilter, Filter, SQL_CHARS_MAX, SQL_TOKENS_MAX, SqlError, SqlFilter,
+    SqlProblem,
+};
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};
+pub use stream::{Entries, FILTER_VALUE};

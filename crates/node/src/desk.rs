@@ -97,12 +97,22 @@ impl NodeDesk {
         queue: QueueId,
         request: impl FnOnce(Ticket) -> Request + Send + 'static,
     ) -> Result<Effect, DeskError> {
+        let answer = self.begin_ask(queue, request)?;
+        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
+        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+    }
+
+    /// Asks a queue, and does not wait for the answer.
+    fn begin_ask(
+        &self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request + Send + 'static,
+    ) -> Result<oneshot::Receiver<Effect>, DeskError> {
         let (reply, answer) = oneshot::channel();
         self.post(0, move |shard| {
             shard.ask(queue, request, Box::new(move |effect| drop(reply.send(effect))))
         })?;
-        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
-        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+        Ok(answer)
     }
 
     fn authorize(
@@ -128,14 +138,27 @@ impl NodeDesk {
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 
-    /// The numbers of queues, from where they live; zeros for those that live nowhere yet.
+    /// The numbers of queues, from where they live; zeros for those that live nowhere yet. Streams are asked for
+    /// themselves, for one that has not been used yet must be opened first.
     async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
+        let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
+        let asked = streams
+            .map(|(i, record)| Ok((i, self.begin_ask(record.id, |ticket| Request::Report { ticket })?)))
+            .collect::<Result<Vec<_>, DeskError>>()?;
+        for (i, answer) in asked {
+            let answer = tokio::time::timeout(DEADLINE, answer).await.ok().and_then(Result::ok);
+            match answer.ok_or(DeskError::TimedOut)? {
+                Effect::Report { report, .. } => reports[i] = *report,
+                // Deleted meanwhile.
+                _ => {}
+            }
+        }
         for home in 0..self.inner.shards.len() {
             let here: Vec<(usize, QueueId)> = records
                 .iter()
                 .enumerate()
-                .filter(|(_, r)| r.home.is_some_and(|h| usize::from(h) == home))
+                .filter(|(_, r)| !r.is_stream() && r.home.is_some_and(|h| usize::from(h) == home))
                 .map(|(i, r)| (i, r.id))
                 .collect();
             for rows in here.chunks(ROWS_PER_CALL) {
@@ -178,6 +201,10 @@ impl NodeDesk {
             Effect::Refused { why: Refusal::NotEmpty, .. } => {
                 Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' not empty")))
             }
+            Effect::Refused { why: Refusal::NotSupported, .. } => Err(DeskError::Refused(format!(
+                "queue '{name}' in vhost '{vhost}' is a {} and does not do this",
+                record.kind()
+            ))),
             Effect::Refused { why: Refusal::Damaged, .. } => {
                 Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' is damaged on the disk")))
             }

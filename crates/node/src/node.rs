@@ -1,5 +1,6 @@
 //! A node: the log, the shards on their threads, and the handle to stop it all.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::hash::RandomState;
 use std::io;
@@ -14,7 +15,8 @@ use broker::catalog::Change;
 use broker::ids::ShardId;
 use broker::settings::Settings;
 use log::{
-    Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery, Writer,
+    Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery,
+    StreamError, StreamReader, Streams, Writer,
 };
 use tokio::sync::mpsc;
 
@@ -45,6 +47,8 @@ pub enum StartError {
     Log { data_dir: PathBuf, error: OpenError },
     /// The packs, with their directory.
     Packs { packs_dir: PathBuf, error: PackError },
+    /// The streams, with their directory.
+    Streams { streams_dir: PathBuf, error: StreamError },
     /// The log cannot be trusted with what it holds.
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
     /// A thread or the data directory.
@@ -67,6 +71,9 @@ impl fmt::Display for StartError {
             ),
             Self::Packs { packs_dir, error } => {
                 write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
+            }
+            Self::Streams { streams_dir, error } => {
+                write!(f, "cannot open the streams in {}: {error}", streams_dir.display())
             }
             Self::Io { what, error } => write!(f, "{what}: {error}"),
         }
@@ -109,6 +116,15 @@ impl Node {
                 .map_err(|error| StartError::Packs { packs_dir: packs_dir.clone(), error })?;
         let reader = PackReader::new(open_dir(&packs_dir)?);
 
+        let streams_dir = data_dir.join(STREAMS_DIR);
+        let of_streams = |error| StartError::Streams { streams_dir: streams_dir.clone(), error };
+        let mut streams = Streams::new(open_dir(&streams_dir)?).map_err(of_streams)?;
+        if !keep_unknown {
+            let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
+            streams.keep(|stream| known.contains(&stream));
+        }
+        let stream_reader = StreamReader::new(open_dir(&streams_dir)?);
+
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
         let mut machines = make_shards(restored, count, &settings, &access, storage, clock.now_ms());
@@ -138,7 +154,18 @@ impl Node {
         let on_read: log::OnBlockRead =
             Box::new(move |read| tell(&blocks, read.shard, Incoming::Block(read)));
         let reader = reader.spawn(on_read).map_err(thread("pack reader"))?;
-        let storage = Storage { log, packs, reader };
+        let answered = shards.clone();
+        let on_answers: log::OnStreamAnswers = Box::new(move |answers| {
+            for answer in answers.drain(..) {
+                tell(&answered, answer.shard(), Incoming::Stream(answer));
+            }
+        });
+        let streams = streams.spawn(on_answers).map_err(thread("streams"))?;
+        let chunks = shards.clone();
+        let on_chunks: log::OnChunksRead =
+            Box::new(move |read| tell(&chunks, read.shard, Incoming::Chunks(read)));
+        let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
+        let storage = Storage { log, packs, reader, streams, stream_reader };
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
             let (shards, storage) = (shards.clone(), storage.clone());
@@ -197,8 +224,13 @@ impl Node {
                 Err(_) => tracing::error!("a shard panicked"),
             }
         }
-        let Storage { log, packs, reader } = self.storage;
-        for (what, ended) in [("packs", packs.stop()), ("pack reader", reader.stop())] {
+        let Storage { log, packs, reader, streams, stream_reader } = self.storage;
+        for (what, ended) in [
+            ("packs", packs.stop()),
+            ("pack reader", reader.stop()),
+            ("streams", streams.stop()),
+            ("stream reader", stream_reader.stop()),
+        ] {
             if let Err(error) = ended {
                 tracing::error!("the thread of the {what} ended early: {error}");
             }
@@ -233,6 +265,9 @@ fn close_damaged(
 
 /// Where packs are kept, in the data directory.
 const PACKS_DIR: &str = "packs";
+
+/// Where streams are kept, in the data directory.
+const STREAMS_DIR: &str = "streams";
 
 fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     RealDisk::new(path).map_err(|error| StartError::Io {

@@ -19,7 +19,10 @@ use broker::ids::ShardId;
 use broker::mail::Mail;
 use bytes::BufMut;
 use hashbrown::HashMap;
-use log::{BlockRead, Completion, PackReaderHandle, Packed, PacksHandle, WriterHandle};
+use log::{
+    BlockRead, ChunksRead, Completion, PackReaderHandle, Packed, PacksHandle, StreamAnswer,
+    StreamReaderHandle, StreamsHandle, WriterHandle,
+};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -53,6 +56,8 @@ pub(crate) enum Incoming {
     Logged(Completion),
     Packed(Packed),
     Block(BlockRead),
+    Stream(StreamAnswer),
+    Chunks(ChunksRead),
     /// A pack to be emptied.
     Sparse(u64),
     Accepted(std::net::TcpStream),
@@ -70,6 +75,8 @@ pub(crate) struct Storage {
     pub log: WriterHandle,
     pub packs: PacksHandle,
     pub reader: PackReaderHandle,
+    pub streams: StreamsHandle,
+    pub stream_reader: StreamReaderHandle,
 }
 
 /// Milliseconds since the epoch that never go back while the process lives.
@@ -226,6 +233,8 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Logged(completion) => shard.handle_logged(completion),
         Incoming::Packed(packed) => shard.handle_packed(packed),
         Incoming::Block(block) => shard.handle_block(block),
+        Incoming::Stream(answer) => shard.handle_stream_answer(answer),
+        Incoming::Chunks(read) => shard.handle_chunks(read),
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Call(call) => call(&mut shard),
         Incoming::Accepted(stream) => {
@@ -321,6 +330,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
         storage.packs.send(job);
     }
     shard.poll_reads().for_each(|job| storage.reader.send(job));
+    shard.poll_stream_jobs().for_each(|job| storage.streams.send(job));
+    shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     shard.poll_released().for_each(|extent| storage.packs.release(extent));
     for (to, sender) in shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use message::{DeathReason, Message};
 
+use crate::stream::{Follower, News, Replay};
+
 /// A consumer of one queue. Never reused, so that late mail to a dead consumer cannot reach a living one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerId(pub u64);
@@ -16,7 +18,7 @@ pub struct ConsumerId(pub u64);
 pub struct PublisherId(pub u64);
 
 /// Correlates a request that expects one answer with that answer. Chosen by whoever asks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
 /// What is asked of a queue.
@@ -39,6 +41,11 @@ pub enum Request {
     /// consumer that had been cancelled; the holder keeps its numbers until its Detach. Answered by
     /// [`Effect::Fetched`].
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
+    /// Up to `n` messages of a stream without a consumer, from any place. Answered by [`Effect::Fetched`].
+    Browse { ticket: Ticket, replay: Box<Replay>, n: u32 },
+    /// To a stream: so many consumers read it at this follower; `None` follows no more. Answered by
+    /// [`Effect::News`], when it begins and whenever there are any.
+    Follow { follower: Follower, consumers: Option<u32> },
     /// Settle the consumer's deliveries `first..=last` (its own consecutive numbers; unknown ones are
     /// ignored). With `answer`, [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
@@ -80,14 +87,14 @@ pub struct Attach {
 }
 
 /// How a consumer reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Mode {
-    /// Each message goes to one consumer and leaves the queue when settled.
+    /// Each message goes to one consumer and leaves the queue when settled. Refused by streams.
     Take,
     /// Look without taking. Not offered by the fifo machine yet: refused.
     Browse,
     /// From any place, again and again. Streams only: refused by the fifo machine.
-    Replay,
+    Replay(Box<Replay>),
 }
 
 /// What a consumer says of a delivery.
@@ -131,6 +138,8 @@ pub enum Effect {
     Active {
         consumer: ConsumerId,
         active: bool,
+        /// As in [`CreditState`].
+        available: u32,
     },
     Delivery(Delivery),
     CreditState {
@@ -142,6 +151,11 @@ pub enum Effect {
         ticket: Ticket,
         deliveries: Vec<Delivery>,
         ready: u64,
+    },
+    /// What a follower must know of a stream.
+    News {
+        follower: Follower,
+        news: Box<News>,
     },
     Settled {
         consumer: ConsumerId,
@@ -199,7 +213,7 @@ pub enum RejectReason {
 }
 
 /// Which request was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     Consumer(ConsumerId),
     Ticket(Ticket),
@@ -290,6 +304,25 @@ pub struct Config {
     pub dead_letter: Option<DeadLetter>,
     /// Number of levels minus one; `None` is a plain fifo.
     pub max_priority: Option<u8>,
+    /// It is a stream; of the settings above a stream has `name` and `max_length_bytes`.
+    pub stream: Option<StreamConfig>,
+}
+
+/// Settings of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// Bytes of a segment at most: what is too old or too much goes segment by segment.
+    pub segment_bytes: u64,
+    /// How long a message is kept, in milliseconds.
+    pub age_max_ms: Option<u64>,
+    /// Bytes of the filter of each chunk whose messages have filter values.
+    pub filter_bytes: u8,
+}
+
+impl Default for StreamConfig {
+    fn default() -> Self {
+        Self { segment_bytes: 500_000_000, age_max_ms: None, filter_bytes: 16 }
+    }
 }
 
 /// What happens at the length limit.
@@ -344,4 +377,6 @@ pub struct Report {
     pub dropped: u64,
     /// Taken by where dead letters go.
     pub dead_lettered: u64,
+    /// Only of a stream: what is kept of it. Its `ready` messages are all that are kept.
+    pub stream: Option<crate::stream::Kept>,
 }

@@ -6,8 +6,11 @@
 
 mod contract;
 mod fifo;
+mod grant;
 mod storage;
+mod stream;
 
 pub use contract::*;
 pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring};
 pub use storage::*;
+pub use stream::*;

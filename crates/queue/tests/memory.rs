@@ -64,6 +64,7 @@ fn config() -> Config {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     }
 }
 

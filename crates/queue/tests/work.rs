@@ -55,6 +55,7 @@ impl Bench {
             expires_ms: None,
             dead_letter: None,
             max_priority: None,
+            stream: None,
         });
         let mut out = Output::default();
         for id in 0..CONSUMERS {

@@ -29,6 +29,15 @@ pub fn to(section: &[u8]) -> Result<Option<&str>, DecodeError> {
     property(section, TO)?.map_or(Ok(None), |mut field| field.read_str_opt())
 }
 
+/// How many fields a properties section has, and a reader before the first of them, for whoever wants several.
+pub fn property_fields(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError> {
+    let mut reader = Reader::new(section);
+    if reader.read_descriptor()? != descriptor::PROPERTIES {
+        return Err(DecodeError::UnknownDescriptor { offset: 0 });
+    }
+    reader.read_list()
+}
+
 /// The encoded field with this index, 0 being message-id, of a properties section; `None` if it is null or left off.
 pub fn property_field(section: &[u8], index: u32) -> Result<Option<&[u8]>, DecodeError> {
     let Some(mut field) = property(section, index)? else { return Ok(None) };
@@ -100,11 +109,7 @@ fn map(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError> {
 
 /// A reader before the field with this index, if the list is that long.
 fn property(section: &[u8], index: u32) -> Result<Option<Reader<'_>>, DecodeError> {
-    let mut reader = Reader::new(section);
-    if reader.read_descriptor()? != descriptor::PROPERTIES {
-        return Err(DecodeError::UnknownDescriptor { offset: 0 });
-    }
-    let (count, mut fields) = reader.read_list()?;
+    let (count, mut fields) = property_fields(section)?;
     if index >= count {
         return Ok(None);
     }

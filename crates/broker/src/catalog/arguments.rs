@@ -13,28 +13,63 @@ pub type Arguments = BTreeMap<String, Value>;
 /// How many arguments one declaration may have: it is kept on every shard.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
+/// What a name that the broker makes up begins with. It says nothing of the queue, so it is never kept; where the queue
+/// has a name already, as it always has in AMQP 1.0, nobody looks at it (behaviour D.2).
+pub(super) const NAME_PREFIX: &str = "x-name-prefix";
+
 /// Milliseconds that a timer may be set to: about 49 days, as the reference.
 const TIMER_MS_MAX: u64 = u32::MAX as u64;
 
-/// Arguments that other queue types know and a classic queue refuses.
-const OTHER_TYPES: &[&str] = &[
-    "x-delivery-limit",
-    "x-quorum-initial-group-size",
-    "x-quorum-target-group-size",
-    "x-dead-letter-strategy",
-    "x-max-age",
-    "x-stream-max-segment-size-bytes",
-    "x-stream-filter-size-bytes",
-    "x-initial-cluster-size",
-    "x-consumer-timeout",
-    "x-consumer-disconnected-timeout",
-    "x-member-placement-tag",
-    "x-delayed-retry-type",
-    "x-delayed-retry-min",
-    "x-delayed-retry-max",
+/// Bytes of a segment of a stream, as the reference.
+const SEGMENT_BYTES_MAX: u64 = 3_000_000_000;
+
+/// Arguments of single queue types: name, whether a classic queue takes it, whether a stream does. The rest is of types
+/// that there are not. What stands nowhere is kept and shown, whatever the type: clients leave notes there.
+const OF_TYPES: &[(&str, bool, bool)] = &[
+    ("x-message-ttl", true, false),
+    ("x-expires", true, false),
+    ("x-max-length", true, false),
+    ("x-overflow", true, false),
+    ("x-dead-letter-exchange", true, false),
+    ("x-dead-letter-routing-key", true, false),
+    ("x-max-priority", true, false),
+    ("x-single-active-consumer", true, false),
+    ("x-max-age", false, true),
+    ("x-stream-max-segment-size-bytes", false, true),
+    ("x-stream-filter-size-bytes", false, true),
+    ("x-initial-cluster-size", false, true),
+    ("x-delivery-limit", false, false),
+    ("x-quorum-initial-group-size", false, false),
+    ("x-quorum-target-group-size", false, false),
+    ("x-dead-letter-strategy", false, false),
+    ("x-consumer-timeout", false, false),
+    ("x-consumer-disconnected-timeout", false, false),
+    ("x-member-placement-tag", false, false),
+    ("x-delayed-retry-type", false, false),
+    ("x-delayed-retry-min", false, false),
+    ("x-delayed-retry-max", false, false),
 ];
 
-/// The machine's settings of a classic queue.
+/// Milliseconds of a span such as `7D`: a whole number and one of Y M D h m s; months have 30 days (behaviour B.9, D.4).
+pub fn span_ms(text: &str) -> Option<u64> {
+    let unit = text.chars().next_back()?;
+    let seconds: u64 = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3600,
+        'D' => 86_400,
+        'M' => 30 * 86_400,
+        'Y' => 365 * 86_400,
+        _ => return None,
+    };
+    let digits = &text[..text.len() - unit.len_utf8()];
+    if !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse::<u64>().ok()?.checked_mul(seconds)?.checked_mul(1000)
+}
+
+/// The machine's settings of a queue.
 ///
 /// # Errors
 /// [`CatalogError::PreconditionFailed`] naming the argument that this queue type does not take, or whose
@@ -59,7 +94,25 @@ pub fn queue_config(
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     };
+    let kind = arguments.get("x-queue-type");
+    match kind
+        .map(|kind| kind.as_str().ok_or_else(|| invalid("x-queue-type", "a string is needed")))
+        .transpose()?
+    {
+        None | Some("classic") => {}
+        Some("stream") => config.stream = Some(queue::StreamConfig::default()),
+        Some(other) => {
+            return Err(CatalogError::PreconditionFailed {
+                reason: format!(
+                    "queue type '{other}' of queue '{name}' in vhost '{vhost}' is not available: only \
+                     'classic' and 'stream' are"
+                ),
+            });
+        }
+    }
+    let mut stream = config.stream.unwrap_or_default();
     let mut fsync = false;
     let mut dead_letter_exchange = None;
     let mut dead_letter_key = None;
@@ -71,17 +124,30 @@ pub fn queue_config(
         let text = || value.as_str().ok_or_else(|| invalid(key, "a string is needed"));
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
         match key.as_str() {
-            "x-queue-type" => match text()? {
-                "classic" => {}
-                other => {
-                    return Err(CatalogError::PreconditionFailed {
-                        reason: format!(
-                            "queue type '{other}' of queue '{name}' in vhost '{vhost}' is not available: \
-                             only 'classic' is"
-                        ),
-                    });
-                }
+            "x-queue-type" => {}
+            other
+                if OF_TYPES.iter().any(|(known, classic, streams)| {
+                    *known == other && !(if config.stream.is_some() { *streams } else { *classic })
+                }) =>
+            {
+                let kind = if config.stream.is_some() { "stream" } else { "classic" };
+                return Err(invalid(key, &format!("queue type '{kind}' does not take it")));
+            }
+            "x-max-age" => {
+                let age = span_ms(text()?);
+                stream.age_max_ms =
+                    Some(age.ok_or_else(|| invalid(key, "a number and one of Y, M, D, h, m, s is needed"))?);
+            }
+            "x-stream-max-segment-size-bytes" => match number(SEGMENT_BYTES_MAX)? {
+                0 => return Err(invalid(key, "it must be above 0")),
+                bytes => stream.segment_bytes = bytes,
             },
+            "x-stream-filter-size-bytes" => match number(255)? {
+                bytes @ 16.. => stream.filter_bytes = bytes as u8,
+                _ => return Err(invalid(key, "it must be from 16 to 255")),
+            },
+            // There is one node: whatever is asked for is what there is.
+            "x-initial-cluster-size" => drop(number(u64::MAX)?),
             "x-message-ttl" => config.message_ttl_ms = Some(number(TIMER_MS_MAX)?),
             "x-expires" => match number(TIMER_MS_MAX)? {
                 0 => return Err(invalid(key, "it must be above 0")),
@@ -117,13 +183,11 @@ pub fn queue_config(
             // Classic queues have had only this behaviour for a long time.
             "x-queue-version" if value.as_u64() == Some(2) => {}
             "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is not supported any more")),
-            other if OTHER_TYPES.contains(&other) => {
-                return Err(invalid(key, "queue type 'classic' does not take it"));
-            }
             // Arguments that nobody knows are kept and shown: clients leave notes in them.
             _ => {}
         }
     }
+    config.stream = config.stream.map(|_| stream);
     config.dead_letter = match (dead_letter_exchange, dead_letter_key) {
         (Some(exchange), key) => Some(queue::DeadLetter { exchange, key, at_least_once: false }),
         (None, Some(_)) => {
@@ -132,4 +196,74 @@ pub fn queue_config(
         (None, None) => None,
     };
     Ok((config, fsync))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(arguments: &[(&str, Value)]) -> Result<(queue::Config, bool), String> {
+        let arguments = arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
+        queue_config("/", &"q".into(), false, &arguments).map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn spans_of_time() {
+        let day = 86_400_000;
+        for (text, ms) in
+            [("7D", Some(7 * day)), ("1Y", Some(365 * day)), ("2M", Some(60 * day)), ("0s", Some(0))]
+        {
+            assert_eq!(span_ms(text), ms, "{text}");
+        }
+        for text in ["", "D", "7", "7d", "-1s", "+1s", "1.5h", "7 D", "99999999999999999999s", "7é"] {
+            assert_eq!(span_ms(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_stream_has_its_own_arguments() {
+        let kind = ("x-queue-type", "stream".into());
+        let (plain, _) = config(std::slice::from_ref(&kind)).unwrap();
+        assert_eq!(plain.stream, Some(queue::StreamConfig::default()));
+        let (config_of, fsync) = config(&[
+            kind.clone(),
+            ("x-max-length-bytes", Value::Ulong(1 << 30)),
+            ("x-max-age", "1h".into()),
+            ("x-stream-max-segment-size-bytes", Value::Ulong(1000)),
+            ("x-stream-filter-size-bytes", Value::Ulong(32)),
+            ("x-fsync", Value::Boolean(true)),
+        ])
+        .unwrap();
+        assert_eq!((config_of.max_length_bytes, fsync), (Some(1 << 30), true));
+        let stream = config_of.stream.unwrap();
+        assert_eq!(
+            (stream.segment_bytes, stream.age_max_ms, stream.filter_bytes),
+            (1000, Some(3_600_000), 32)
+        );
+        for (key, value) in [
+            ("x-max-length", Value::Ulong(1)),
+            ("x-message-ttl", Value::Ulong(1)),
+            ("x-expires", Value::Ulong(1)),
+            ("x-overflow", "drop-head".into()),
+            ("x-dead-letter-exchange", "x".into()),
+            ("x-max-priority", Value::Ulong(1)),
+            ("x-single-active-consumer", Value::Boolean(true)),
+            ("x-delivery-limit", Value::Ulong(1)),
+        ] {
+            let why = config(&[kind.clone(), (key, value)]).unwrap_err();
+            assert!(why.contains(key) && why.contains("queue type 'stream' does not take it"), "{why}");
+        }
+        for (key, value) in [
+            ("x-max-age", Value::from("week")),
+            ("x-max-age", Value::Ulong(7)),
+            ("x-stream-max-segment-size-bytes", Value::Ulong(0)),
+            ("x-stream-max-segment-size-bytes", Value::Ulong(3_000_000_001)),
+            ("x-stream-filter-size-bytes", Value::Ulong(15)),
+            ("x-stream-filter-size-bytes", Value::Ulong(256)),
+        ] {
+            assert!(config(&[kind.clone(), (key, value)]).unwrap_err().contains(key), "{key}");
+            let why = config(&[(key, Value::Ulong(1))]).unwrap_err();
+            assert!(why.contains("queue type 'classic' does not take it"), "{why}");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
-pub use arguments::{Arguments, queue_config};
+pub use arguments::{Arguments, queue_config, span_ms};
 pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
@@ -58,6 +58,21 @@ pub struct QueueRecord {
 }
 
 impl QueueRecord {
+    /// Whether it is a stream.
+    pub fn is_stream(&self) -> bool {
+        self.config.stream.is_some()
+    }
+
+    /// The queue type by its name.
+    pub fn kind(&self) -> &'static str {
+        if self.is_stream() { "stream" } else { "classic" }
+    }
+
+    /// What policies see in it.
+    fn subject(&self) -> Subject {
+        if self.is_stream() { Subject::Stream } else { Subject::ClassicQueue }
+    }
+
     /// What its policy and its operator policy come to together.
     pub fn effective_policy(&self) -> Arguments {
         merged_definition(self.policy.as_deref(), self.operator_policy.as_deref())
@@ -314,10 +329,10 @@ impl Catalog {
             .queues
             .iter()
             .filter(|(name, id)| {
-                let record = self.queues.get(id.slot()).and_then(Option::as_ref);
-                let now = record
-                    .and_then(|q| if changed.operator { &q.operator_policy } else { &q.policy }.as_ref());
-                now.is_some_and(|p| p.name == changed.name) || changed.matches(Subject::ClassicQueue, name)
+                let Some(Some(record)) = self.queues.get(id.slot()) else { return false };
+                let now = if changed.operator { &record.operator_policy } else { &record.policy };
+                now.as_ref().is_some_and(|p| p.name == changed.name)
+                    || changed.matches(record.subject(), name)
             })
             .map(|(_, id)| *id)
             .collect();
@@ -328,7 +343,7 @@ impl Catalog {
     fn refresh_queue(&mut self, id: QueueId) {
         let Some(Some(record)) = self.queues.get_mut(id.slot()) else { return };
         let Some(vhost) = self.vhosts.get(&record.vhost) else { return };
-        let best = |operator| vhost.policies.best(operator, Subject::ClassicQueue, &record.name).cloned();
+        let best = |operator| vhost.policies.best(operator, record.subject(), &record.name).cloned();
         let (policy, operator_policy) = (best(false), best(true));
         if policy == record.policy && operator_policy == record.operator_policy {
             return;

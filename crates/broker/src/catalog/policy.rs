@@ -21,6 +21,7 @@ use std::sync::Arc;
 use amqp10::Value;
 use regex_lite::{Regex, RegexBuilder};
 
+use super::arguments::span_ms;
 use super::{Arguments, CatalogError};
 
 /// Bytes of a pattern at most: it is matched against every name.
@@ -102,6 +103,7 @@ pub enum ApplyTo {
 pub(super) enum Subject {
     Exchange,
     ClassicQueue,
+    Stream,
 }
 
 impl ApplyTo {
@@ -127,6 +129,7 @@ impl ApplyTo {
         match subject {
             Subject::Exchange => matches!(self, Self::All | Self::Exchanges),
             Subject::ClassicQueue => matches!(self, Self::All | Self::Queues | Self::ClassicQueues),
+            Subject::Stream => matches!(self, Self::All | Self::Queues | Self::Streams),
         }
     }
 }
@@ -143,6 +146,8 @@ enum Kind {
     /// A whole number from .. to ..
     Number(i64, i64),
     Text,
+    /// A span of time such as `7D`.
+    Span,
     Boolean,
     OneOf(&'static [&'static str]),
 }
@@ -178,7 +183,7 @@ const KEYS: &[(&str, Kind, Merge)] = &[
     ("delayed-retry-type", Kind::OneOf(&["disabled", "all", "failed", "returned"]), Merge::Never),
     ("delayed-retry-min", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
     ("delayed-retry-max", Kind::Number(0, TIMER_MS_MAX), Merge::Never),
-    ("max-age", Kind::Text, Merge::Never),
+    ("max-age", Kind::Span, Merge::Never),
     ("stream-max-segment-size-bytes", Kind::Number(1, 3_000_000_000), Merge::Never),
     ("stream-filter-size-bytes", Kind::Number(16, 255), Merge::Never),
 ];
@@ -201,6 +206,9 @@ pub(super) fn check_definition(operator: bool, definition: &Arguments) -> Result
                 format!("a whole number from {min} to {max}")
             }
             Kind::Text if value.as_str().is_none() => "a string".into(),
+            Kind::Span if value.as_str().and_then(span_ms).is_none() => {
+                "a number and one of Y, M, D, h, m, s".into()
+            }
             Kind::Boolean if value.as_bool().is_none() => "a boolean".into(),
             Kind::OneOf(words) if value.as_str().is_none_or(|word| !words.contains(&word)) => {
                 words.join(" or ")
@@ -261,10 +269,22 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     let number = |key: &str| definition.get(key).and_then(Value::as_u64);
     let text = |key: &str| definition.get(key).and_then(Value::as_str).map(Arc::<str>::from);
     let min = |own: &mut Option<u64>, key: &str| *own = own.iter().copied().chain(number(key)).min();
+    *fsync |= definition.get("fsync").and_then(Value::as_bool) == Some(true);
+    min(&mut config.max_length_bytes, "max-length-bytes");
+    if let Some(stream) = &mut config.stream {
+        let age = text("max-age").and_then(|age| span_ms(&age));
+        stream.age_max_ms = stream.age_max_ms.into_iter().chain(age).min();
+        if let Some(bytes) = number("stream-max-segment-size-bytes") {
+            stream.segment_bytes = stream.segment_bytes.min(bytes);
+        }
+        if let Some(bytes) = number("stream-filter-size-bytes").and_then(|bytes| u8::try_from(bytes).ok()) {
+            stream.filter_bytes = stream.filter_bytes.min(bytes);
+        }
+        return;
+    }
     min(&mut config.expires_ms, "expires");
     min(&mut config.message_ttl_ms, "message-ttl");
     min(&mut config.max_length, "max-length");
-    min(&mut config.max_length_bytes, "max-length-bytes");
     match text("overflow").as_deref() {
         Some("drop-head") => config.overflow = queue::Overflow::DropHead,
         Some("reject-publish") => config.overflow = queue::Overflow::RejectPublish,
@@ -277,7 +297,6 @@ pub(super) fn apply_definition(definition: &Arguments, config: &mut queue::Confi
     config.dead_letter = exchange
         .or_else(|| text("dead-letter-exchange"))
         .map(|exchange| queue::DeadLetter { exchange, key, at_least_once: false });
-    *fsync |= definition.get("fsync").and_then(Value::as_bool) == Some(true);
 }
 
 #[cfg(test)]
@@ -314,6 +333,7 @@ mod tests {
         let covers = |subject| ApplyTo::ALL.map(|a| a.covers(subject));
         assert_eq!(covers(Subject::Exchange), [true, true, false, false, false, false]);
         assert_eq!(covers(Subject::ClassicQueue), [true, false, true, true, false, false]);
+        assert_eq!(covers(Subject::Stream), [true, false, true, false, false, true]);
         assert!(ApplyTo::ALL.iter().all(|a| ApplyTo::parse(a.as_str()) == Some(*a)));
     }
 
@@ -405,6 +425,28 @@ mod tests {
     }
 
     #[test]
+    fn a_stream_takes_of_a_policy_what_it_knows() {
+        let own = Arguments::from([
+            ("x-queue-type".to_owned(), "stream".into()),
+            ("x-max-age".to_owned(), "7D".into()),
+        ]);
+        let (mut config, mut fsync) = super::super::queue_config("/", &"q".into(), false, &own).unwrap();
+        let definition = [
+            ("max-age", "1h".into()),
+            ("max-length-bytes", Value::Int(100)),
+            ("max-length", Value::Int(7)),
+            ("dead-letter-exchange", "x".into()),
+            ("stream-max-segment-size-bytes", Value::Int(9)),
+            ("stream-filter-size-bytes", Value::Int(20)),
+        ];
+        let definition = definition.map(|(key, value)| (key.to_owned(), value)).into();
+        apply_definition(&definition, &mut config, &mut fsync);
+        let stream = queue::StreamConfig { segment_bytes: 9, age_max_ms: Some(3_600_000), filter_bytes: 16 };
+        assert_eq!((config.stream, config.max_length_bytes), (Some(stream), Some(100)));
+        assert_eq!((config.max_length, config.dead_letter, fsync), (None, None, false));
+    }
+
+    #[test]
     fn definitions_that_make_no_sense() {
         let check = |operator, key: &str, value: Value| {
             check_definition(operator, &Arguments::from([(key.to_owned(), value)])).map_err(|e| e.to_string())
@@ -427,6 +469,7 @@ mod tests {
         assert!(check(false, "overflow", "sometimes".into()).is_err());
         assert!(check(false, "fsync", "yes".into()).is_err());
         assert!(check(false, "dead-letter-exchange", Value::Int(1)).is_err());
+        assert!(check(false, "max-age", "old".into()).is_err());
         assert!(check_definition(false, &Arguments::new()).is_err());
     }
 

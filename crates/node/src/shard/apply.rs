@@ -9,11 +9,13 @@ use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwne
 use hashbrown::HashSet;
 use log::{Completion, Extent, Size, Step};
 use queue::{
-    Asked, Effect, Fact, Fifo, GoneReason, Publish, PublisherId, Refusal, RejectReason, Request, Verdict,
+    Asked, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Refusal,
+    RejectReason, Request, Verdict,
 };
 
 use super::journal::{OnSynced, OnWritten};
 use super::pages::Reading;
+use super::streams::is_of_readers;
 use super::{Cx, Forgetting, Place, Shard, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -158,6 +160,10 @@ impl Shard {
     pub fn place_queue(&mut self, id: QueueId, restored: RestoredQueue) {
         let Some(record) = self.catalog.queue_by_id(id) else { return };
         let config = (*record.config).clone();
+        if record.is_stream() {
+            self.place_stream(id, config);
+            return;
+        }
         let (facts, places, mut extents) = restored.into_parts();
         let fifo = Fifo::restore(config, facts, self.now_ms);
         // A run of which nothing is alive was taken to its end, and the log knew.
@@ -197,6 +203,10 @@ impl Shard {
             self.refuse_request(queue, request);
             return;
         };
+        if record.is_stream() && is_of_readers(&request) {
+            self.send(self.id, Mail::Request { queue, request });
+            return;
+        }
         match record.home {
             Some(home) => self.send(home, Mail::Request { queue, request }),
             None => {
@@ -233,6 +243,7 @@ impl Shard {
         for (queue, config) in changed {
             self.apply(queue, Request::Configure(config));
         }
+        self.reconfigure_streams();
     }
 
     /// The queue is gone from the catalog.
@@ -244,6 +255,7 @@ impl Shard {
             self.live_bytes -= gone.live_counted;
             self.counters.queues_deleted += 1;
         }
+        self.stream_forgotten(queue);
         for request in self.homeless.remove(&queue).into_iter().flatten() {
             self.refuse_request(queue, request);
         }
@@ -270,6 +282,7 @@ impl Shard {
                 Effect::Refused { asked: Asked::Consumer(attach.consumer), why: Refusal::NotFound }
             }
             Request::Fetch { ticket, .. }
+            | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
             | Request::Delete { ticket, .. }
             | Request::Report { ticket } => {
@@ -277,6 +290,11 @@ impl Shard {
             }
             Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
                 Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+            }
+            Request::Follow { follower, .. } => {
+                let end = Some(GoneReason::QueueDeleted);
+                let news = Box::new(News { kept: KeptOfStream::default(), chunks: Vec::new(), end });
+                Effect::News { follower, news }
             }
             Request::Grant { .. }
             | Request::Settle { .. }
@@ -311,6 +329,7 @@ impl Shard {
         let refuses = self.log_refuses();
         let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
         let Some(slot) = slot else {
+            let Err(request) = self.apply_to_stream(queue, request) else { return };
             // Another shard may know of the queue, or of its home, earlier than this one.
             let known = self.catalog.queue_by_id(queue);
             let early = known.map_or(self.catalog.is_to_come(queue), |record| record.home != Some(self.id));
@@ -363,8 +382,8 @@ impl Shard {
 
     /// The numbers of a queue that lives here.
     pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
-        let slot = self.queues.get(queue.slot())?.as_ref().filter(|s| s.id == queue)?;
-        Some(slot.fifo.report())
+        let slot = self.queues.get(queue.slot()).and_then(Option::as_ref).filter(|s| s.id == queue);
+        slot.map(|slot| slot.fifo.report()).or_else(|| self.stream_report(queue))
     }
 
     /// Facts to the log, effects to whom they concern.
@@ -434,7 +453,7 @@ impl Shard {
     }
 
     /// The queue has decided its end: the catalog forgets it, and only then is the asker told.
-    fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
+    pub(super) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut told_later = Vec::new();
         for effect in effects.drain(..) {
             match effect {
@@ -463,6 +482,7 @@ impl Shard {
         let to = match recipient(&effect) {
             Recipient::Consumer(consumer) => shard_of(consumer.0),
             Recipient::Ticket(ticket) => shard_of(ticket.0),
+            Recipient::Readers(shard) => shard,
             Recipient::Publisher(publisher) => shard_of(publisher.0),
             Recipient::Home => self.id,
         };
@@ -490,6 +510,11 @@ impl Shard {
                 None => {}
             },
             Recipient::Publisher(_) => {}
+            Recipient::Readers(_) => {
+                if let Effect::News { news, .. } = effect {
+                    self.handle_news(queue, *news);
+                }
+            }
             Recipient::Home => {
                 if let Effect::DeadLetter { token, message, exchange, key, reason } = effect {
                     match reason {

@@ -17,6 +17,7 @@ mod history;
 mod journal;
 mod pages;
 mod reclaim;
+mod streams;
 
 use std::hash::RandomState;
 use std::net::SocketAddr;
@@ -46,6 +47,7 @@ use self::pages::Pages;
 use self::reclaim::Evacuation;
 use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
+use self::streams::Streams;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -147,6 +149,7 @@ pub struct Shard {
     output: Output,
     journal: Journal,
     pages: Pages,
+    streams: Streams,
     /// Queues that keep facts back until the end of the turn.
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
@@ -247,6 +250,7 @@ impl Shard {
             output: Output::default(),
             journal: Journal::default(),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
+            streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,
             log_failed: false,
@@ -490,6 +494,7 @@ impl Shard {
     /// Timers of connections and queues.
     pub fn handle_timeout(&mut self) {
         self.queue_timeouts();
+        self.stream_timeouts();
         if self.now_ms < self.connections_checked_ms + CONNECTION_CHECK_MS {
             return;
         }
@@ -511,7 +516,8 @@ impl Shard {
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
         let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
-        let disk = journal.into_iter().chain(self.pages.next_deadline(!self.log_short));
+        let packs = self.pages.next_deadline(!self.log_short);
+        let disk = journal.into_iter().chain(packs).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
@@ -522,7 +528,7 @@ impl Shard {
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        self.journal.holds_receipts() || !self.pages.receipts.is_empty()
+        self.journal.holds_receipts() || !self.pages.receipts.is_empty() || self.streams.hold_receipts()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------
@@ -534,12 +540,13 @@ impl Shard {
 
     /// Moves everything that can be moved. True if something is left for another turn.
     pub fn turn(&mut self) -> bool {
+        self.go_on_reading();
         for _ in 0..ROUNDS_MAX {
             self.sort_post();
             if self.inbox.is_empty() {
                 self.flush_gates();
                 if self.post.is_empty() {
-                    return false;
+                    return self.streams.is_going();
                 }
                 continue;
             }
@@ -554,7 +561,7 @@ impl Shard {
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
         self.flush_gates();
-        !self.inbox.is_empty() || !self.post.is_empty()
+        !self.inbox.is_empty() || !self.post.is_empty() || self.streams.is_going()
     }
 
     fn flush_gates(&mut self) {

@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::entry::{Entry, Reference};
-use super::grant::Grant;
 use super::unsettled::Unsettled;
+use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
 
 /// Place of a consumer in [`Consumers`], valid until it is removed.
@@ -160,26 +160,29 @@ impl Consumers {
         consumer
     }
 
-    /// Turns the single active consumer on or off. Returns what changed for whom.
-    pub fn set_single_active(&mut self, single_active: bool) -> Vec<(ConsumerId, bool)> {
+    /// Turns the single active consumer on or off. Returns those for whom that is news: all when there is one from now
+    /// on, and those that need not wait any more when there is none.
+    pub fn set_single_active(&mut self, single_active: bool) -> Vec<Slot> {
         if self.single_active == single_active {
             return Vec::new();
         }
         self.single_active = single_active;
         self.active = None;
         let slots: Vec<Slot> = self.ranked.iter().map(|&(_, _, slot)| slot).collect();
-        let mut changes = Vec::new();
+        let mut news = Vec::new();
         for slot in slots {
             let serves = !single_active || self.active.is_none();
             if single_active && serves {
                 self.active = Some(slot);
             }
-            let consumer = self.get(slot);
-            consumer.standing = if serves { Standing::Serving } else { Standing::Waiting };
-            changes.push((consumer.id, serves));
+            let standing = if serves { Standing::Serving } else { Standing::Waiting };
+            let before = std::mem::replace(&mut self.get(slot).standing, standing);
+            if single_active || before != standing {
+                news.push(slot);
+            }
             self.regrant(slot);
         }
-        changes
+        news
     }
 
     /// Its credit or standing changed: into the ring or out of it.

@@ -5,7 +5,6 @@ mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
-mod grant;
 mod held;
 mod journal;
 mod level;
@@ -140,6 +139,12 @@ impl Fifo {
             Request::Settle { consumer, first, last, outcome, answer } => {
                 self.settle(consumer, (first, last), outcome, answer, now_ms, out);
             }
+            Request::Browse { ticket, .. } => {
+                let why = Refusal::NotSupported;
+                out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
+            }
+            // Nobody follows a queue that is read where it lives.
+            Request::Follow { .. } => {}
             Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
             Request::Configure(config) => self.configure(*config, now_ms, out),
             Request::Purge { ticket } => {
@@ -183,6 +188,7 @@ impl Fifo {
             expired: self.counts.expired,
             dropped: self.counts.dropped,
             dead_lettered: self.counts.dead_lettered,
+            stream: None,
         }
     }
 
@@ -235,7 +241,7 @@ impl Fifo {
         let consumer = attach.consumer;
         let refused = |why| Effect::Refused { asked: Asked::Consumer(consumer), why };
         self.used_ms = Some(now_ms);
-        if attach.mode != Mode::Take {
+        if !matches!(attach.mode, Mode::Take) {
             return out.effects.push(refused(Refusal::NotSupported));
         }
         if self.consumers.slot(consumer).is_some() {
@@ -247,8 +253,23 @@ impl Fifo {
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            let active = self.consumers.get(slot).standing == Standing::Serving;
-            out.effects.push(Effect::Active { consumer, active });
+            self.tell_active(slot, out);
+        }
+    }
+
+    /// Whether it is the active one, now that this has become known or has changed.
+    fn tell_active(&mut self, slot: Slot, out: &mut Output) {
+        let available = self.available(slot);
+        let consumer = self.consumers.get(slot);
+        let active = consumer.standing == Standing::Serving;
+        out.effects.push(Effect::Active { consumer: consumer.id, active, available });
+    }
+
+    /// Ready messages, as far as they are for this consumer.
+    fn available(&mut self, slot: Slot) -> u32 {
+        match self.consumers.get(slot).standing {
+            Standing::Serving => u32::try_from(self.ready.len()).unwrap_or(u32::MAX),
+            Standing::Waiting | Standing::Holding => 0,
         }
     }
 
@@ -276,13 +297,12 @@ impl Fifo {
             self.consumers.get(slot).grant.drain();
             self.consumers.regrant(slot);
         }
-        let ready = self.ready.len();
+        let available = self.available(slot);
         let consumer = self.consumers.get(slot);
-        let available = if consumer.standing == Standing::Serving { ready } else { 0 };
         let state = CreditState {
             delivery_count: consumer.grant.delivery_count,
             credit: consumer.grant.credit,
-            available: u32::try_from(available).unwrap_or(u32::MAX),
+            available,
             drained: drain,
         };
         out.effects.push(Effect::CreditState { consumer: consumer.id, state });
@@ -362,8 +382,8 @@ impl Fifo {
         self.ages |= config.message_ttl_ms.is_some();
         // How many levels there are is settled when the queue is declared.
         self.config = Config { max_priority: self.config.max_priority, ..config };
-        for (consumer, active) in self.consumers.set_single_active(self.config.single_active_consumer) {
-            out.effects.push(Effect::Active { consumer, active });
+        for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
+            self.tell_active(slot, out);
         }
         self.make_room(now_ms, out);
     }
@@ -445,12 +465,14 @@ impl Fifo {
             Request::Delete { ticket, .. } if end == End::Damaged => {
                 return self.delete(DeletedReason::Asked, Some(ticket), out);
             }
-            Request::Fetch { ticket, .. } | Request::Purge { ticket } | Request::Delete { ticket, .. } => {
-                Effect::Refused { asked: Asked::Ticket(ticket), why }
-            }
+            Request::Fetch { ticket, .. }
+            | Request::Browse { ticket, .. }
+            | Request::Purge { ticket }
+            | Request::Delete { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
             // Whoever sent these has been told Gone, or waits for nothing.
             Request::Settle { .. }
             | Request::Grant { .. }
+            | Request::Follow { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => {
                 return;

@@ -13,7 +13,7 @@ use super::address::{self, Address, queue_address};
 use super::inbound::{Intake, Target as IntakeTarget};
 use super::outbound::Outlet;
 use super::replies::wants_replies;
-use super::{Cx, Gate, LinkRole, Waiting, error, shown};
+use super::{Cx, Gate, LinkRole, Waiting, error, filter, shown};
 use crate::access::{Permission, Resource};
 use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::mail::{LinkAddress, PublisherAddress};
@@ -230,6 +230,10 @@ impl Gate {
             source: attach.source.clone(),
             target: Some(TargetArchetype::Target(target)),
             max_message_size: Some(cx.settings.max_message_size),
+            offered_capabilities: match intake.watched.and_then(|queue| cx.catalog.queue_by_id(queue)) {
+                Some(record) if record.is_stream() => stream_capabilities(),
+                _ => Vec::new(),
+            },
             ..blank_reply(attach)
         };
         self.set_role(session, link, LinkRole::Intake(Box::new(intake)));
@@ -306,21 +310,33 @@ impl Gate {
         dynamic: Option<crate::ids::QueueId>,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let address = LinkAddress { connection: self.key, session, link };
-        let consumer = cx.consumers.insert(address).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
-        })?;
-        cx.counters.consumers += 1;
-        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach.clone(), cx.settings);
-        outlet.dynamic = dynamic;
+        let mut attach = attach.clone();
+        let mut mode = queue::Mode::Take;
+        if let (true, Some(source)) = (record.is_stream(), &mut attach.source) {
+            let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
+                .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
+            if let Some(why) = accepted.left_out {
+                tracing::info!(connection = %self.name, link = shown(&attach.name), "{why}");
+            }
+            // The answer has what is in place.
+            source.filter = accepted.filters;
+            mode = queue::Mode::Replay(Box::new(accepted.replay));
+        }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored (behaviour L.13).
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
+        let address = LinkAddress { connection: self.key, session, link };
+        let consumer = cx.consumers.insert(address).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+        })?;
+        cx.counters.consumers += 1;
+        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach, cx.settings);
+        outlet.dynamic = dynamic;
         let request = queue::Attach {
             consumer: outlet.consumer,
-            mode: queue::Mode::Take,
+            mode,
             priority: priority.unwrap_or(0),
             exclusive: false,
             settled: outlet.settled,
@@ -338,7 +354,7 @@ impl Gate {
         link: u32,
         attach: &Attach,
         address: &str,
-        settled: bool,
+        (settled, stream): (bool, bool),
         cx: &mut Cx<'_>,
     ) {
         let asked = attach.source.clone().unwrap_or_default();
@@ -348,7 +364,9 @@ impl Gate {
             expiry_policy: asked.expiry_policy,
             timeout: asked.timeout,
             dynamic: asked.dynamic,
-            distribution_mode: Some(Symbol::from_static("move")),
+            distribution_mode: Some(Symbol::from_static(if stream { "copy" } else { "move" })),
+            // What is not in place is left out (behaviour B.9).
+            filter: if stream { asked.filter } else { None },
             default_outcome: Some(DeliveryState::Released),
             outcomes: if asked.outcomes.is_empty() {
                 OUTCOMES.iter().map(|o| Symbol::from_static(o)).collect()
@@ -369,6 +387,7 @@ impl Gate {
             target: attach.target.clone(),
             initial_delivery_count: Some(0),
             max_message_size: attach.max_message_size,
+            offered_capabilities: if stream { stream_capabilities() } else { Vec::new() },
             ..blank_reply(attach)
         };
         self.answer_attach(session, link, reply, cx);
@@ -495,6 +514,11 @@ fn dynamic_node_properties() -> Map {
     let modes = amqp10::Array::symbols([Symbol::from_static("move")]);
     map.insert(Symbol::from_static("supported-dist-modes"), Value::Array(modes));
     map
+}
+
+/// What streams can do for their consumers (behaviour B.4, B.5).
+fn stream_capabilities() -> Vec<Symbol> {
+    ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0"].map(Symbol::from_static).to_vec()
 }
 
 /// What every reply has in common with the request.

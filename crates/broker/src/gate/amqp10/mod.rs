@@ -8,6 +8,7 @@ mod adaptive;
 mod address;
 mod attach;
 mod bridge;
+mod filter;
 mod inbound;
 mod management;
 mod open;

@@ -2,7 +2,8 @@
 
 use amqp10::sections::ANNOTATION_PREFIX;
 use amqp10::{
-    Attach, DeliveryState, Flow, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value, condition,
+    Attach, DeliveryState, Flow, Map, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value,
+    condition,
 };
 use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
 
@@ -15,6 +16,9 @@ use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::Settings;
 
+/// The link state of a single active consumer: whether this is it (behaviour B.6).
+const ACTIVE: &str = "rabbitmq:active";
+
 /// A consuming link.
 #[derive(Debug)]
 pub(super) struct Outlet {
@@ -23,6 +27,8 @@ pub(super) struct Outlet {
     pub queue_name: std::sync::Arc<str>,
     /// Deliveries are settled as they are sent.
     pub settled: bool,
+    /// It reads a stream: what it is sent stays there.
+    pub stream: bool,
     /// The dynamic queue that dies with the link.
     pub dynamic: Option<QueueId>,
     /// The queue knows it no more.
@@ -43,6 +49,7 @@ impl Outlet {
             queue: record.id,
             queue_name: record.name.clone(),
             settled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            stream: record.is_stream(),
             dynamic: None,
             gone: false,
             max_message_size: attach.max_message_size.unwrap_or(0),
@@ -135,8 +142,8 @@ impl Gate {
             Effect::Attached { .. } => {
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 let Some(attach) = outlet.attach.take() else { return };
-                let (address, settled) = (queue_address(&outlet.queue_name), outlet.settled);
-                self.accept_consumer(session, link, &attach, &address, settled, cx);
+                let (address, modes) = (queue_address(&outlet.queue_name), (outlet.settled, outlet.stream));
+                self.accept_consumer(session, link, &attach, &address, modes, cx);
                 self.touch(session, link);
             }
             Effect::Refused { why, .. } => {
@@ -165,20 +172,23 @@ impl Gate {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &vhost);
                 self.detach(session, link, error(condition, reason), cx);
             }
-            Effect::Active { active, .. } => {
-                tracing::debug!(connection = %self.name, session, link, active, "single active consumer");
+            Effect::Active { active, available, .. } => {
+                let mut properties = Map::new();
+                properties.insert(Symbol::from_static(ACTIVE), Value::Boolean(active));
+                self.conn.report_state(session, link, available, properties);
             }
             _ => {}
         }
     }
 
     fn deliver(&mut self, session: u16, link: u32, delivery: Delivery, cx: &mut Cx<'_>) {
-        let Delivery { consumer, number, message, delivery_count, redelivered, .. } = delivery;
+        let Delivery { consumer, number, seq, message, delivery_count, redelivered } = delivery;
         let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
         outlet.bridge.handle_delivery();
         let settled = outlet.settled;
         let (max, queue) = (outlet.max_message_size, outlet.queue);
-        message.put_delivery_head(delivery_count, redelivered, cx.scratch);
+        let offset = outlet.stream.then_some(seq);
+        message.put_delivery_head(delivery_count, redelivered, offset, cx.scratch);
         let head = cx.scratch.split().freeze();
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {

@@ -70,7 +70,7 @@ impl Gate {
         cx.counters.consumers += 1;
         let replies = Replies { to, sent: 0, max_message_size: attach.max_message_size.unwrap_or(0) };
         self.set_role(session, link, LinkRole::Replies(Box::new(replies)));
-        self.accept_consumer(session, link, attach, &queue_address(&name), true, cx);
+        self.accept_consumer(session, link, attach, &queue_address(&name), (true, false), cx);
         Ok(())
     }
 
@@ -156,7 +156,7 @@ impl Gate {
             return Verdict::Accepted;
         }
         let max = replies.max_message_size;
-        message.put_delivery_head(0, false, cx.scratch);
+        message.put_delivery_head(0, false, None, cx.scratch);
         let head = cx.scratch.split().freeze();
         let bare = message.bare();
         if max > 0 && (head.len() + bare.len()) as u64 > max {

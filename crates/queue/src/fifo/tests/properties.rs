@@ -126,6 +126,7 @@ fn configs() -> impl Strategy<Value = Config> {
             dead_letter: dead_letter.and_then(dead_letters),
             message_ttl_ms,
             max_priority,
+            stream: None,
             single_active_consumer,
             ..config()
         },

@@ -22,6 +22,7 @@ pub fn config() -> Config {
         expires_ms: None,
         dead_letter: None,
         max_priority: None,
+        stream: None,
     }
 }
 
@@ -271,8 +272,12 @@ fn effect(effect: &Effect) -> String {
         Effect::Attached { consumer, .. } => format!("attached {}", consumer.0),
         Effect::Refused { why, .. } => format!("refused {why:?}"),
         Effect::Gone { consumer, reason } => format!("gone {} {reason:?}", consumer.0),
-        Effect::Active { consumer, active: true } => format!("active {}", consumer.0),
-        Effect::Active { consumer, active: false } => format!("inactive {}", consumer.0),
+        Effect::Active { consumer, active: true, available } => {
+            format!("active {} of {available}", consumer.0)
+        }
+        Effect::Active { consumer, active: false, available } => {
+            format!("inactive {} of {available}", consumer.0)
+        }
         Effect::Delivery(d) => delivery(d),
         Effect::CreditState { consumer, state: s } => {
             let drained = if s.drained { " drained" } else { "" };
@@ -284,6 +289,7 @@ fn effect(effect: &Effect) -> String {
             format!("fetched [{}] of {ready}", all.join(", "))
         }
         Effect::Settled { consumer, first, last } => format!("settled {} {first}..={last}", consumer.0),
+        Effect::News { .. } => unreachable!("nobody follows a fifo"),
         Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
         Effect::DeadLetter { token, message, reason, exchange, key } => {
             let key = key.as_deref().unwrap_or("-");

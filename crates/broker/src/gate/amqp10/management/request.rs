@@ -318,7 +318,7 @@ impl Reply {
         map.insert("durable", Value::Boolean(record.durable));
         map.insert("auto_delete", Value::Boolean(record.auto_delete));
         map.insert("exclusive", Value::Boolean(record.exclusive.is_some()));
-        map.insert("type", Value::String("classic".into()));
+        map.insert("type", Value::String(record.kind().into()));
         map.insert("arguments", arguments_value(&record.arguments));
         map.insert("leader", Value::String(settings.node_name.clone()));
         let replicas = amqp10::Array::try_from_items(vec![Value::String(settings.node_name.clone())]);

@@ -4,7 +4,7 @@
 ///
 /// Both numbers live in serial arithmetic (RFC 1982): they wrap, and only their differences mean anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(crate) struct Grant {
     /// Deliveries sent, plus credit that a drain used up.
     pub delivery_count: u32,
     /// Deliveries that may still be sent.

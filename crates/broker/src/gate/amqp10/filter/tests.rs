@@ -1,0 +1,295 @@
+use amqp10::{Described, Symbol};
+use proptest::prelude::*;
+
+use super::*;
+
+const NOW_MS: u64 = 1_700_000_000_000;
+
+fn symbol(text: &str) -> Value {
+    Value::Symbol(Symbol::from(text.to_owned()))
+}
+
+/// A filter whose name is no matter.
+fn filter(descriptor: impl Into<Value>, value: impl Into<Value>) -> (Value, Value) {
+    named("f", descriptor, value)
+}
+
+fn named(name: &str, descriptor: impl Into<Value>, value: impl Into<Value>) -> (Value, Value) {
+    (symbol(name), Described { descriptor: descriptor.into(), value: value.into() }.into())
+}
+
+fn offset(value: impl Into<Value>) -> (Value, Value) {
+    filter(symbol("rabbitmq:stream-offset-spec"), value)
+}
+
+fn subject(value: &str) -> (Value, Value) {
+    let fields: Map = [(Symbol::from_static("subject"), value)].into_iter().collect();
+    filter(0x173u64, fields)
+}
+
+fn application(value: u32) -> (Value, Value) {
+    let fields: Map = [("k", value)].into_iter().collect();
+    filter(0x174u64, fields)
+}
+
+fn sql(text: &str) -> (Value, Value) {
+    named("sql-filter", 0x120u64, text)
+}
+
+fn take(filters: &[(Value, Value)]) -> Accepted {
+    accept(Some(&Map(filters.to_vec())), NOW_MS).unwrap()
+}
+
+/// That of these filters exactly those are accepted, as they were written; and what they come to.
+#[track_caller]
+fn accepts(filters: &[(Value, Value)], places: &[usize]) -> Replay {
+    let accepted = take(filters);
+    let expected: Vec<_> = places.iter().map(|place| filters[*place].clone()).collect();
+    assert_eq!(accepted.filters, Some(Map(expected)).filter(|map| !map.is_empty()));
+    accepted.replay
+}
+
+#[test]
+fn without_filters_what_comes_next_is_shown() {
+    for asked in [None, Some(&Map::new())] {
+        let Accepted { replay, filters, left_out } = accept(asked, NOW_MS).unwrap();
+        assert_eq!(left_out, None);
+        assert_eq!((replay.start, replay.bloom, replay.matching, filters), (Start::Next, None, None, None));
+    }
+}
+
+#[test]
+fn offsets() {
+    let minute = Start::Time(NOW_MS - 60_000);
+    let cases = [
+        (Value::from("first"), Start::First),
+        ("last".into(), Start::Last),
+        ("next".into(), Start::Next),
+        (symbol("first"), Start::First),
+        ("1m".into(), minute),
+        (symbol("60s"), minute),
+        ("2h".into(), Start::Time(NOW_MS - 2 * 3_600_000)),
+        ("3D".into(), Start::Time(NOW_MS - 3 * 86_400_000)),
+        ("1M".into(), Start::Time(NOW_MS - 30 * 86_400_000)),
+        ("1Y".into(), Start::Time(NOW_MS - 365 * 86_400_000)),
+        ("500Y".into(), Start::Time(0)),
+        (Value::Timestamp(123_456), Start::Time(123_456)),
+        (Value::Timestamp(-1), Start::Time(0)),
+        (Value::Ubyte(0), Start::Offset(0)),
+        (Value::Uint(7), Start::Offset(7)),
+        (Value::Long(7), Start::Offset(7)),
+        (Value::Ulong(u64::MAX), Start::Offset(u64::MAX)),
+    ];
+    for (value, expected) in cases {
+        assert_eq!(accepts(&[offset(value.clone())], &[0]).start, expected, "{value:?}");
+    }
+}
+
+#[test]
+fn what_is_no_place_in_a_stream_is_left_out() {
+    for value in
+        [Value::Int(-1), Value::Boolean(true), Value::Null, Value::Double(1.0), Value::List(Vec::new())]
+    {
+        assert_eq!(accepts(&[offset(value.clone())], &[]).start, Start::Next, "{value:?}");
+    }
+}
+
+#[test]
+fn an_offset_that_cannot_be_read_refuses_the_consumer() {
+    for text in ["", "First", "0s", "10", "m", "10 m", "-1h", "1w", "tomorrow", "99999999999999999999Y"] {
+        let error = accept(Some(&Map(vec![offset(text)])), NOW_MS).unwrap_err();
+        assert_eq!(error, BadOffset(text.to_owned()));
+    }
+    let error = BadOffset("tomorrow".to_owned()).to_error("s", "/");
+    assert_eq!(error.condition, condition::PRECONDITION_FAILED);
+    assert_eq!(
+        error.description.as_deref(),
+        Some(
+            "failed consuming from stream 's' in vhost '/': \
+             offset 'tomorrow' is not first, last, next or a span such as 10m (of Y M D h m s)"
+        )
+    );
+}
+
+#[test]
+fn of_two_offsets_the_first_counts_and_both_are_accepted() {
+    assert_eq!(accepts(&[offset("first"), offset("last")], &[0, 1]).start, Start::First);
+    assert_eq!(accepts(&[offset("first"), offset("tomorrow")], &[0, 1]).start, Start::First);
+    assert_eq!(accepts(&[offset(Value::Null), offset("last")], &[1]).start, Start::Last);
+    assert!(accept(Some(&Map(vec![offset("tomorrow"), offset("first")])), NOW_MS).is_err());
+}
+
+#[test]
+fn bloom_filters() {
+    let values = |value: Value| filter(symbol("rabbitmq:stream-filter"), value);
+    let unfiltered = |value: bool| filter(symbol("rabbitmq:stream-match-unfiltered"), value);
+    let bloom = |words: &[&str], unfiltered| {
+        let values = words.iter().map(|word| word.as_bytes().into()).collect();
+        Some(Arc::new(BloomFilter { values, unfiltered }))
+    };
+    let list = |items: &[Value]| Value::List(items.to_vec());
+
+    assert_eq!(accepts(&[values("a".into())], &[0]).bloom, bloom(&["a"], false));
+    assert_eq!(accepts(&[values(list(&["a".into(), "b".into()]))], &[0]).bloom, bloom(&["a", "b"], false));
+    assert_eq!(accepts(&[values(list(&[1u32.into(), "b".into()]))], &[0]).bloom, bloom(&["b"], false));
+    assert_eq!(accepts(&[values("a".into()), unfiltered(true)], &[0, 1]).bloom, bloom(&["a"], true));
+    assert_eq!(accepts(&[unfiltered(false), values("a".into())], &[0, 1]).bloom, bloom(&["a"], false));
+    assert_eq!(accepts(&[values("a".into()), values("b".into())], &[0, 1]).bloom, bloom(&["a"], false));
+    assert_eq!(accepts(&[unfiltered(true)], &[0]).bloom, None, "alone it says nothing");
+    for wrong in [symbol("a"), Value::Null, Value::Uint(1)] {
+        assert_eq!(accepts(&[values(wrong)], &[]).bloom, None);
+    }
+    let no_boolean = filter(symbol("rabbitmq:stream-match-unfiltered"), "true");
+    assert_eq!(accepts(&[values("a".into()), no_boolean], &[0]).bloom, bloom(&["a"], false));
+}
+
+/// What a consumer sees of the messages with these subjects.
+fn fields(filters: &[(Value, Value)]) -> Filter {
+    let mut expected = FieldFilter::default();
+    for (_, filter) in filters {
+        let Value::Described(described) = filter else { panic!("a described value") };
+        let Value::Map(map) = &described.value else { panic!("a map") };
+        if described.descriptor == Value::Ulong(0x173) {
+            expected.add_properties(map).unwrap();
+        } else {
+            expected.add_application_properties(map).unwrap();
+        }
+    }
+    Filter::Fields(expected)
+}
+
+#[test]
+fn one_filter_of_each_section() {
+    let both = [subject("a"), application(1)];
+    assert_eq!(accepts(&both[..1], &[0]).matching.as_deref(), Some(&fields(&both[..1])));
+    assert_eq!(accepts(&both[1..], &[0]).matching.as_deref(), Some(&fields(&both[1..])));
+    assert_eq!(accepts(&both, &[0, 1]).matching.as_deref(), Some(&fields(&both)));
+    let more = [subject("a"), application(1), subject("b"), application(2)];
+    assert_eq!(accepts(&more, &[2, 3]).matching.as_deref(), Some(&fields(&more[2..])));
+    let wrong = [subject("a"), subject("&wrong")];
+    assert_eq!(
+        accepts(&wrong, &[0]).matching.as_deref(),
+        Some(&fields(&wrong[..1])),
+        "the other takes its place"
+    );
+}
+
+#[test]
+fn a_filter_of_fields_that_is_none_is_left_out() {
+    let many: Map = (0..17).map(|i| (format!("k{i}"), 1u32)).collect();
+    for value in
+        [Value::from(Map::new()), many.into(), Value::Null, "subject".into(), Value::List(Vec::new())]
+    {
+        assert_eq!(accepts(&[filter(0x174u64, value)], &[]).matching, None);
+    }
+}
+
+#[test]
+fn an_expression_is_known_by_its_name() {
+    let expected = Filter::Sql(SqlFilter::parse("a = 1").unwrap());
+    assert_eq!(accepts(&[sql("a = 1")], &[0]).matching.as_deref(), Some(&expected));
+    let by_symbol = named("sql-filter", symbol("amqp:sql-filter"), "a = 1");
+    assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&expected));
+    for wrong in [
+        filter(0x120u64, "a = 1"),
+        named("sql-filter", 0x121u64, "a = 1"),
+        named("sql-filter", symbol("amqp:sql"), "a = 1"),
+        named("sql-filter", 0x120u64, symbol("a")),
+        named("sql-filter", 0x120u64, Value::Null),
+        sql("a ="),
+        sql(""),
+    ] {
+        assert_eq!(accepts(&[wrong], &[]).matching, None);
+    }
+    let (_, subject) = subject("a");
+    assert_eq!(accepts(&[(symbol("sql-filter"), subject)], &[]).matching, None, "the name is taken");
+    let offset = named("sql-filter", symbol("rabbitmq:stream-offset-spec"), "first");
+    assert_eq!(accepts(&[offset], &[0]).start, Start::First);
+}
+
+#[test]
+fn fields_and_expressions_exclude_each_other() {
+    let expression = SqlFilter::parse("a = 1").unwrap();
+    assert_eq!(
+        accepts(&[subject("a"), sql("a = 1")], &[1]).matching.as_deref(),
+        Some(&Filter::Sql(expression))
+    );
+    let last = [sql("a = 1"), subject("a")];
+    assert_eq!(accepts(&last, &[1]).matching.as_deref(), Some(&fields(&last[1..])));
+    let wrong = [subject("a"), sql("a =")];
+    assert_eq!(accepts(&wrong, &[0]).matching.as_deref(), Some(&fields(&wrong[..1])));
+}
+
+#[test]
+fn why_a_filter_is_left_out_is_told() {
+    let reason = |filters: &[(Value, Value)]| take(filters).left_out;
+    assert_eq!(reason(&[subject("a"), offset("first")]), None);
+    assert_eq!(reason(&[sql("a =")]).as_deref(), Some("no SQL filter: at byte 3: a value is needed"));
+    assert_eq!(
+        reason(&[subject("&x"), sql("a =")]).as_deref(),
+        Some(
+            "no property filter: the string for field 'subject' starts with '&' but not with '&p:', '&s:' or '&&'"
+        )
+    );
+}
+
+#[test]
+fn descriptors_as_symbols() {
+    let map: Map = [(Symbol::from_static("subject"), "a")].into_iter().collect();
+    let by_symbol = filter(symbol("amqp:properties-filter"), map);
+    assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&fields(&[subject("a")])));
+    let map: Map = [("k", 1u32)].into_iter().collect();
+    let by_symbol = filter(symbol("amqp:application-properties-filter"), map);
+    assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&fields(&[application(1)])));
+}
+
+#[test]
+fn what_we_do_not_know_is_left_out() {
+    let unknown = [
+        // Not described, in the form that old clients used.
+        (symbol("rabbitmq:stream-offset-spec"), Value::from("first")),
+        (symbol("rabbitmq:stream-filter"), Value::from("a")),
+        (symbol("sql-filter"), Value::from("a = 1")),
+        // Keys are symbols.
+        (Value::from("f"), offset("first").1),
+        // Selectors are for queues that we do not have.
+        named("jms-selector", symbol("apache.org:selector-filter:string"), "a = 1"),
+        named("jms-selector", 0x0000_468c_0000_0004u64, "a = 1"),
+        named("no-local", symbol("apache.org:no-local-filter:list"), Value::List(Vec::new())),
+        filter("amqp:properties-filter", Map::new()),
+        filter(0x173u32, Map::new()),
+        filter(Value::Null, Value::Null),
+    ];
+    let replay = accepts(&unknown, &[]);
+    assert_eq!((replay.start, replay.bloom, replay.matching), (Start::Next, None, None));
+    let mut among = unknown.to_vec();
+    among.insert(4, offset("first"));
+    among.push(sql("a = 1"));
+    assert_eq!(accepts(&among, &[4, unknown.len() + 1]).start, Start::First);
+}
+
+proptest! {
+    /// Whatever is accepted is accepted again, alone, and comes to the same.
+    #[test]
+    fn the_answer_asks_for_the_same(picks in proptest::collection::vec(0usize..10, 0..8)) {
+        let all = [
+            offset("first"),
+            offset(5u32),
+            offset(Value::Null),
+            filter(symbol("rabbitmq:stream-filter"), "a"),
+            filter(symbol("rabbitmq:stream-match-unfiltered"), true),
+            subject("a"),
+            subject("&wrong"),
+            application(1),
+            sql("a = 1"),
+            sql("a ="),
+        ];
+        let asked: Vec<_> = picks.iter().map(|pick| all[*pick].clone()).collect();
+        let first = take(&asked);
+        let again = accept(first.filters.as_ref(), NOW_MS).unwrap();
+        prop_assert_eq!(&again.filters, &first.filters);
+        prop_assert_eq!(again.replay.start, first.replay.start);
+        prop_assert_eq!(again.replay.bloom, first.replay.bloom);
+        prop_assert_eq!(again.replay.matching, first.replay.matching);
+    }
+}

@@ -1,0 +1,96 @@
+//! Streams: what is appended and kept, to be read again and again from any offset.
+//!
+//! ```text
+//!  owner          fills chunks: entries that follow each other, numbered from 0 on without a gap
+//!  Streams        appends them to the stream's own segment files; answers when they are written, or synced
+//!  StreamReader   reads whole chunks from any offset or time on, whether or not somebody appends
+//!  Streams        removes whole segments from the front, when there are more bytes or years than allowed
+//! ```
+//!
+//! They do not go through the log: what would be written twice there is written once here, and a segment is read where
+//! it was written. A stream needs no word in the log either: its files say all there is.
+//!
+//! What is promised of an answered append:
+//!
+//! * without `sync`: the chunks were handed to the operating system and survive the process;
+//! * with `sync`: they, and everything in front of them that no earlier sync refused, survive power loss;
+//! * `Err`: the chunks that come back are in no file that a reader is shown, and are to be handed over again. The next
+//!   process may find them all the same, but never once others have been confirmed at their offsets.
+//!
+//! A file that failed a write or a sync is never written again: it is cut as far as the disk lets us, and a new segment
+//! begins. **A segment's chunks end where the next segment begins**, so that whatever stands behind is nobody's.
+//!
+//! Formats: the chunk is drawn in `stream/chunk.rs`, the files' names and headers in `stream/files.rs`, the index in
+//! `stream/index.rs`, the filter in `stream/bloom.rs`. All of them big-endian, for the chunk is that of a protocol.
+
+mod appender;
+mod bloom;
+mod chunk;
+mod files;
+mod index;
+mod jobs;
+mod reader;
+mod recover;
+mod state;
+mod streams;
+mod sync;
+mod threads;
+mod window;
+
+use std::io;
+
+pub use appender::OPEN_WRITE_MAX;
+pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
+pub use jobs::{
+    AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, Kept, NewChunk,
+    Position, ReadFrom, StreamAnswer, StreamCut, StreamJob, StreamLimits,
+};
+pub use reader::{OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
+pub use streams::Streams;
+pub use sync::{StreamSyncEnd, StreamSyncJob};
+pub use threads::{OnChunksRead, OnStreamAnswers, StreamReaderHandle, StreamsHandle};
+
+/// The version of the files of streams. Those of a newer version are refused.
+pub const STREAM_VERSION: u32 = 1;
+
+/// Why a stream, or all of them, could not be opened, appended to or read. Of a failed append see [`AppendFailure`].
+#[derive(Debug)]
+pub enum StreamError {
+    /// Bytes of the stream do not hold, from this byte of this file on. They are kept as they are.
+    Damaged { file: String, offset: u64 },
+    /// The file was written by a newer program.
+    Newer { file: String, version: u32 },
+    /// The disk refused; `file` is empty if it was the directory.
+    Io { file: String, error: io::Error },
+    /// Another process has the streams open.
+    Locked,
+    /// The stream was not opened, or has been removed.
+    NotOpen { stream: u64 },
+    /// What was handed over is no chunk, or not the next of the stream: nothing of it was written.
+    Invalid { stream: u64, why: &'static str },
+}
+
+impl StreamError {
+    pub(crate) fn io(file: impl Into<String>) -> impl FnOnce(io::Error) -> Self {
+        let file = file.into();
+        move |error| Self::Io { file, error }
+    }
+}
+
+impl std::fmt::Display for StreamError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Damaged { file, offset } => write!(f, "stream file {file} is damaged at byte {offset}"),
+            Self::Newer { file, version } => write!(
+                f,
+                "stream file {file} has format version {version}; this program knows {STREAM_VERSION}"
+            ),
+            Self::Io { file, error } => write!(f, "stream file {file}: {error}"),
+            Self::Locked => write!(f, "the streams are in use by another process"),
+            Self::NotOpen { stream } => write!(f, "stream {stream:016x} is not open"),
+            Self::Invalid { stream, why } => write!(f, "stream {stream:016x}: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for StreamError {}

@@ -1,0 +1,172 @@
+//! Writing the files of streams: a few of them are open, whoever writes.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use super::chunk::{ChunkHeader, Place};
+use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC, VERSION_FILE, VERSION_MAGIC};
+use super::index::Entry;
+use super::{NewChunk, STREAM_VERSION, StreamError};
+use crate::disk::{Disk, PendingSync, read_all, write_all};
+
+/// Segments that are kept open to be appended to. Beyond, the one that was appended to longest ago is closed; its next
+/// chunk opens it again.
+pub const OPEN_WRITE_MAX: usize = 64;
+
+/// The disk, and what is open on it.
+pub(super) struct Files<D: Disk> {
+    pub disk: D,
+    /// By stream and first offset. The one used last stands last.
+    open: VecDeque<((u64, u64), D::File)>,
+    /// Headers and filters of the chunks that are being written.
+    heads: Vec<u8>,
+    /// The directory says its version.
+    versioned: bool,
+}
+
+impl<D: Disk> Files<D> {
+    /// Looks at the version of the directory, if it has one.
+    pub fn new(mut disk: D) -> Result<Self, StreamError> {
+        let mut version = None;
+        match disk.open(VERSION_FILE) {
+            Ok(mut file) => {
+                let mut header = [0; FILE_HEADER];
+                let read =
+                    read_all(&mut disk, &mut file, 0, &mut header).map_err(StreamError::io(VERSION_FILE))?;
+                version = files::version(&header[..read], VERSION_MAGIC);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(StreamError::io(VERSION_FILE)(error)),
+        }
+        if let Some(version) = version.filter(|&version| version > STREAM_VERSION) {
+            return Err(StreamError::Newer { file: VERSION_FILE.into(), version });
+        }
+        Ok(Self { disk, open: VecDeque::new(), heads: Vec::new(), versioned: version.is_some() })
+    }
+
+    /// Writes chunks that follow each other at byte `at` of a segment, which is its end, in one vectored write; where
+    /// they stand comes back. At 0 the segment is made, or made anew.
+    pub fn write(
+        &mut self,
+        (stream, segment): (u64, u64),
+        at: u64,
+        chunks: &[NewChunk],
+    ) -> io::Result<Vec<Entry>> {
+        let header = files::header(SEGMENT_MAGIC);
+        let header = if at == 0 { &header[..] } else { &[] };
+        let mut position = at + header.len() as u64;
+        let mut entries = Vec::with_capacity(chunks.len());
+        let mut heads = std::mem::take(&mut self.heads);
+        heads.clear();
+        for chunk in chunks {
+            let &NewChunk { first, entries: count, timestamp_ms, .. } = chunk;
+            entries.push(Entry { first, timestamp_ms, position });
+            let (bloom, place) = (chunk.bloom.as_ref(), Place { stream, at: position });
+            ChunkHeader::encode(place, (first, count, timestamp_ms), bloom, &chunk.data, &mut heads);
+            position += bytes(chunk);
+        }
+        let mut pieces = Vec::with_capacity(1 + 2 * chunks.len());
+        pieces.push(IoSlice::new(header));
+        let mut rest = &heads[..];
+        for chunk in chunks {
+            let (head, behind) = rest.split_at(bytes(chunk) as usize - chunk.data.len());
+            pieces.extend([IoSlice::new(head), IoSlice::new(&chunk.data)]);
+            rest = behind;
+        }
+        let written = if at == 0 { self.create(stream, segment) } else { self.open(stream, segment) };
+        let written = written.and_then(|(disk, file)| write_all(disk, file, &mut pieces));
+        self.heads = heads;
+        written.map(|()| entries)
+    }
+
+    /// Cuts a segment that is never written again. If the disk refuses, nobody looks at what stands there.
+    pub fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
+        if let Ok((disk, file)) = self.open(stream, segment) {
+            let _ = disk.truncate(file, end);
+        }
+        self.close(stream, segment);
+    }
+
+    /// Removes a segment and its index, in this order: an index alone is nothing.
+    pub fn remove(&mut self, stream: u64, segment: u64) -> io::Result<()> {
+        self.close(stream, segment);
+        self.remove_file(&Kind::Segment.name(stream, segment))?;
+        self.remove_file(&Kind::Index.name(stream, segment))
+    }
+
+    pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
+        self.disk.remove(name).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(()),
+            _ => Err(error),
+        })
+    }
+
+    pub fn begin_sync(&mut self, stream: u64, segment: u64) -> io::Result<PendingSync> {
+        let (disk, file) = self.open(stream, segment)?;
+        Ok(disk.begin_sync(file))
+    }
+
+    pub fn close(&mut self, stream: u64, segment: u64) {
+        self.open.retain(|(open, _)| *open != (stream, segment));
+    }
+
+    /// A new file for a segment. One of that name failed before, or has nothing good in it: it is there until the new
+    /// one takes its place, for its name says how far the stream has come.
+    fn create(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
+        self.close(stream, segment);
+        self.say_version()?;
+        let name = Kind::Segment.name(stream, segment);
+        let file = match self.disk.create(&name) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let new = Kind::New.name(stream, segment);
+                self.remove_file(&new)?;
+                let file = self.disk.create(&new)?;
+                self.disk.rename(&new, &name)?;
+                file
+            }
+            created => created?,
+        };
+        self.hold(stream, segment, file)
+    }
+
+    fn open(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
+        let known = self.open.iter().position(|(open, _)| *open == (stream, segment));
+        let file = match known.and_then(|at| self.open.remove(at)) {
+            Some((_, file)) => file,
+            None => self.disk.open(&Kind::Segment.name(stream, segment))?,
+        };
+        self.hold(stream, segment, file)
+    }
+
+    fn hold(&mut self, stream: u64, segment: u64, file: D::File) -> io::Result<(&mut D, &mut D::File)> {
+        if self.open.len() == OPEN_WRITE_MAX {
+            self.open.pop_front();
+        }
+        self.open.push_back(((stream, segment), file));
+        let (_, file) = self.open.back_mut().ok_or(io::ErrorKind::NotFound)?;
+        Ok((&mut self.disk, file))
+    }
+
+    /// Before the first segment is made.
+    fn say_version(&mut self) -> io::Result<()> {
+        if self.versioned {
+            return Ok(());
+        }
+        let mut file = match self.disk.create(VERSION_FILE) {
+            // Interrupted when it was made.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.disk.open(VERSION_FILE)?,
+            created => created?,
+        };
+        self.disk.truncate(&mut file, 0)?;
+        let header = files::header(VERSION_MAGIC);
+        write_all(&mut self.disk, &mut file, &mut [IoSlice::new(&header)])?;
+        self.versioned = true;
+        Ok(())
+    }
+}
+
+/// Bytes that a chunk takes in its segment.
+pub(super) fn bytes(chunk: &NewChunk) -> u64 {
+    let bloom = chunk.bloom.as_ref().map_or(0, |bloom| bloom.as_bytes().len());
+    (super::chunk::CHUNK_HEADER + bloom + chunk.data.len()) as u64
+}

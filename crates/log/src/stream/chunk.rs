@@ -1,0 +1,206 @@
+//! A chunk: entries that were appended together, and are read together.
+//!
+//! ```text
+//!  0    1      2         4         8           16      24      32    36     40        44      45      48
+//!  | 50 | type | entries | records | timestamp | epoch | first | crc | data | trailer | bloom | check | bloom ... | data ...
+//!  | u8 | u8   | u16     | u32     | i64       | u64   | u64   | u32 | u32  | u32     | u8    | u24   | bytes     | bytes
+//! ```
+//!
+//! Big-endian: the chunk of the stream protocol, as osiris writes it, so that those who speak it can be sent bytes
+//! straight from the file.
+//!
+//! * `50`: magic 5 and version 0, four bits each. `type`: 0, entries of users. `epoch`: 1. `trailer`: 0, no bytes.
+//! * `entries`, `records`: the same number, at least 1.
+//! * `timestamp`: milliseconds since 1970, at least that of the chunk in front.
+//! * `first`: the offset of the first entry; the end of the chunk in front.
+//! * `crc`: CRC-32 (ISO-HDLC, that of zlib) over the data. `data`: its bytes, at least 1.
+//! * `bloom`: bytes of the filter (`bloom.rs`) that stands in front of the data: 0, or 16 and more.
+//! * `check`: the lower 24 bits of a CRC-32C over the number of the stream, the byte of the file at which the chunk
+//!   stands (each as u64), bytes 0..45, and the filter.
+//!
+//! `check` stands where the protocol has reserved bytes that nobody looks at, for `crc` does not cover the header, and
+//! what could be checked without (an offset that fits, lengths in bounds) would let a false timestamp, a shorter length
+//! or a broken filter pass. The place is in it so that a chunk in the body of an entry is none.
+
+use crc_fast::CrcAlgorithm;
+
+use super::Bloom;
+use super::files::{u32_at, u64_at};
+use crate::batch::Proof;
+
+/// Bytes of a chunk's header.
+pub(super) const CHUNK_HEADER: usize = 48;
+const _: () = assert!(CHUNK_HEADER == 1 + 1 + 2 + 4 + 8 + 8 + 8 + 4 + 4 + 4 + 1 + 3);
+
+/// Where `check` begins.
+const CHECK: usize = 45;
+
+/// Magic and version, and the type of what users append.
+const OPENING: [u8; 2] = [0x50, 0];
+
+const EPOCH: u64 = 1;
+
+/// Bytes of data in a chunk: lengths of entries have 31 bits in the protocol.
+pub(super) const DATA_MAX: usize = i32::MAX as usize;
+
+/// Where a chunk stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub stream: u64,
+    /// The byte of the segment's file.
+    pub at: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChunkHeader {
+    pub first: u64,
+    pub entries: u16,
+    pub timestamp_ms: u64,
+    /// Bytes of the filter.
+    pub bloom: u8,
+    /// Bytes of data.
+    pub data: u32,
+    crc: u32,
+    check: u32,
+}
+
+impl ChunkHeader {
+    /// Adds the encoded header and the filter of a chunk with this data to `into`. The data is neither empty nor of
+    /// more than [`DATA_MAX`] bytes.
+    pub fn encode(
+        place: Place,
+        (first, entries, timestamp_ms): (u64, u16, u64),
+        bloom: Option<&Bloom>,
+        data: &[u8],
+        into: &mut Vec<u8>,
+    ) {
+        let bloom = bloom.map_or(&[][..], Bloom::as_bytes);
+        let start = into.len();
+        into.extend_from_slice(&OPENING);
+        into.extend_from_slice(&entries.to_be_bytes());
+        into.extend_from_slice(&u32::from(entries).to_be_bytes());
+        into.extend_from_slice(&timestamp_ms.to_be_bytes());
+        into.extend_from_slice(&EPOCH.to_be_bytes());
+        into.extend_from_slice(&first.to_be_bytes());
+        into.extend_from_slice(&crc32(data).to_be_bytes());
+        into.extend_from_slice(&(data.len() as u32).to_be_bytes());
+        into.extend_from_slice(&[0; 4]);
+        into.push(bloom.len() as u8);
+        let check = check(place, &into[start..], bloom);
+        into.extend_from_slice(&check.to_be_bytes()[1..]);
+        into.extend_from_slice(bloom);
+    }
+
+    /// What stands at the front of `bytes`, if it may be a header: its lengths are not proved yet.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let bytes = bytes.get(..CHUNK_HEADER)?;
+        let header = Self {
+            first: u64_at(bytes, 24),
+            entries: u16::from_be_bytes([bytes[2], bytes[3]]),
+            timestamp_ms: u64_at(bytes, 8),
+            bloom: bytes[44],
+            data: u32_at(bytes, 36),
+            crc: u32_at(bytes, 32),
+            check: u32_at(bytes, 44) & 0xff_ffff,
+        };
+        let holds = bytes[..2] == OPENING
+            && header.entries > 0
+            && u32_at(bytes, 4) == u32::from(header.entries)
+            && i64::try_from(header.timestamp_ms).is_ok()
+            && u64_at(bytes, 16) == EPOCH
+            && header.first.checked_add(u64::from(header.entries)).is_some()
+            && (1..=DATA_MAX).contains(&(header.data as usize))
+            && u32_at(bytes, 40) == 0;
+        holds.then_some(header)
+    }
+
+    /// Whether `bytes`, at least the header and the filter, are those of a chunk written for this place.
+    pub fn holds(&self, bytes: &[u8], place: Place) -> bool {
+        self.bloom_of(bytes).is_some_and(|bloom| check(place, &bytes[..CHECK], bloom) == self.check)
+    }
+
+    /// The filter in `bytes`, which begin with the header.
+    pub fn bloom_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
+        bytes.get(CHUNK_HEADER..self.head())
+    }
+
+    /// Whether this is the data the header was written for.
+    pub fn proves(&self, data: &[u8]) -> bool {
+        data.len() == self.data as usize && crc32(data) == self.crc
+    }
+
+    /// Bytes in front of the data.
+    pub fn head(&self) -> usize {
+        CHUNK_HEADER + usize::from(self.bloom)
+    }
+
+    /// Bytes of the whole chunk.
+    pub fn bytes(&self) -> u64 {
+        self.head() as u64 + u64::from(self.data)
+    }
+
+    /// The offset behind its last entry.
+    pub fn next(&self) -> u64 {
+        self.first + u64::from(self.entries)
+    }
+}
+
+fn check(place: Place, header: &[u8], bloom: &[u8]) -> u32 {
+    let mut proof = Proof::new([place.stream, place.at]);
+    proof.update(header);
+    proof.update(bloom);
+    proof.finish() & 0xff_ffff
+}
+
+fn crc32(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place { stream: 7, at: 8 };
+
+    #[test]
+    fn crc_is_that_of_zlib() {
+        assert_eq!(crc32(b"123456789"), 0xcbf4_3926);
+    }
+
+    #[test]
+    fn the_layout_is_that_of_the_protocol() {
+        let mut bytes = Vec::new();
+        ChunkHeader::encode(PLACE, (0x0102, 3, 0x0a0b), Some(&Bloom::new(16)), b"123456789", &mut bytes);
+        let wanted = [
+            &[0x50, 0, 0, 3, 0, 0, 0, 3][..],
+            &[0, 0, 0, 0, 0, 0, 0x0a, 0x0b],
+            &[0, 0, 0, 0, 0, 0, 0, 1],
+            &[0, 0, 0, 0, 0, 0, 1, 2],
+            &[0xcb, 0xf4, 0x39, 0x26, 0, 0, 0, 9],
+            &[0, 0, 0, 0, 16],
+        ];
+        assert_eq!(bytes[..CHECK], wanted.concat());
+        assert_eq!(bytes[CHUNK_HEADER..], [0; 16]);
+    }
+
+    #[test]
+    fn a_header_holds_for_its_place_only() {
+        for bloom in [None, Some(Bloom::new(20))] {
+            let mut bytes = Vec::new();
+            ChunkHeader::encode(PLACE, (5, 3, 9), bloom.as_ref(), b"data", &mut bytes);
+            let header = ChunkHeader::decode(&bytes).unwrap();
+            assert_eq!((header.first, header.next(), header.timestamp_ms), (5, 8, 9));
+            assert_eq!((header.head(), header.bytes()), (bytes.len(), bytes.len() as u64 + 4));
+            assert!(header.holds(&bytes, PLACE) && header.proves(b"data") && !header.proves(b"date"));
+            assert!(!header.holds(&bytes, Place { stream: 8, ..PLACE }));
+            assert!(!header.holds(&bytes, Place { at: 9, ..PLACE }));
+            for bit in 0..8 * bytes.len() {
+                let mut bad = bytes.clone();
+                bad[bit / 8] ^= 0x80 >> (bit % 8);
+                let holds = ChunkHeader::decode(&bad).is_some_and(|header| header.holds(&bad, PLACE));
+                assert!(!holds, "bit {bit}");
+            }
+            assert_eq!(ChunkHeader::decode(&bytes[..CHUNK_HEADER - 1]), None);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The files of streams: their names and their headers.
+//!
+//! ```text
+//!  {stream: 16 hex digits}-{first: 20 decimal digits}.segment    chunks, from offset `first` on
+//!  {stream}-{first}.index                                        where some of them stand; see index.rs
+//!  {stream}-{first}.new                                          a segment that is to replace one that failed
+//!  streams.version                                               nothing but its header
+//!
+//!  0       4         8
+//!  | magic | version | chunks, or entries ...
+//!  | 4     | u32     |
+//! ```
+//!
+//! * `magic`: `SLsg` in a segment, `SLsi` in an index, `SLsv` in the file that stands for the directory.
+//! * `version`: [`STREAM_VERSION`]. That of the directory is looked at before anything is written, those of segments
+//!   when their stream is opened or read.
+//!
+//! The header of a segment is written together with its first chunk.
+
+use super::STREAM_VERSION;
+
+/// Bytes of a file header.
+pub(super) const FILE_HEADER: usize = 8;
+const _: () = assert!(FILE_HEADER == 4 + 4);
+
+pub(super) const SEGMENT_MAGIC: [u8; 4] = *b"SLsg";
+pub(super) const INDEX_MAGIC: [u8; 4] = *b"SLsi";
+pub(super) const VERSION_MAGIC: [u8; 4] = *b"SLsv";
+
+/// The file that says which version the directory has.
+pub(super) const VERSION_FILE: &str = "streams.version";
+
+/// What a file is, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Segment,
+    Index,
+    New,
+}
+
+impl Kind {
+    fn suffix(self) -> &'static str {
+        match self {
+            Self::Segment => "segment",
+            Self::Index => "index",
+            Self::New => "new",
+        }
+    }
+
+    /// The name of such a file of a stream's segment.
+    pub fn name(self, stream: u64, first: u64) -> String {
+        format!("{stream:016x}-{first:020}.{}", self.suffix())
+    }
+}
+
+/// The stream, the first offset, and what the file is.
+pub(super) fn parse(name: &str) -> Option<(u64, u64, Kind)> {
+    let (numbers, suffix) = name.split_once('.')?;
+    let kind = [Kind::Segment, Kind::Index, Kind::New].into_iter().find(|kind| kind.suffix() == suffix)?;
+    let (stream, first) = numbers.split_once('-')?;
+    let (stream, first) = (u64::from_str_radix(stream, 16).ok()?, first.parse().ok()?);
+    (kind.name(stream, first) == name).then_some((stream, first, kind))
+}
+
+pub(super) fn header(magic: [u8; 4]) -> [u8; FILE_HEADER] {
+    let mut bytes = [0; FILE_HEADER];
+    bytes[..4].copy_from_slice(&magic);
+    bytes[4..].copy_from_slice(&STREAM_VERSION.to_be_bytes());
+    bytes
+}
+
+/// The version in a file's header, if it is one.
+pub(super) fn version(bytes: &[u8], magic: [u8; 4]) -> Option<u32> {
+    let (found, version) = bytes.get(..FILE_HEADER)?.split_at(4);
+    (found == magic).then(|| u32_at(version, 0))
+}
+
+/// The big-endian word at `at`; the caller has checked the length.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The big-endian word at `at`; the caller has checked the length.
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_numbers() {
+        for kind in [Kind::Segment, Kind::Index, Kind::New] {
+            for (stream, first) in [(0, 0), (0xfeed, 17), (u64::MAX, u64::MAX)] {
+                assert_eq!(parse(&kind.name(stream, first)), Some((stream, first, kind)));
+            }
+        }
+        let name = "000000000000feed-00000000000000000017.segment";
+        assert_eq!(Kind::Segment.name(0xfeed, 17), name);
+        for other in
+            ["lock", VERSION_FILE, "feed-17.segment", &name.to_uppercase(), &format!("+{}", &name[1..])]
+        {
+            assert_eq!(parse(other), None, "{other}");
+        }
+        assert_eq!(parse(&name.replace("00000000000000000017", "99999999999999999999")), None);
+    }
+
+    #[test]
+    fn a_header_says_its_version() {
+        assert_eq!(version(&header(INDEX_MAGIC), INDEX_MAGIC), Some(STREAM_VERSION));
+        assert_eq!(version(&header(INDEX_MAGIC), SEGMENT_MAGIC), None);
+        assert_eq!(version(&header(INDEX_MAGIC)[..7], INDEX_MAGIC), None);
+    }
+}

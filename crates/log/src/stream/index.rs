@@ -1,0 +1,195 @@
+//! The index of a segment: where some of its chunks stand.
+//!
+//! ```text
+//!  8 (behind the file's header), and every 28 bytes
+//!  | first | timestamp | position | check |
+//!  | u64   | u64       | u64      | u32   |
+//! ```
+//!
+//! Big-endian. An entry for the first chunk, and for the first one that begins 64 KiB or more behind the chunk of the
+//! entry in front. `position` is its byte in the segment; `check` a CRC-32C over the stream, the segment's first offset
+//! (each as u64) and the entry.
+//!
+//! Nothing stands here that the segment does not say too: an index that is missing, torn or behind makes finding a
+//! place slower, and is never an error. It is never synced.
+
+use std::io;
+
+use super::files::{self, FILE_HEADER, INDEX_MAGIC, Kind, u32_at, u64_at};
+use crate::batch::Proof;
+use crate::disk::{Disk, read_all};
+
+/// Bytes of a segment from the chunk of one entry to that of the next, at least: what is read to find a chunk.
+pub(super) const INDEX_EVERY: u64 = 64 << 10;
+
+/// Bytes of an entry.
+const ENTRY: usize = 28;
+const _: () = assert!(ENTRY == 3 * 8 + 4);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub first: u64,
+    pub timestamp_ms: u64,
+    pub position: u64,
+}
+
+impl Entry {
+    fn encode(&self, stream: u64, segment: u64) -> [u8; ENTRY] {
+        let mut bytes = [0; ENTRY];
+        bytes[..8].copy_from_slice(&self.first.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.timestamp_ms.to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.position.to_be_bytes());
+        let check = check(stream, segment, &bytes[..24]);
+        bytes[24..].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; ENTRY], stream: u64, segment: u64) -> Option<Self> {
+        let holds = u32_at(bytes, 24) == check(stream, segment, &bytes[..24]);
+        holds.then(|| Self {
+            first: u64_at(bytes, 0),
+            timestamp_ms: u64_at(bytes, 8),
+            position: u64_at(bytes, 16),
+        })
+    }
+}
+
+fn check(stream: u64, segment: u64, entry: &[u8]) -> u32 {
+    let mut proof = Proof::new([stream, segment]);
+    proof.update(entry);
+    proof.finish()
+}
+
+/// The last entry for which `is_before` holds, which is true up to some entry and false from then on, and its number.
+/// One that does not hold counts as behind.
+pub(super) fn find<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    segment: u64,
+    is_before: impl Fn(&Entry) -> bool,
+) -> Option<(u64, Entry)> {
+    let mut file = disk.open(&Kind::Index.name(stream, segment)).ok()?;
+    let length = disk.len(&mut file).ok()?;
+    let (mut low, mut high) = (0, length.saturating_sub(FILE_HEADER as u64) / ENTRY as u64);
+    let mut found = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let mut bytes = [0; ENTRY];
+        let read = read_all(disk, &mut file, offset(middle), &mut bytes).ok()?;
+        let entry = Entry::decode(&bytes, stream, segment).filter(|_| read == ENTRY).filter(&is_before);
+        match entry {
+            Some(entry) => {
+                found = Some((middle, entry));
+                low = middle + 1;
+            }
+            None => high = middle,
+        }
+    }
+    found
+}
+
+fn offset(entry: u64) -> u64 {
+    FILE_HEADER as u64 + entry * ENTRY as u64
+}
+
+/// The index of the segment that is being written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Index {
+    /// Entries that are good; what stands behind them is written over.
+    entries: u64,
+    /// Of the last entry.
+    position: u64,
+}
+
+impl Index {
+    /// That of a segment without a chunk.
+    pub const EMPTY: Self = Self { entries: 0, position: 0 };
+
+    /// One that ends with this entry.
+    pub fn after(number: u64, entry: &Entry) -> Self {
+        Self { entries: number + 1, position: entry.position }
+    }
+
+    /// Takes the entries that are due out of chunks that follow each other, and writes them. What the disk refuses is
+    /// tried no more: those that come later are written in its place.
+    pub fn add<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        stream: u64,
+        segment: u64,
+        chunks: impl IntoIterator<Item = Entry>,
+    ) {
+        let (mut due, mut position) = (Vec::new(), (self.entries > 0).then_some(self.position));
+        for chunk in chunks {
+            if position.is_none_or(|position| chunk.position >= position + INDEX_EVERY) {
+                due.extend_from_slice(&chunk.encode(stream, segment));
+                position = Some(chunk.position);
+            }
+        }
+        if due.is_empty() {
+            return;
+        }
+        if self.write(disk, &Kind::Index.name(stream, segment), &due).is_ok() {
+            self.entries += (due.len() / ENTRY) as u64;
+            self.position = position.unwrap_or(0);
+        }
+    }
+
+    fn write<D: Disk>(&self, disk: &mut D, name: &str, due: &[u8]) -> io::Result<()> {
+        let mut file = match disk.open(name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(name)?,
+            opened => opened?,
+        };
+        let end = if self.entries == 0 { 0 } else { offset(self.entries) };
+        if disk.len(&mut file)? != end {
+            disk.truncate(&mut file, end)?;
+        }
+        let header = files::header(INDEX_MAGIC);
+        let header = if end == 0 { &header[..] } else { &[] };
+        let mut pieces = [io::IoSlice::new(header), io::IoSlice::new(due)];
+        crate::disk::write_all(disk, &mut file, &mut pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::FalseDisk;
+
+    fn entry(n: u64) -> Entry {
+        Entry { first: 10 * n, timestamp_ms: 100 * n, position: 8 + n * INDEX_EVERY / 2 }
+    }
+
+    #[test]
+    fn entries_are_sparse_and_found() {
+        let mut disk = FalseDisk::new(0);
+        let mut index = Index::EMPTY;
+        for n in 0..9 {
+            index.add(&mut disk, 1, 0, [entry(2 * n), entry(2 * n + 1)]);
+        }
+        for first in 0..190 {
+            let wanted = entry((first / 20).min(8) * 2);
+            let found = find(&mut disk, 1, 0, |entry| entry.first <= first);
+            assert_eq!(found, Some((wanted.first / 20, wanted)), "{first}");
+        }
+        assert_eq!(find(&mut disk, 1, 0, |_| false), None);
+        assert_eq!(find(&mut disk, 2, 0, |_| true), None);
+    }
+
+    #[test]
+    fn what_is_torn_is_written_over() {
+        for torn in 0..ENTRY {
+            let disk = FalseDisk::new(0);
+            let name = Kind::Index.name(1, 0);
+            let mut index = Index::EMPTY;
+            index.add(&mut disk.clone(), 1, 0, [entry(0), entry(2)]);
+            let mut bytes = disk.files()[&name].clone();
+            bytes.extend_from_slice(&[0xee; ENTRY][..torn]);
+            disk.put(&name, &bytes);
+            let (number, found) = find(&mut disk.clone(), 1, 0, |_| true).unwrap();
+            assert_eq!(found, entry(2));
+            Index::after(number, &found).add(&mut disk.clone(), 1, 0, [entry(3), entry(4)]);
+            assert_eq!(find(&mut disk.clone(), 1, 0, |_| true), Some((2, entry(4))));
+        }
+    }
+}

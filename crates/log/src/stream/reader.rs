@@ -1,0 +1,341 @@
+//! Reading streams, whole chunks at a time.
+
+use std::collections::VecDeque;
+use std::io;
+
+use super::chunk::{ChunkHeader, Place};
+use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
+use super::index;
+use super::window::{Look, Window};
+use super::{Chunk, ChunkJob, Chunks, Position, ReadFrom, STREAM_VERSION, StreamError};
+use crate::disk::{Disk, read_all};
+
+/// Segments that are kept open. Few: an open segment keeps its bytes on the disk when it is removed.
+pub const OPEN_READ_MAX: usize = 64;
+
+/// Bytes read at a time, at least, so that small chunks do not cost a read each, and at most, however much is asked for.
+const READ_BYTES_MIN: usize = 16 << 10;
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes read at a time where chunks are large and few are wanted: a header and its filter.
+const HOP_BYTES: usize = 512;
+
+/// Chunks that one job looks at in vain, and bytes that it reads for that, before it answers with what it has: nobody
+/// holds the thread for long.
+pub const SCAN_CHUNKS_MAX: u32 = 4096;
+pub const SCAN_BYTES_MAX: u64 = 4 << 20;
+
+/// Reads the streams of a directory, whether or not somebody appends there. Memory: what is being read, and a few open
+/// files.
+pub struct StreamReader<D: Disk> {
+    disk: D,
+    /// By stream and first offset. The one used last stands last.
+    open: VecDeque<((u64, u64), D::File)>,
+}
+
+/// What one job has read.
+#[derive(Default)]
+struct Reading {
+    chunks: Vec<Chunk>,
+    /// Bytes of the chunks.
+    taken: usize,
+    /// Chunks that were not wanted.
+    hopped: u32,
+    /// Bytes from the disk.
+    read: u64,
+}
+
+impl Reading {
+    fn has_looked_enough(&self) -> bool {
+        self.hopped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
+    }
+}
+
+/// Why a read got no further.
+enum Trouble {
+    /// The segment is not there any more.
+    Gone,
+    Error(StreamError),
+}
+
+impl From<StreamError> for Trouble {
+    fn from(error: StreamError) -> Self {
+        Self::Error(error)
+    }
+}
+
+impl<D: Disk> StreamReader<D> {
+    /// Reads from `disk`, which it does not lock: the same directory that [`super::Streams`] has.
+    pub fn new(disk: D) -> Self {
+        Self { disk, open: VecDeque::with_capacity(OPEN_READ_MAX) }
+    }
+
+    /// Reads chunks from [`ChunkJob::from`] on, in their order. Where segments are gone it goes on at the first that
+    /// is there, and where a power failure took the end of one, at the next: offsets tell.
+    ///
+    /// Looks at no more than [`SCAN_CHUNKS_MAX`] chunks, and [`SCAN_BYTES_MAX`] bytes, that are not wanted. To find a
+    /// time or an offset in a segment without index takes as much as the segment has.
+    ///
+    /// # Errors
+    /// [`StreamError::Damaged`], [`StreamError::Newer`], [`StreamError::Io`]. Chunks in front of what is damaged are
+    /// answered by a job that ends before; the error comes back as often as it is asked for.
+    pub fn read(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
+        let result = self.try_read(job);
+        if !matches!(result, Err(StreamError::Damaged { .. })) {
+            return result;
+        }
+        // A segment that failed in its first write was replaced: what is open may be the one before.
+        self.open.retain(|((stream, _), _)| *stream != job.stream);
+        self.try_read(job)
+    }
+
+    fn try_read(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
+        let mut next = self.locate(job)?;
+        let mut reading = Reading::default();
+        let end = loop {
+            if next.offset >= job.until {
+                break true;
+            }
+            match self.read_segment(job, &mut next, &mut reading) {
+                Ok(false) => break next.offset >= job.until,
+                // What was read in front of it is good: whoever comes again is told.
+                Err(Trouble::Error(_)) if !reading.chunks.is_empty() => break false,
+                Err(Trouble::Error(error)) => return Err(error),
+                Ok(true) | Err(Trouble::Gone) => match after(job, next.segment) {
+                    Some(segment) => next = start(segment),
+                    None => {
+                        next.offset = job.until;
+                        break true;
+                    }
+                },
+            }
+        };
+        Ok(Chunks { chunks: reading.chunks, next, end })
+    }
+
+    /// Where to begin; at or behind `until` if there is nothing.
+    fn locate(&mut self, job: &ChunkJob) -> Result<Position, StreamError> {
+        let nothing = Position { segment: job.until, at: FILE_HEADER as u64, offset: job.until };
+        let Some(&first) = job.segments.first() else { return Ok(nothing) };
+        match job.from {
+            ReadFrom::First => Ok(start(first)),
+            ReadFrom::At(position) if in_segment(job, position.offset) == Some(position.segment) => {
+                Ok(position)
+            }
+            ReadFrom::At(Position { offset, .. }) | ReadFrom::Offset(offset) if offset >= job.until => {
+                Ok(Position { offset, ..nothing })
+            }
+            ReadFrom::At(Position { offset, .. }) | ReadFrom::Offset(offset) => {
+                let Some(segment) = in_segment(job, offset) else { return Ok(start(first)) };
+                self.find(job, segment, |first, _| first <= offset, |header| header.next() > offset)
+            }
+            ReadFrom::Time(ms) => {
+                let segment = self.segment_of_time(job, ms)?;
+                self.find(job, segment, |_, time| time < ms, |header| header.timestamp_ms >= ms)
+            }
+            ReadFrom::Last => {
+                // The last segment may have no chunk yet.
+                let mut segments = job.segments.iter().rev().filter(|&&segment| segment < job.until);
+                let Some(&segment) = segments.next() else { return Ok(nothing) };
+                self.find(job, segment, |first, _| first < job.until, |header| header.next() >= job.until)
+            }
+        }
+    }
+
+    /// The first chunk of a segment, or of those behind, that `is_it`; `is_before` is true of entries of the index up to
+    /// some, which is not behind that chunk.
+    fn find(
+        &mut self,
+        job: &ChunkJob,
+        segment: u64,
+        is_before: impl Fn(u64, u64) -> bool,
+        mut is_it: impl FnMut(&ChunkHeader) -> bool,
+    ) -> Result<Position, StreamError> {
+        let entry = index::find(&mut self.disk, job.stream, segment, |entry| {
+            entry.first < job.until && is_before(entry.first, entry.timestamp_ms)
+        });
+        let at = entry.map(|(_, entry)| Position { segment, at: entry.position, offset: entry.first });
+        let mut next = at.unwrap_or(start(segment));
+        loop {
+            match self.hop(job, &mut next, &mut is_it) {
+                Ok(true) => return Ok(next),
+                Ok(false) | Err(Trouble::Gone) => match after(job, next.segment) {
+                    Some(segment) => next = start(segment),
+                    None => return Ok(Position { offset: job.until, ..next }),
+                },
+                Err(Trouble::Error(error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Goes on to the chunk that `is_it`; false if there is none in the segment.
+    fn hop(
+        &mut self,
+        job: &ChunkJob,
+        next: &mut Position,
+        mut is_it: impl FnMut(&ChunkHeader) -> bool,
+    ) -> Result<bool, Trouble> {
+        let end = end(job, next.segment);
+        let (disk, file) = self.handle(job.stream, next.segment)?;
+        let (mut window, mut want) = (Window::default(), READ_BYTES_MIN);
+        while next.offset < end {
+            let Some(header) = look(&mut window, (disk, file), job, *next, want)? else { return Ok(false) };
+            if is_it(&header) {
+                return Ok(true);
+            }
+            want = if header.bytes() < READ_BYTES_MIN as u64 / 2 { READ_BYTES_MIN } else { HOP_BYTES };
+            pass(next, &header);
+        }
+        Ok(false)
+    }
+
+    /// The last segment whose first chunk is older; the first, if none is.
+    fn segment_of_time(&mut self, job: &ChunkJob, ms: u64) -> Result<u64, StreamError> {
+        let segments: Vec<u64> = job.segments.iter().copied().filter(|&first| first < job.until).collect();
+        let (mut low, mut high) = (0, segments.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let mut older = false;
+            let found = self.hop(job, &mut start(segments[middle]), |header| {
+                older = header.timestamp_ms < ms;
+                true
+            });
+            match found {
+                Err(Trouble::Error(error)) => return Err(error),
+                // Gone: those in front of it are gone too.
+                Err(Trouble::Gone) => low = middle + 1,
+                Ok(_) if older => low = middle + 1,
+                Ok(_) => high = middle,
+            }
+        }
+        Ok(segments.get(low.saturating_sub(1)).copied().unwrap_or(job.until))
+    }
+
+    /// Reads chunks from `next` on; true if the segment has no more.
+    fn read_segment(
+        &mut self,
+        job: &ChunkJob,
+        next: &mut Position,
+        reading: &mut Reading,
+    ) -> Result<bool, Trouble> {
+        let end = end(job, next.segment);
+        let (disk, file) = self.handle(job.stream, next.segment)?;
+        let most = job.bytes_max as usize;
+        let read_bytes = most.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
+        let (mut window, mut want) = (Window::default(), read_bytes);
+        while next.offset < end {
+            let before = window.read;
+            let Some(header) = look(&mut window, (disk, file), job, *next, want)? else { return Ok(true) };
+            let place = Place { stream: job.stream, at: next.at };
+            let is_wanted = match &job.wanted {
+                Some(wanted) => {
+                    let head = window.fill((disk, file), next.at, header.head(), want);
+                    let head = head.map_err(io_error(job.stream, next.segment))?.unwrap_or_default();
+                    wanted.may_match(header.bloom_of(&head).unwrap_or_default())
+                }
+                None => true,
+            };
+            if !is_wanted {
+                reading.hopped += 1;
+                reading.read += window.read - before;
+                want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { HOP_BYTES };
+                pass(next, &header);
+                if reading.has_looked_enough() {
+                    return Ok(false);
+                }
+                continue;
+            }
+            let length = header.bytes() as usize;
+            if reading.taken > 0 && reading.taken + length > most {
+                return Ok(false);
+            }
+            let chunk = window.chunk((disk, file), place, &header, read_bytes);
+            let chunk = chunk.map_err(io_error(job.stream, next.segment))?;
+            let Some(chunk) = chunk else { return Err(damaged(job.stream, *next).into()) };
+            reading.taken += length;
+            let (first, entries, timestamp_ms) = (header.first, header.entries, header.timestamp_ms);
+            reading.chunks.push(Chunk { first, entries, timestamp_ms, data: chunk.slice(header.head()..) });
+            pass(next, &header);
+        }
+        // Another segment follows, or nothing.
+        Ok(next.offset < job.until)
+    }
+
+    /// The segment's file, whose header was looked at.
+    fn handle(&mut self, stream: u64, segment: u64) -> Result<(&mut D, &mut D::File), Trouble> {
+        let known = self.open.iter().position(|(open, _)| *open == (stream, segment));
+        let handle = match known.and_then(|at| self.open.remove(at)) {
+            Some((_, handle)) => handle,
+            None => open(&mut self.disk, stream, segment)?,
+        };
+        if self.open.len() == OPEN_READ_MAX {
+            self.open.pop_front();
+        }
+        self.open.push_back(((stream, segment), handle));
+        let (_, handle) = self.open.back_mut().ok_or(Trouble::Gone)?;
+        Ok((&mut self.disk, handle))
+    }
+}
+
+fn open<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<D::File, Trouble> {
+    let file = Kind::Segment.name(stream, segment);
+    let mut handle = disk.open(&file).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Trouble::Gone,
+        _ => StreamError::Io { file: file.clone(), error }.into(),
+    })?;
+    let mut header = [0; FILE_HEADER];
+    read_all(disk, &mut handle, 0, &mut header).map_err(io_error(stream, segment))?;
+    match files::version(&header, SEGMENT_MAGIC) {
+        Some(STREAM_VERSION) => Ok(handle),
+        Some(version) if version > STREAM_VERSION => Err(StreamError::Newer { file, version }.into()),
+        _ => Err(StreamError::Damaged { file, offset: 0 }.into()),
+    }
+}
+
+/// The header of the chunk at `next`; `None` if the file ends there.
+fn look<D: Disk>(
+    window: &mut Window,
+    file: (&mut D, &mut D::File),
+    job: &ChunkJob,
+    next: Position,
+    want: usize,
+) -> Result<Option<ChunkHeader>, StreamError> {
+    let place = Place { stream: job.stream, at: next.at };
+    match window.look(file, place, want).map_err(io_error(job.stream, next.segment))? {
+        Look::Chunk(header) if header.first == next.offset => Ok(Some(header)),
+        Look::End if after(job, next.segment).is_some() => Ok(None),
+        _ => Err(damaged(job.stream, next)),
+    }
+}
+
+fn pass(next: &mut Position, header: &ChunkHeader) {
+    next.at += header.bytes();
+    next.offset = header.next();
+}
+
+fn start(segment: u64) -> Position {
+    Position { segment, at: FILE_HEADER as u64, offset: segment }
+}
+
+/// The segment behind this one, or where it was.
+fn after(job: &ChunkJob, segment: u64) -> Option<u64> {
+    job.segments.iter().copied().find(|&first| first > segment)
+}
+
+/// The offset behind the last that is to be read of a segment.
+fn end(job: &ChunkJob, segment: u64) -> u64 {
+    after(job, segment).map_or(job.until, |next| next.min(job.until))
+}
+
+/// The segment that has this offset, if it is not gone.
+fn in_segment(job: &ChunkJob, offset: u64) -> Option<u64> {
+    job.segments.iter().copied().rfind(|&first| first <= offset)
+}
+
+fn damaged(stream: u64, at: Position) -> StreamError {
+    StreamError::Damaged { file: Kind::Segment.name(stream, at.segment), offset: at.at }
+}
+
+fn io_error(stream: u64, segment: u64) -> impl FnOnce(io::Error) -> StreamError {
+    move |error| StreamError::Io { file: Kind::Segment.name(stream, segment), error }
+}

@@ -1,0 +1,291 @@
+//! What a stream's files say when it is opened.
+//!
+//! ```text
+//!  segments but the last   trusted until somebody reads them
+//!  the last one            proved from its last entry of the index on, every chunk
+//!       │ ends where a chunk ends ─────────────────────────────────────▶ good
+//!       │ something else, and no whole chunk anywhere behind it ───────▶ interrupted: cut there
+//!       │ something else, a whole chunk behind it, and between them
+//!       │    a sector of zeros: power failed before it was written ────▶ interrupted: cut there
+//!       └ something else, and a whole chunk behind it ─────────────────▶ damaged: nothing is written
+//! ```
+//!
+//! What is synced is never cut: a sync makes everything in front of it safe.
+
+use std::io;
+
+use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
+use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
+use super::index::{self, Entry, Index};
+use super::window::{Look, WINDOW_BYTES, Window};
+use super::{STREAM_VERSION, StreamCut, StreamError};
+use crate::disk::{Disk, read_all};
+
+/// Bytes that a disk writes or loses as one, at least.
+const SECTOR: u64 = 512;
+
+/// Fewer zeros may well have been written, at the edge of a sector.
+const ZEROS_MIN: u64 = 8;
+
+/// Bytes of a file in which whole chunks are looked for at a time.
+const SEARCH_BYTES: usize = 1 << 20;
+
+/// A segment and what it takes on the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment {
+    pub first: u64,
+    /// Bytes of its file; of the last segment, those of whole chunks.
+    pub bytes: u64,
+    /// The time of its newest chunk, once somebody has looked.
+    pub newest_ms: Option<u64>,
+}
+
+/// The last chunk of something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    pub first: u64,
+    pub timestamp_ms: u64,
+}
+
+/// What was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub segments: Vec<Segment>,
+    pub next: u64,
+    pub last: Option<Last>,
+    /// Of the last segment.
+    pub index: Index,
+    /// The last segment may be written to.
+    pub writable: bool,
+    pub cut: Option<StreamCut>,
+}
+
+/// Looks at the segments of a stream, of which there is at least one, in ascending order.
+pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Result<Found, StreamError> {
+    let mut segments = Vec::with_capacity(firsts.len());
+    for &first in firsts {
+        let (bytes, version) = inspect(disk, stream, first).map_err(io_error(stream, first))?;
+        if let Some(version) = version.filter(|&version| version > STREAM_VERSION) {
+            return Err(StreamError::Newer { file: Kind::Segment.name(stream, first), version });
+        }
+        segments.push(Segment { first, bytes, newest_ms: None });
+    }
+    let Some(segment) = segments.last_mut() else { return Err(StreamError::NotOpen { stream }) };
+    let first = segment.first;
+    let tail = Tail::read(disk, stream, first)?;
+    let file = Kind::Segment.name(stream, first);
+    let cut = tail.bad.map(|bytes| StreamCut { file, offset: tail.end, bytes });
+    let mut index = tail.index;
+    index.add(disk, stream, first, tail.entries);
+    segment.bytes = tail.end;
+    let mut last = tail.last;
+    let mut writable = tail.last.is_some();
+    if cut.is_some() {
+        // Before it is written to again: else power loss could bring the old bytes back between the new ones.
+        writable &= truncate(disk, stream, first, tail.end).is_ok();
+    }
+    if last.is_none() && segments.len() > 1 {
+        last = last_chunk(disk, stream, segments[segments.len() - 2].first, first).unwrap_or(None);
+    }
+    Ok(Found { segments, next: tail.next, last, index, writable, cut })
+}
+
+/// The last chunk of a segment that ends in front of `end`, where the next one begins; `None` if the segment does not
+/// hold together until there.
+pub(super) fn last_chunk<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    segment: u64,
+    end: u64,
+) -> io::Result<Option<Last>> {
+    let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+    let mut window = Window::default();
+    let entry = index::find(disk, stream, segment, |entry| entry.first < end);
+    let starts = [entry.map(|(_, entry)| (entry.position, entry.first)), Some((FILE_HEADER as u64, segment))];
+    for (mut at, mut next) in starts.into_iter().flatten() {
+        let mut last = None;
+        while next < end
+            && let Look::Chunk(header) =
+                window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
+            && header.first == next
+        {
+            (at, next) = (at + header.bytes(), header.next());
+            last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
+        }
+        if last.is_some() {
+            return Ok(last);
+        }
+    }
+    Ok(None)
+}
+
+/// The time of a segment's first chunk, if there is one.
+pub(super) fn first_time<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> io::Result<Option<u64>> {
+    let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+    let place = Place { stream, at: FILE_HEADER as u64 };
+    let look = Window::default().look((disk, &mut file), place, CHUNK_HEADER)?;
+    Ok(match look {
+        Look::Chunk(header) if header.first == segment => Some(header.timestamp_ms),
+        _ => None,
+    })
+}
+
+/// Bytes of a segment, and its version if it has a header.
+fn inspect<D: Disk>(disk: &mut D, stream: u64, first: u64) -> io::Result<(u64, Option<u32>)> {
+    let mut file = disk.open(&Kind::Segment.name(stream, first))?;
+    let bytes = disk.len(&mut file)?;
+    let mut header = [0; FILE_HEADER];
+    let read = read_all(disk, &mut file, 0, &mut header)?;
+    Ok((bytes, files::version(&header[..read], SEGMENT_MAGIC)))
+}
+
+fn truncate<D: Disk>(disk: &mut D, stream: u64, first: u64, end: u64) -> io::Result<()> {
+    let mut file = disk.open(&Kind::Segment.name(stream, first))?;
+    disk.truncate(&mut file, end)?;
+    disk.sync(&mut file)
+}
+
+/// The last segment, proved.
+struct Tail {
+    /// Bytes of good chunks and the header; 0 if there is no chunk.
+    end: u64,
+    next: u64,
+    last: Option<Last>,
+    index: Index,
+    /// For the index, where it ends too early.
+    entries: Vec<Entry>,
+    /// Bytes behind `end`, to be cut.
+    bad: Option<u64>,
+}
+
+impl Tail {
+    fn read<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<Self, StreamError> {
+        let name = Kind::Segment.name(stream, segment);
+        let io = |error| StreamError::Io { file: name.clone(), error };
+        let mut file = disk.open(&name).map_err(io)?;
+        let length = disk.len(&mut file).map_err(io)?;
+        let mut header = [0; FILE_HEADER];
+        read_all(disk, &mut file, 0, &mut header).map_err(io)?;
+        let mut tail =
+            Self { end: 0, next: segment, last: None, index: Index::EMPTY, entries: Vec::new(), bad: None };
+        if files::version(&header, SEGMENT_MAGIC).is_some() {
+            tail.walk(disk, &mut file, (stream, segment), length).map_err(io)?;
+        }
+        if tail.end < length {
+            let bad = Bad { stream, from: tail.end, next: tail.next, length };
+            if bad.is_damage(disk, &mut file).map_err(io)? {
+                return Err(StreamError::Damaged { file: name, offset: tail.end });
+            }
+            tail.bad = Some(length - tail.end);
+        }
+        Ok(tail)
+    }
+
+    /// Goes over the chunks from the last entry of the index on.
+    fn walk<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        file: &mut D::File,
+        (stream, segment): (u64, u64),
+        length: u64,
+    ) -> io::Result<()> {
+        let mut window = Window::default();
+        let (mut at, mut below) = (FILE_HEADER as u64, length);
+        while let Some((number, entry)) = index::find(disk, stream, segment, |entry| entry.position < below) {
+            let place = Place { stream, at: entry.position };
+            // An index may outlive what it points to.
+            if let Look::Chunk(header) = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?
+                && header.first == entry.first
+                && window.chunk((&mut *disk, &mut *file), place, &header, WINDOW_BYTES)?.is_some()
+            {
+                (at, self.next) = (entry.position, entry.first);
+                self.index = Index::after(number, &entry);
+                break;
+            }
+            below = entry.position;
+        }
+        loop {
+            let place = Place { stream, at };
+            let look = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?;
+            let Look::Chunk(header) = look else { break };
+            let is_next = header.first == self.next
+                && self.last.is_none_or(|last| last.timestamp_ms <= header.timestamp_ms);
+            let whole = window.chunk((&mut *disk, &mut *file), place, &header, WINDOW_BYTES)?;
+            if !is_next || whole.is_none() {
+                break;
+            }
+            self.entries.push(Entry { first: header.first, timestamp_ms: header.timestamp_ms, position: at });
+            at += header.bytes();
+            (self.end, self.next) = (at, header.next());
+            self.last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
+        }
+        Ok(())
+    }
+}
+
+/// What follows the last good chunk of a file.
+struct Bad {
+    stream: u64,
+    /// The byte at which the next chunk should stand.
+    from: u64,
+    /// And its first offset.
+    next: u64,
+    /// Of the file.
+    length: u64,
+}
+
+impl Bad {
+    /// Whether no crash explains it.
+    fn is_damage<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<bool> {
+        match self.whole_chunk(disk, file)? {
+            Some(at) => Ok(!self.has_lost_sector(disk, file, at)?),
+            None => Ok(false),
+        }
+    }
+
+    /// The first place behind at which a whole chunk stands.
+    fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
+        let (mut search, mut window) = (Window::default(), Window::default());
+        let mut from = self.from;
+        while from + (CHUNK_HEADER as u64) <= self.length {
+            let bytes = (self.length - from).min(SEARCH_BYTES as u64) as usize;
+            let Some(bytes) = search.fill((&mut *disk, &mut *file), from, bytes, 0)? else { break };
+            for (at, header) in bytes.windows(CHUNK_HEADER).enumerate() {
+                let Some(header) = ChunkHeader::decode(header) else { continue };
+                let place = Place { stream: self.stream, at: from + at as u64 };
+                let plausible = header.first >= self.next && place.at > self.from;
+                if !plausible || place.at + header.bytes() > self.length {
+                    continue;
+                }
+                let look = window.look((&mut *disk, &mut *file), place, CHUNK_HEADER)?;
+                if matches!(look, Look::Chunk(_))
+                    && window.chunk((&mut *disk, &mut *file), place, &header, 0)?.is_some()
+                {
+                    return Ok(Some(place.at));
+                }
+            }
+            from += (bytes.len() - CHUNK_HEADER + 1) as u64;
+        }
+        Ok(None)
+    }
+
+    /// Whether a sector, or the part of one that is in question, has nothing but zeros between the bad place and `end`.
+    fn has_lost_sector<D: Disk>(&self, disk: &mut D, file: &mut D::File, end: u64) -> io::Result<bool> {
+        let mut window = Window::default();
+        let mut at = self.from;
+        while at < end {
+            let sector = end.min(at - at % SECTOR + SECTOR);
+            let bytes = window.fill((&mut *disk, &mut *file), at, (sector - at) as usize, WINDOW_BYTES)?;
+            let zero = bytes.is_some_and(|bytes| bytes.iter().all(|&byte| byte == 0));
+            if zero && sector - at >= ZEROS_MIN {
+                return Ok(true);
+            }
+            at = sector;
+        }
+        Ok(false)
+    }
+}
+
+fn io_error(stream: u64, first: u64) -> impl FnOnce(io::Error) -> StreamError {
+    move |error| StreamError::Io { file: Kind::Segment.name(stream, first), error }
+}

@@ -1,0 +1,178 @@
+//! What appends to streams, and knows which there are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+
+use super::appender::Files;
+use super::files::{Kind, parse};
+use super::state::{Appended, Stream};
+use super::sync::{StreamSyncEnd, StreamSyncJob};
+use super::{AppendFailure, Kept, NewChunk, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits};
+use crate::disk::Disk;
+
+/// Files that may refuse to be removed before the rest is left for later.
+const REFUSED_MAX: usize = 4;
+
+/// The streams of one directory. Memory: a few words for each segment, and what appends have handed over until it is
+/// answered.
+pub struct Streams<D: Disk> {
+    files: Files<D>,
+    /// The first offsets of their segments, ascending: streams that were not opened yet.
+    listed: BTreeMap<u64, Vec<u64>>,
+    open: HashMap<u64, Stream>,
+    /// Files that nobody needs.
+    strays: Vec<String>,
+}
+
+impl<D: Disk> Streams<D> {
+    /// Takes the directory and lists it: no stream is touched before it is opened.
+    ///
+    /// # Errors
+    /// [`StreamError::Locked`], [`StreamError::Newer`], [`StreamError::Io`]. Nothing was written.
+    pub fn new(mut disk: D) -> Result<Self, StreamError> {
+        disk.lock().map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => StreamError::Locked,
+            _ => StreamError::io("")(error),
+        })?;
+        let names = disk.list().map_err(StreamError::io(""))?;
+        let files = Files::new(disk)?;
+        let mut listed: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+        let (mut indexes, mut strays) = (Vec::new(), Vec::new());
+        for name in names {
+            match parse(&name) {
+                Some((stream, first, Kind::Segment)) => listed.entry(stream).or_default().push(first),
+                Some((stream, first, Kind::Index)) => indexes.push((stream, first, name)),
+                Some((_, _, Kind::New)) => strays.push(name),
+                None => {}
+            }
+        }
+        listed.values_mut().for_each(|firsts| firsts.sort_unstable());
+        let has_segment = |stream: &u64, first: &u64| {
+            listed.get(stream).is_some_and(|firsts| firsts.binary_search(first).is_ok())
+        };
+        indexes.retain(|(stream, first, _)| !has_segment(stream, first));
+        strays.extend(indexes.into_iter().map(|(_, _, name)| name));
+        Ok(Self { files, listed, open: HashMap::new(), strays })
+    }
+
+    /// The streams that have files and were not opened yet.
+    pub fn owners(&self) -> impl Iterator<Item = u64> + '_ {
+        self.listed.keys().copied()
+    }
+
+    /// To be called before anything is opened: removes the files of streams that are not known, for their end was
+    /// interrupted, and what other interrupted ends have left. What the disk refuses is tried again whenever a stream
+    /// is removed.
+    pub fn keep(&mut self, known: impl Fn(u64) -> bool) {
+        let strays = &mut self.strays;
+        self.listed.retain(|&stream, firsts| {
+            let is_known = known(stream);
+            if !is_known {
+                strays.extend(firsts.iter().flat_map(|&first| names(stream, first)));
+            }
+            is_known
+        });
+        self.sweep();
+    }
+
+    /// Does a job, and tells what is to be synced for it: on any thread, one after the other, each end to be told with
+    /// [`Streams::end_sync`].
+    pub fn handle(&mut self, job: StreamJob, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
+        match job {
+            StreamJob::Open { shard, stream, limits, now_ms } => {
+                let (result, cut) = self.open(stream, limits, now_ms);
+                answers.push(StreamAnswer::Opened { shard, stream, result, cut });
+            }
+            StreamJob::Append { shard, stream, chunks, sync } => {
+                match self.append(shard, stream, chunks, sync) {
+                    Appended::Now(result) => answers.push(StreamAnswer::Appended { shard, stream, result }),
+                    Appended::WhenSynced(job) => return Some(job),
+                }
+            }
+            StreamJob::Limit { shard, stream, limits, now_ms } => {
+                let limit = |open: &mut Stream| open.limit(&mut self.files, limits, now_ms);
+                let result = self.open.get_mut(&stream).map(limit).ok_or(StreamError::NotOpen { stream });
+                answers.push(StreamAnswer::Kept { shard, stream, result });
+            }
+            StreamJob::Remove { stream } => self.remove(stream, answers),
+        }
+        None
+    }
+
+    /// A job of [`Streams::handle`] has ended: answers the append that it was for.
+    pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) {
+        let stream = end.stream;
+        let ended = self.open.get_mut(&stream).and_then(|open| open.end_sync(&mut self.files, end.result));
+        if let Some((shard, result)) = ended {
+            answers.push(StreamAnswer::Appended { shard, stream, result });
+        }
+    }
+
+    /// The disk, for tests that look behind the streams' back.
+    pub fn disk(&self) -> &D {
+        &self.files.disk
+    }
+
+    fn open(
+        &mut self,
+        stream: u64,
+        limits: StreamLimits,
+        now_ms: u64,
+    ) -> (Result<Kept, StreamError>, Option<StreamCut>) {
+        if let Some(open) = self.open.get_mut(&stream) {
+            return (Ok(open.limit(&mut self.files, limits, now_ms)), None);
+        }
+        let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
+        match Stream::open(&mut self.files, stream, firsts, limits) {
+            Ok((mut opened, cut)) => {
+                let kept = opened.limit(&mut self.files, limits, now_ms);
+                self.listed.remove(&stream);
+                self.open.insert(stream, opened);
+                (Ok(kept), cut)
+            }
+            Err(error) => (Err(error), None),
+        }
+    }
+
+    fn append(&mut self, shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool) -> Appended {
+        match self.open.get_mut(&stream) {
+            Some(open) => open.append(&mut self.files, shard, chunks, sync),
+            None => {
+                let error = StreamError::NotOpen { stream };
+                Appended::Now(Err(AppendFailure { error, chunks, kept: None }))
+            }
+        }
+    }
+
+    fn remove(&mut self, stream: u64, answers: &mut Vec<StreamAnswer>) {
+        let mut firsts = self.listed.remove(&stream).unwrap_or_default();
+        if let Some(open) = self.open.remove(&stream) {
+            firsts.extend(open.files());
+            if let Some((shard, chunks)) = open.into_waiting() {
+                let error = StreamError::NotOpen { stream };
+                let result = Err(AppendFailure { error, chunks, kept: None });
+                answers.push(StreamAnswer::Appended { shard, stream, result });
+            }
+        }
+        for first in firsts {
+            self.files.close(stream, first);
+            self.strays.extend(names(stream, first));
+        }
+        self.sweep();
+    }
+
+    /// Removes files that nobody needs.
+    fn sweep(&mut self) {
+        let (files, mut refused) = (&mut self.files, 0);
+        self.strays.retain(|name| {
+            let gone = refused < REFUSED_MAX && files.remove_file(name).is_ok();
+            refused += usize::from(!gone);
+            !gone
+        });
+    }
+}
+
+/// The files of a segment.
+fn names(stream: u64, first: u64) -> impl Iterator<Item = String> {
+    [Kind::Segment, Kind::Index, Kind::New].into_iter().map(move |kind| kind.name(stream, first))
+}

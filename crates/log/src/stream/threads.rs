@@ -1,0 +1,137 @@
+//! The threads that run [`Streams`] and a [`StreamReader`]: one appends, one syncs, one reads. A read waits for no
+//! append, and an append of one stream waits for no sync of another.
+
+use std::io;
+use std::sync::Arc;
+
+use super::sync::{StreamSyncEnd, StreamSyncJob};
+use super::{ChunkJob, ChunksRead, StreamAnswer, StreamJob, StreamReader, Streams};
+use crate::disk::Disk;
+use crate::worker::{Inbox, Worker};
+
+/// Called on the streams' thread with the answers of a round. What it leaves in the list is dropped.
+pub type OnStreamAnswers = Box<dyn FnMut(&mut Vec<StreamAnswer>) + Send>;
+
+impl<D: Disk + 'static> Streams<D> {
+    /// Runs the streams on a thread of their own, and their syncs on another.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(self, on_answers: OnStreamAnswers) -> io::Result<StreamsHandle> {
+        let syncs = Worker::spawn("stream sync", |inbox| run_syncs(inbox))?;
+        let worker = Worker::spawn("streams", move |inbox| run(self, inbox, &syncs, on_answers))?;
+        Ok(StreamsHandle { worker })
+    }
+}
+
+/// The way to the thread of [`Streams::spawn`]. When the last clone is dropped, the thread does what it was given and
+/// ends. After [`StreamsHandle::stop`] a job is dropped unanswered: stop the shards first.
+#[derive(Clone, Debug)]
+pub struct StreamsHandle {
+    worker: Worker<Work, ()>,
+}
+
+impl StreamsHandle {
+    /// Hands a job over. Never waits for the disk. Jobs of one thread are done in their order.
+    pub fn send(&self, job: StreamJob) {
+        self.worker.add(|work| work.jobs.push(job));
+    }
+
+    /// Waits until every job is done and answered.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    pub fn stop(self) -> io::Result<()> {
+        self.worker.stop().map(|_| ())
+    }
+}
+
+/// Bounded by what the shards may have unanswered.
+#[derive(Debug, Default)]
+struct Work {
+    jobs: Vec<StreamJob>,
+    synced: Vec<StreamSyncEnd>,
+}
+
+/// What the second thread is to do, and whom to tell.
+type SyncTasks = Vec<(StreamSyncJob, Arc<Inbox<Work>>)>;
+
+fn run<D: Disk>(
+    mut streams: Streams<D>,
+    inbox: &Arc<Inbox<Work>>,
+    syncs: &Worker<SyncTasks, ()>,
+    mut on_answers: OnStreamAnswers,
+) {
+    let (mut work, mut answers) = (Work::default(), Vec::new());
+    let mut under_way = 0;
+    while inbox.take(&mut work, under_way > 0) {
+        for end in work.synced.drain(..) {
+            under_way -= 1;
+            streams.end_sync(end, &mut answers);
+        }
+        for job in work.jobs.drain(..) {
+            if let Some(sync) = streams.handle(job, &mut answers) {
+                under_way += 1;
+                syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
+            }
+        }
+        if !answers.is_empty() {
+            on_answers(&mut answers);
+            answers.clear();
+        }
+    }
+}
+
+fn run_syncs(inbox: &Inbox<SyncTasks>) {
+    let mut tasks = Vec::new();
+    while inbox.take(&mut tasks, false) {
+        for (job, streams) in tasks.drain(..) {
+            let end = job.run();
+            streams.answer(|work| work.synced.push(end));
+        }
+    }
+}
+
+/// Called on the reader's thread with each answer as soon as it is there, so that one is in memory there at a time.
+pub type OnChunksRead = Box<dyn FnMut(ChunksRead) + Send>;
+
+impl<D: Disk + 'static> StreamReader<D> {
+    /// Runs the reader on a thread of its own.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(self, on_read: OnChunksRead) -> io::Result<StreamReaderHandle> {
+        Ok(StreamReaderHandle { worker: Worker::spawn("stream reader", |inbox| read(self, inbox, on_read))? })
+    }
+}
+
+/// The way to the thread of [`StreamReader::spawn`]. When the last clone is dropped, the thread reads what it was asked
+/// for and ends. After [`StreamReaderHandle::stop`] a job is dropped unanswered: stop the shards first.
+#[derive(Clone, Debug)]
+pub struct StreamReaderHandle {
+    worker: Worker<Vec<ChunkJob>, ()>,
+}
+
+impl StreamReaderHandle {
+    /// Asks for chunks. Never waits for the disk. Jobs are done in their order.
+    pub fn send(&self, job: ChunkJob) {
+        self.worker.add(|jobs| jobs.push(job));
+    }
+
+    /// Waits until every job is answered.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    pub fn stop(self) -> io::Result<()> {
+        self.worker.stop().map(|_| ())
+    }
+}
+
+fn read<D: Disk>(mut reader: StreamReader<D>, inbox: &Inbox<Vec<ChunkJob>>, mut on_read: OnChunksRead) {
+    let mut jobs = Vec::new();
+    while inbox.take(&mut jobs, false) {
+        for job in jobs.drain(..) {
+            on_read(ChunksRead { shard: job.shard, ticket: job.ticket, result: reader.read(&job) });
+        }
+    }
+}

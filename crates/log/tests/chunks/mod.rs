@@ -1,0 +1,138 @@
+//! Streams with an owner that does one thing at a time.
+#![allow(dead_code)]
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use log::testing::FalseDisk;
+use log::{
+    AppendFailure, Chunk, ChunkJob, Disk, Kept, NewChunk, ReadFrom, StreamAnswer, StreamCut, StreamError,
+    StreamJob, StreamLimits, StreamReader, Streams,
+};
+
+pub const LIMITS: StreamLimits = StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
+
+/// Bytes that tell where they belong.
+pub fn data(first: u64, bytes: usize) -> Bytes {
+    (0..bytes as u64).map(|at| (first * 31 + at * 7 + (at >> 8)) as u8).collect()
+}
+
+pub fn chunk(first: u64, entries: u16, timestamp_ms: u64, bytes: usize) -> NewChunk {
+    NewChunk { first, entries, timestamp_ms, bloom: None, data: data(first, bytes) }
+}
+
+pub fn open(disk: &FalseDisk) -> Result<Streams<FalseDisk>, StreamError> {
+    Streams::new(disk.clone())
+}
+
+pub struct Owner<D: Disk = FalseDisk> {
+    pub streams: Streams<D>,
+    kept: BTreeMap<u64, Kept>,
+}
+
+impl Owner {
+    pub fn new(disk: &FalseDisk) -> Self {
+        Self::with(open(disk).unwrap())
+    }
+}
+
+impl<D: Disk> Owner<D> {
+    pub fn with(streams: Streams<D>) -> Self {
+        Self { streams, kept: BTreeMap::new() }
+    }
+
+    /// What was confirmed last.
+    pub fn kept(&self, stream: u64) -> Kept {
+        self.kept[&stream].clone()
+    }
+
+    pub fn open(
+        &mut self,
+        stream: u64,
+        limits: StreamLimits,
+        now_ms: u64,
+    ) -> Result<(Kept, Option<StreamCut>), StreamError> {
+        match self.answer(StreamJob::Open { shard: 3, stream, limits, now_ms }) {
+            StreamAnswer::Opened { shard: 3, stream: of, result, cut } if of == stream => {
+                result.map(|kept| (self.keep(stream, kept), cut))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn append(
+        &mut self,
+        stream: u64,
+        chunks: Vec<NewChunk>,
+        sync: bool,
+    ) -> Result<Kept, Box<AppendFailure>> {
+        match self.answer(StreamJob::Append { shard: 3, stream, chunks, sync }) {
+            StreamAnswer::Appended { shard: 3, stream: of, result, .. } if of == stream => match result {
+                Ok(kept) => Ok(self.keep(stream, kept)),
+                Err(failure) => {
+                    if let Some(kept) = &failure.kept {
+                        self.keep(stream, Kept::clone(kept));
+                    }
+                    Err(Box::new(failure))
+                }
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn limit(&mut self, stream: u64, limits: StreamLimits, now_ms: u64) -> Result<Kept, StreamError> {
+        match self.answer(StreamJob::Limit { shard: 3, stream, limits, now_ms }) {
+            StreamAnswer::Kept { shard: 3, stream: of, result } if of == stream => {
+                result.map(|kept| self.keep(stream, kept))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Does a job and its sync, and gives the only answer.
+    fn answer(&mut self, job: StreamJob) -> StreamAnswer {
+        let mut answers = Vec::new();
+        if let Some(sync) = self.streams.handle(job, &mut answers) {
+            assert!(answers.is_empty(), "it is not synced yet");
+            self.streams.end_sync(sync.run(), &mut answers);
+        }
+        assert_eq!(answers.len(), 1);
+        answers.remove(0)
+    }
+
+    fn keep(&mut self, stream: u64, kept: Kept) -> Kept {
+        self.kept.insert(stream, kept.clone());
+        kept
+    }
+}
+
+/// Ends the process, and opens the stream in the next: nothing was interrupted.
+pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Kept {
+    drop(owner);
+    let (kept, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
+    assert_eq!(cut, None);
+    kept
+}
+
+pub fn job(stream: u64, from: ReadFrom, kept: &Kept) -> ChunkJob {
+    let (segments, until) = (kept.segments.clone(), kept.next);
+    ChunkJob { shard: 0, ticket: 0, stream, from, segments, until, bytes_max: 1 << 20, wanted: None }
+}
+
+pub fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk> {
+    reader.read(job).unwrap().chunks
+}
+
+/// Everything, in as many reads as it takes.
+pub fn read_all<D: Disk>(reader: &mut StreamReader<D>, stream: u64, kept: &Kept) -> Vec<Chunk> {
+    let mut job = job(stream, ReadFrom::First, kept);
+    let mut all = Vec::new();
+    loop {
+        let found = reader.read(&job).unwrap();
+        all.extend(found.chunks);
+        if found.end {
+            return all;
+        }
+        job.from = ReadFrom::At(found.next);
+    }
+}

@@ -1,0 +1,115 @@
+//! The fields of a message's properties by name and by place [3.2.4].
+
+use amqp10::sections::property_fields;
+use amqp10::{DecodeError, Reader};
+
+use super::plain::Plain;
+
+/// One field of the properties section; its number is its place in the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Property(u8);
+
+/// What the standard lets a field be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A ulong, a UUID, a binary or a string.
+    MessageId,
+    Binary,
+    String,
+    Symbol,
+    Timestamp,
+    Uint,
+}
+
+/// In the order of the list; the names as SQL writes them.
+const PROPERTIES: [(&str, Kind); 13] = [
+    ("message_id", Kind::MessageId),
+    ("user_id", Kind::Binary),
+    ("to", Kind::String),
+    ("subject", Kind::String),
+    ("reply_to", Kind::String),
+    ("correlation_id", Kind::MessageId),
+    ("content_type", Kind::Symbol),
+    ("content_encoding", Kind::Symbol),
+    ("absolute_expiry_time", Kind::Timestamp),
+    ("creation_time", Kind::Timestamp),
+    ("group_id", Kind::String),
+    ("group_sequence", Kind::Uint),
+    ("reply_to_group_id", Kind::String),
+];
+
+impl Property {
+    /// By its name in SQL, such as `reply_to`.
+    pub fn from_identifier(name: &str) -> Option<Self> {
+        (0u8..).zip(&PROPERTIES).find(|(_, (known, _))| *known == name).map(|(index, _)| Self(index))
+    }
+
+    /// By its name in the standard, such as `reply-to`.
+    pub fn from_symbol(name: &str) -> Option<Self> {
+        if name.contains('_') { None } else { Self::from_identifier(&name.replace('-', "_")) }
+    }
+
+    /// Its place in the list, message-id being 0.
+    pub fn place(self) -> usize {
+        self.0.into()
+    }
+
+    /// Its name in SQL.
+    pub fn identifier(self) -> &'static str {
+        PROPERTIES[self.place()].0
+    }
+
+    pub fn kind(self) -> Kind {
+        PROPERTIES[self.place()].1
+    }
+}
+
+/// Reads fields of one properties section in ascending order, none of them twice and none behind the last asked for.
+pub(super) struct Cursor<'m> {
+    reader: Reader<'m>,
+    /// The field that the reader stands before.
+    at: u32,
+    count: u32,
+}
+
+impl<'m> Cursor<'m> {
+    /// `section`: encoded, or empty if the message has none.
+    pub fn new(section: &'m [u8]) -> Result<Self, DecodeError> {
+        let (count, reader) =
+            if section.is_empty() { (0, Reader::new(section)) } else { property_fields(section)? };
+        Ok(Self { reader, at: 0, count })
+    }
+
+    /// The value of a field that stands behind every field read before.
+    pub fn read(&mut self, property: Property) -> Result<Plain<'m>, DecodeError> {
+        let index = u32::from(property.0);
+        debug_assert!(self.at <= index, "fields are asked for in ascending order");
+        if index >= self.count {
+            return Ok(Plain::Null);
+        }
+        while self.at < index {
+            self.reader.skip_value()?;
+            self.at += 1;
+        }
+        self.at += 1;
+        Ok(Plain::read(&mut self.reader)?.unwrap_or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_to_places_in_both_spellings() {
+        for (index, (name, kind)) in (0u8..).zip(PROPERTIES) {
+            let property = Property::from_identifier(name).unwrap();
+            assert_eq!(property, Property(index));
+            assert_eq!((property.identifier(), property.kind()), (name, kind));
+            assert_eq!(Property::from_symbol(&name.replace('_', "-")), Some(property));
+        }
+        assert_eq!(Property::from_symbol("message_id"), None);
+        assert_eq!(Property::from_identifier("message-id"), None);
+        assert_eq!(Property::from_symbol("priority"), None);
+    }
+}

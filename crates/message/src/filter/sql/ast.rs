@@ -1,0 +1,254 @@
+//! Expressions as trees, and how they are written.
+
+use std::fmt::{self, Write as _};
+
+use super::lexer;
+use super::like::Like;
+use crate::filter::property::Property;
+
+/// A place for the value of one identifier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(pub u8);
+
+const _: () = assert!(super::SQL_TOKENS_MAX <= u8::MAX as usize, "each token may be another identifier");
+
+/// An expression. Its depth is bounded by the parser.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Expr {
+    Literal(Literal),
+    Identifier(Slot),
+    /// The time of the evaluation.
+    Utc,
+    Not(Box<Expr>),
+    And(Box<[Expr; 2]>),
+    Or(Box<[Expr; 2]>),
+    Compare(Comparison, Box<[Expr; 2]>),
+    Arithmetic(Operator, Box<[Expr; 2]>),
+    Signed(Sign, Box<Expr>),
+    Like(Box<Expr>, Like),
+    In(Box<Expr>, Vec<Expr>),
+    IsNull(Slot),
+}
+
+/// A constant.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Literal {
+    Boolean(bool),
+    /// Not negative; the sign is an expression of its own.
+    Integer(i128),
+    /// Finite and not negative.
+    Float(f64),
+    String(Box<str>),
+    Binary(Box<[u8]>),
+}
+
+/// What an expression speaks of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Identifier {
+    /// The priority in the header.
+    Priority,
+    Property(Property),
+    Application(Box<str>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Remainder,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sign {
+    Plus,
+    Minus,
+}
+
+/// How tightly an expression binds, as the grammar at the top of the parser says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Or,
+    And,
+    Not,
+    Comparison,
+    Sum,
+    Product,
+    Signed,
+    Primary,
+}
+
+impl Expr {
+    fn level(&self) -> Level {
+        match self {
+            Self::Or(_) => Level::Or,
+            Self::And(_) => Level::And,
+            Self::Not(_) => Level::Not,
+            Self::Compare(..) | Self::Like(..) | Self::In(..) | Self::IsNull(_) => Level::Comparison,
+            Self::Arithmetic(Operator::Add | Operator::Subtract, _) => Level::Sum,
+            Self::Arithmetic(..) => Level::Product,
+            Self::Signed(..) => Level::Signed,
+            Self::Literal(_) | Self::Identifier(_) | Self::Utc => Level::Primary,
+        }
+    }
+}
+
+/// An expression as text, with no parenthesis that it does not need.
+pub(super) struct Shown<'a> {
+    pub expr: &'a Expr,
+    pub identifiers: &'a [Identifier],
+}
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.put(f, self.expr, Level::Or)
+    }
+}
+
+impl Shown<'_> {
+    /// Writes an expression where one of this level or above may stand.
+    fn put(&self, f: &mut fmt::Formatter<'_>, expr: &Expr, least: Level) -> fmt::Result {
+        if expr.level() >= least {
+            return self.put_bare(f, expr);
+        }
+        f.write_char('(')?;
+        self.put_bare(f, expr)?;
+        f.write_char(')')
+    }
+
+    fn put_bare(&self, f: &mut fmt::Formatter<'_>, expr: &Expr) -> fmt::Result {
+        match expr {
+            Expr::Literal(literal) => write!(f, "{literal}"),
+            Expr::Identifier(slot) => self.put_identifier(f, *slot),
+            Expr::Utc => f.write_str("UTC()"),
+            Expr::Not(operand) => {
+                f.write_str("NOT ")?;
+                self.put(f, operand, Level::Not)
+            }
+            Expr::Or(sides) => self.put_sides(f, sides, "OR", Level::Or, Level::And),
+            Expr::And(sides) => self.put_sides(f, sides, "AND", Level::And, Level::Not),
+            Expr::Compare(how, sides) => self.put_sides(f, sides, how.as_str(), Level::Sum, Level::Sum),
+            Expr::Arithmetic(operator, sides) => {
+                let (left, right) = match operator {
+                    Operator::Add | Operator::Subtract => (Level::Sum, Level::Product),
+                    _ => (Level::Product, Level::Signed),
+                };
+                self.put_sides(f, sides, operator.as_str(), left, right)
+            }
+            Expr::Signed(sign, operand) => {
+                f.write_char(if *sign == Sign::Minus { '-' } else { '+' })?;
+                self.put(f, operand, Level::Primary)
+            }
+            Expr::Like(subject, like) => {
+                self.put(f, subject, Level::Sum)?;
+                f.write_str(" LIKE ")?;
+                put_string(f, like.pattern())?;
+                let Some(escape) = like.escape() else { return Ok(()) };
+                f.write_str(" ESCAPE ")?;
+                put_string(f, escape.encode_utf8(&mut [0; 4]))
+            }
+            Expr::In(subject, list) => {
+                self.put(f, subject, Level::Sum)?;
+                for (i, item) in list.iter().enumerate() {
+                    f.write_str(if i == 0 { " IN (" } else { ", " })?;
+                    self.put(f, item, Level::Sum)?;
+                }
+                f.write_char(')')
+            }
+            Expr::IsNull(slot) => {
+                self.put_identifier(f, *slot)?;
+                f.write_str(" IS NULL")
+            }
+        }
+    }
+
+    fn put_sides(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        [left, right]: &[Expr; 2],
+        between: &str,
+        left_least: Level,
+        right_least: Level,
+    ) -> fmt::Result {
+        self.put(f, left, left_least)?;
+        write!(f, " {between} ")?;
+        self.put(f, right, right_least)
+    }
+
+    fn put_identifier(&self, f: &mut fmt::Formatter<'_>, slot: Slot) -> fmt::Result {
+        self.identifiers.get(usize::from(slot.0)).map_or(Ok(()), |identifier| write!(f, "{identifier}"))
+    }
+}
+
+impl Comparison {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Equal => "=",
+            Self::NotEqual => "<>",
+            Self::Less => "<",
+            Self::LessOrEqual => "<=",
+            Self::Greater => ">",
+            Self::GreaterOrEqual => ">=",
+        }
+    }
+}
+
+impl Operator {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Add => "+",
+            Self::Subtract => "-",
+            Self::Multiply => "*",
+            Self::Divide => "/",
+            Self::Remainder => "%",
+        }
+    }
+}
+
+impl fmt::Display for Identifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Priority => f.write_str("h.priority"),
+            Self::Property(property) => write!(f, "p.{}", property.identifier()),
+            Self::Application(name) if lexer::is_plain_identifier(name) => f.write_str(name),
+            Self::Application(name) => write!(f, "[{}]", name.replace('[', "[[").replace(']', "]]")),
+        }
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Boolean(v) => f.write_str(if *v { "TRUE" } else { "FALSE" }),
+            Self::Integer(v) => write!(f, "{v}"),
+            Self::Float(v) => {
+                // The shortest digits that lead back to the same float, with the point that makes it one.
+                let text = format!("{v:?}").replace('e', "E");
+                match text.split_once('E') {
+                    Some((digits, exponent)) if !digits.contains('.') => write!(f, "{digits}.0E{exponent}"),
+                    _ => f.write_str(&text),
+                }
+            }
+            Self::String(text) => put_string(f, text),
+            Self::Binary(octets) => {
+                f.write_str("0x")?;
+                octets.iter().try_for_each(|octet| write!(f, "{octet:02X}"))
+            }
+        }
+    }
+}
+
+fn put_string(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    write!(f, "'{}'", text.replace('\'', "''"))
+}

@@ -1,0 +1,87 @@
+//! What can be wrong with an expression.
+
+use std::fmt;
+
+use super::{DEPTH_MAX, SQL_CHARS_MAX, SQL_TOKENS_MAX};
+
+/// Why a text is no expression.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SqlError {
+    /// Where, in bytes from the start of the text.
+    pub position: usize,
+    pub what: SqlProblem,
+}
+
+/// What is wrong at that place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SqlProblem {
+    /// More than [`SQL_CHARS_MAX`] characters.
+    TooLong,
+    /// More than [`SQL_TOKENS_MAX`] tokens.
+    TooManyTokens,
+    /// More than 100 parentheses and NOTs within each other.
+    TooDeep,
+    /// Nothing starts with this character.
+    Character(char),
+    /// A string without its closing quote.
+    UnclosedString,
+    /// An identifier in brackets without its closing bracket.
+    UnclosedIdentifier,
+    /// Control characters are not allowed here.
+    ControlCharacter,
+    /// A reserved word, or a keyword that is not upper case.
+    Reserved(Box<str>),
+    /// The section is not known, or has no such field.
+    UnknownField(Box<str>),
+    /// A number beyond the range of a double.
+    NumberTooLarge,
+    /// Something else must stand here.
+    Expected(&'static str),
+    /// The escape of LIKE must be one character.
+    Escape,
+    /// The pattern of LIKE ends with its escape.
+    EscapeAtEnd,
+}
+
+impl fmt::Display for SqlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at byte {}: {}", self.position, self.what)
+    }
+}
+
+impl fmt::Display for SqlProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong => write!(f, "the expression has more than {SQL_CHARS_MAX} characters"),
+            Self::TooManyTokens => write!(f, "the expression has more than {SQL_TOKENS_MAX} tokens"),
+            Self::TooDeep => write!(f, "more than {DEPTH_MAX} parentheses and NOTs within each other"),
+            Self::Character(c) => write!(f, "unexpected character '{}'", c.escape_debug()),
+            Self::UnclosedString => f.write_str("the string is not closed"),
+            Self::UnclosedIdentifier => f.write_str("the identifier is not closed"),
+            Self::ControlCharacter => f.write_str("a control character"),
+            Self::Reserved(word) => {
+                write!(f, "'{word}' is a reserved word: keywords are upper case, identifiers may be [{word}]")
+            }
+            Self::UnknownField(name) => write!(f, "there is no field '{}'", Short(name)),
+            Self::NumberTooLarge => f.write_str("the number is too large"),
+            Self::Expected(what) => write!(f, "{what} is needed"),
+            Self::Escape => f.write_str("the escape must be one character"),
+            Self::EscapeAtEnd => f.write_str("the pattern ends with its escape"),
+        }
+    }
+}
+
+impl std::error::Error for SqlError {}
+
+/// The start of a name that a peer made up. It has letters, digits and signs only.
+struct Short<'a>(&'a str);
+
+impl fmt::Display for Short<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const CHARS_MAX: usize = 64;
+        match self.0.char_indices().nth(CHARS_MAX) {
+            Some((end, _)) => write!(f, "{}...", &self.0[..end]),
+            None => f.write_str(self.0),
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Text to tokens. The longest token that can stand at a place stands there.
+//!
+//! ```text
+//!  keyword     AND OR NOT LIKE IN IS NULL ESCAPE TRUE FALSE UTC       upper case
+//!  sign        = <> != < <= > >= + - * / % ( ) ,                      != is <>
+//!  integer     digit+
+//!  float       digit+ "." digit+ [ "E" [ "+" | "-" ] digit+ ]
+//!  string      ' any text ' or " any text "                           a doubled quote is one of the text
+//!  binary      "0x" (hex hex)+                                        A to F upper case
+//!  identifier  word | section "." word | "[" any text "]"             a doubled bracket is one of the text
+//!  word        letter (letter | digit | "_")*                         not reserved
+//!  between     space, tab, form feed, line feed, carriage return
+//! ```
+
+use super::ast::{Comparison, Identifier, Literal};
+use super::error::{SqlError, SqlProblem};
+use super::{SQL_CHARS_MAX, SQL_TOKENS_MAX};
+use crate::filter::property::Property;
+
+/// Words that are no identifiers in any case: keywords, and functions that other dialects have.
+const RESERVED: [&str; 20] = [
+    "and",
+    "date",
+    "escape",
+    "exists",
+    "false",
+    "in",
+    "inf",
+    "is",
+    "left",
+    "like",
+    "lower",
+    "nan",
+    "not",
+    "null",
+    "or",
+    "right",
+    "substring",
+    "true",
+    "upper",
+    "utc",
+];
+
+/// A token and where it starts, in bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub at: usize,
+    pub kind: Kind,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Kind {
+    And,
+    Or,
+    Not,
+    Like,
+    In,
+    Is,
+    Null,
+    Escape,
+    Utc,
+    Compare(Comparison),
+    Plus,
+    Minus,
+    Times,
+    Slash,
+    Percent,
+    Open,
+    Close,
+    Comma,
+    Literal(Literal),
+    Identifier(Identifier),
+}
+
+/// All tokens of a text.
+pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SqlError> {
+    if let Some((position, _)) = text.char_indices().nth(SQL_CHARS_MAX) {
+        return Err(SqlError { position, what: SqlProblem::TooLong });
+    }
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start_matches([' ', '\t', '\x0c', '\n', '\r']);
+        let at = text.len() - rest.len();
+        if rest.is_empty() {
+            return Ok(tokens);
+        }
+        if tokens.len() == SQL_TOKENS_MAX {
+            return Err(SqlError { position: at, what: SqlProblem::TooManyTokens });
+        }
+        let (kind, len) = token(rest).map_err(|what| SqlError { position: at, what })?;
+        tokens.push(Token { at, kind });
+        rest = &rest[len..];
+    }
+}
+
+/// Whether a name can be written without brackets.
+pub(super) fn is_plain_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() == word_len(name) && !is_reserved(name)
+}
+
+/// The first token and its length in bytes.
+fn token(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    let compare = |how, len| Ok((Kind::Compare(how), len));
+    match *rest.as_bytes() {
+        [b'<', b'>', ..] | [b'!', b'=', ..] => compare(Comparison::NotEqual, 2),
+        [b'<', b'=', ..] => compare(Comparison::LessOrEqual, 2),
+        [b'>', b'=', ..] => compare(Comparison::GreaterOrEqual, 2),
+        [b'<', ..] => compare(Comparison::Less, 1),
+        [b'>', ..] => compare(Comparison::Greater, 1),
+        [b'=', ..] => compare(Comparison::Equal, 1),
+        [b'+', ..] => Ok((Kind::Plus, 1)),
+        [b'-', ..] => Ok((Kind::Minus, 1)),
+        [b'*', ..] => Ok((Kind::Times, 1)),
+        [b'/', ..] => Ok((Kind::Slash, 1)),
+        [b'%', ..] => Ok((Kind::Percent, 1)),
+        [b'(', ..] => Ok((Kind::Open, 1)),
+        [b')', ..] => Ok((Kind::Close, 1)),
+        [b',', ..] => Ok((Kind::Comma, 1)),
+        [b'\'' | b'"', ..] => string(rest),
+        [b'[', ..] => delimited(rest),
+        [b'0'..=b'9', ..] => number(rest),
+        [b'a'..=b'z' | b'A'..=b'Z', ..] => word(rest),
+        _ => Err(SqlProblem::Character(rest.chars().next().unwrap_or_default())),
+    }
+}
+
+fn string(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    let (quote, inner) = rest.split_at(1);
+    let mut text = String::new();
+    let mut left = inner;
+    loop {
+        let (before, behind) = left.split_once(quote).ok_or(SqlProblem::UnclosedString)?;
+        text.push_str(before);
+        let Some(doubled) = behind.strip_prefix(quote) else {
+            return Ok((Kind::Literal(Literal::String(text.into())), rest.len() - behind.len()));
+        };
+        text.push_str(quote);
+        left = doubled;
+    }
+}
+
+fn delimited(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    let mut name = String::new();
+    let mut chars = rest.char_indices().skip(1).peekable();
+    while let Some((at, c)) = chars.next() {
+        let doubled = chars.peek().is_some_and(|(_, next)| *next == c);
+        match c {
+            '[' | ']' if doubled => {
+                chars.next();
+            }
+            ']' => return Ok((Kind::Identifier(Identifier::Application(name.into())), at + 1)),
+            '[' => break,
+            c if c.is_ascii_control() => return Err(SqlProblem::ControlCharacter),
+            _ => {}
+        }
+        name.push(c);
+    }
+    Err(SqlProblem::UnclosedIdentifier)
+}
+
+fn number(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    if let Some(octets) = rest.strip_prefix("0x").map(hex_pairs).filter(|octets| !octets.is_empty()) {
+        let len = 2 + 2 * octets.len();
+        return Ok((Kind::Literal(Literal::Binary(octets.into())), len));
+    }
+    let whole = digits(rest);
+    let fraction = rest[whole..].strip_prefix('.').map_or(0, digits);
+    if fraction == 0 {
+        // Whole numbers beyond 128 bits are approximate, as the results of arithmetic are.
+        let literal = match rest[..whole].parse() {
+            Ok(exact) => Literal::Integer(exact),
+            Err(_) => float(&rest[..whole])?,
+        };
+        return Ok((Kind::Literal(literal), whole));
+    }
+    let mut len = whole + 1 + fraction;
+    if let Some(exponent) = rest[len..].strip_prefix('E') {
+        let sign = usize::from(exponent.starts_with(['+', '-']));
+        match digits(&exponent[sign..]) {
+            0 => {}
+            digits => len += 1 + sign + digits,
+        }
+    }
+    Ok((Kind::Literal(float(&rest[..len])?), len))
+}
+
+fn float(text: &str) -> Result<Literal, SqlProblem> {
+    match text.parse::<f64>() {
+        Ok(v) if v.is_finite() => Ok(Literal::Float(v)),
+        _ => Err(SqlProblem::NumberTooLarge),
+    }
+}
+
+fn word(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    let section =
+        rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '-').len();
+    if let Some(name) = rest[section..].strip_prefix('.')
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+    {
+        let end = section + 1 + word_len(name);
+        let identifier = field(&rest[..section], &rest[section + 1..end])
+            .ok_or_else(|| SqlProblem::UnknownField(rest[..end].into()))?;
+        return Ok((Kind::Identifier(identifier), end));
+    }
+    let len = word_len(rest);
+    let word = &rest[..len];
+    let kind = match word {
+        "AND" => Kind::And,
+        "OR" => Kind::Or,
+        "NOT" => Kind::Not,
+        "LIKE" => Kind::Like,
+        "IN" => Kind::In,
+        "IS" => Kind::Is,
+        "NULL" => Kind::Null,
+        "ESCAPE" => Kind::Escape,
+        "UTC" => Kind::Utc,
+        "TRUE" => Kind::Literal(Literal::Boolean(true)),
+        "FALSE" => Kind::Literal(Literal::Boolean(false)),
+        word if is_reserved(word) => return Err(SqlProblem::Reserved(word.into())),
+        name => Kind::Identifier(Identifier::Application(name.into())),
+    };
+    Ok((kind, len))
+}
+
+/// A field of a section; `None` if filters do not know the section, or the section does not have the field.
+fn field(section: &str, name: &str) -> Option<Identifier> {
+    match section {
+        "header" | "h" => (name == "priority").then_some(Identifier::Priority),
+        "properties" | "p" => Property::from_identifier(name).map(Identifier::Property),
+        "application_properties" | "a" => Some(Identifier::Application(name.into())),
+        _ => None,
+    }
+}
+
+fn is_reserved(word: &str) -> bool {
+    RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+}
+
+/// How long the run of letters, digits and underscores at the start is.
+fn word_len(text: &str) -> usize {
+    text.bytes().take_while(|b| b.is_ascii_alphanumeric() || *b == b'_').count()
+}
+
+/// How long the run of digits at the start is.
+fn digits(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_digit).count()
+}
+
+/// The octets of the run of hex pairs at the start.
+fn hex_pairs(text: &str) -> Vec<u8> {
+    let digit = |b: u8| match b {
+        b'0'..=b'9' => Some(b - b'0'),
+        b'A'..=b'F' => Some(b - b'A' + 10),
+        _ => None,
+    };
+    let (pairs, _) = text.as_bytes().as_chunks::<2>();
+    pairs.iter().map_while(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?)).collect()
+}

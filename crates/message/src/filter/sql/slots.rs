@@ -1,0 +1,81 @@
+//! The values that an expression speaks of, taken out of a message in one pass over each section it needs.
+
+use amqp10::sections::map_pairs;
+use amqp10::{DecodeError, Reader};
+
+use super::ast::{Identifier, Slot};
+use crate::Message;
+use crate::filter::plain::Plain;
+use crate::filter::property::{Cursor, Property};
+
+/// The priority of a message whose sender set none [3.2.1].
+const PRIORITY_DEFAULT: u8 = 4;
+
+/// Which slots are filled from where. A section that none is filled from is not read.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Sources {
+    priority: Option<Slot>,
+    /// Ascending, as they lie in the section.
+    properties: Box<[(Property, Slot)]>,
+    /// Ascending, to be searched.
+    names: Box<[(Box<str>, Slot)]>,
+}
+
+impl Sources {
+    /// `identifiers`: what each slot stands for, no two of them the same.
+    pub fn new(identifiers: &[Identifier]) -> Self {
+        let (mut priority, mut properties, mut names) = (None, Vec::new(), Vec::new());
+        for (slot, identifier) in (0u8..).map(Slot).zip(identifiers) {
+            match identifier {
+                Identifier::Priority => priority = Some(slot),
+                Identifier::Property(property) => properties.push((*property, slot)),
+                Identifier::Application(name) => names.push((name.clone(), slot)),
+            }
+        }
+        properties.sort_by_key(|(property, _)| *property);
+        names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Self { priority, properties: properties.into(), names: names.into() }
+    }
+
+    /// Fills the slots, all of them null before. What the message does not have stays null, and so does what is not
+    /// simple. Of two application-properties of one name the first counts.
+    ///
+    /// # Errors
+    /// A section is malformed, as far as it was read.
+    pub fn fill<'m>(&self, message: &'m Message, slots: &mut [Plain<'m>]) -> Result<(), DecodeError> {
+        let mut put = |slot: Slot, value| {
+            if let Some(place) = slots.get_mut(usize::from(slot.0))
+                && matches!(place, Plain::Null)
+            {
+                *place = value;
+                return !matches!(value, Plain::Null);
+            }
+            false
+        };
+        if let Some(slot) = self.priority {
+            put(slot, Plain::Integer(message.priority().unwrap_or(PRIORITY_DEFAULT).into()));
+        }
+        if !self.properties.is_empty() {
+            let mut cursor = Cursor::new(message.properties())?;
+            for (property, slot) in &self.properties {
+                put(*slot, cursor.read(*property)?);
+            }
+        }
+        let mut missing = self.names.len();
+        if missing == 0 || message.application_properties().is_empty() {
+            return Ok(());
+        }
+        for pair in map_pairs(message.application_properties())? {
+            let (key, encoded) = pair?;
+            let Ok(found) = self.names.binary_search_by(|(name, _)| (**name).cmp(key)) else { continue };
+            let value = Plain::read(&mut Reader::new(encoded))?.unwrap_or_default();
+            if put(self.names[found].1, value) {
+                missing -= 1;
+                if missing == 0 {
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+}

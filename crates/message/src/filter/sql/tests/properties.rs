@@ -1,0 +1,53 @@
+//! What holds for every expression.
+
+use proptest::prelude::*;
+
+use super::super::like::Like;
+use super::super::{SqlFilter, SqlProblem};
+use super::NOW_MS;
+use super::model::{self, MESSAGE};
+use crate::filter::scene;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_naive_evaluation_agrees(tree in model::tree()) {
+        let text = tree.text();
+        let filter = SqlFilter::parse(&text);
+        // A random tree may have more tokens than are allowed, and is wrong in no other way.
+        prop_assume!(!matches!(&filter, Err(error) if error.what == SqlProblem::TooManyTokens));
+        let truth = filter.map(|filter| filter.truth(&scene::message(MESSAGE), NOW_MS));
+        prop_assert_eq!(truth, Ok(Ok(tree.truth())), "{}", text);
+    }
+
+    #[test]
+    fn what_is_written_parses_to_the_same(tree in model::tree()) {
+        let Ok(filter) = SqlFilter::parse(&tree.text()) else { return Ok(()) };
+        let written = filter.to_string();
+        prop_assert!(written.len() <= tree.text().len(), "parentheses only go: {}", written);
+        prop_assert_eq!(SqlFilter::parse(&written), Ok(filter), "{}", written);
+    }
+
+    #[test]
+    fn like_finds_what_trying_everything_finds(text in "[abc]{0,12}", pattern in model::pattern()) {
+        let like = Like::new(pattern.as_str().into(), None).unwrap();
+        prop_assert_eq!(like.matches(text.as_bytes()), Some(model::like(&text, &pattern)));
+    }
+
+    #[test]
+    fn a_text_is_its_own_pattern_and_any_run_covers_it(text in "[^%_\\x00-\\x1f\\x7f]{0,20}") {
+        for pattern in [text.clone(), "%".to_owned(), format!("%{text}%"), "_".repeat(text.chars().count())] {
+            let like = Like::new(pattern.as_str().into(), None).unwrap();
+            prop_assert_eq!(like.matches(text.as_bytes()), Some(true), "{}", pattern);
+        }
+    }
+
+    #[test]
+    fn any_text_is_an_expression_or_refused(text in "([a-z]{1,3}|[0-9.Ex]{1,4}|['\"\\[\\]%_ ]|AND|OR|NOT|LIKE|IN|IS|NULL|UTC|ESCAPE|[=<>!+*/(),-]| ){0,24}") {
+        match SqlFilter::parse(&text) {
+            Ok(filter) => prop_assert_eq!(SqlFilter::parse(&filter.to_string()), Ok(filter)),
+            Err(error) => prop_assert!(error.position <= text.len() && text.is_char_boundary(error.position)),
+        }
+    }
+}

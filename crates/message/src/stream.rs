@@ -1,0 +1,281 @@
+//! The form of messages in streams: entries, one behind the other, as the stream protocol has them.
+//!
+//! ```text
+//! entry     | 0 bit | length u31 | header? | message-annotations | bare message and footer |    numbers are big-endian
+//! ```
+//!
+//! The sections are those of AMQP 1.0, so that whoever is given the bytes of a stream can read them. The header holds what
+//! the sender said that lasts: durable, priority and time to live. The annotations begin with the exchange and the
+//! routing key of the message (behaviour J.5).
+
+use std::sync::Arc;
+
+use amqp10::encode::ListWriter;
+use amqp10::sections::{map_content, map_pairs, scan};
+use amqp10::{Reader, descriptor};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+
+use crate::StoredError;
+use crate::envelope::{Message, Parts, Route};
+
+/// The annotation by which a publisher says what filters of streams look for (behaviour S41).
+pub const FILTER_VALUE: &str = "x-stream-filter-value";
+
+/// Bytes in front of each entry.
+const HEAD: usize = 4;
+
+/// Bytes of an entry's head, of a header section, and of the head of the annotations, at most.
+const HEADS_MAX: usize = HEAD + 16 + 12;
+
+/// Set in the length: not one message, but a batch of them. Only clients of the stream protocol write those.
+const BATCH: u32 = 1 << 31;
+
+impl Message {
+    /// Appends the message as one entry of a stream.
+    pub fn put_stream_entry(&self, out: &mut BytesMut) {
+        let start = out.len();
+        out.put_u32(0);
+        if self.durable_header() || self.priority().is_some() || self.ttl_ms().is_some() {
+            let mut header = ListWriter::new(out, descriptor::HEADER);
+            header.put(&self.durable_header());
+            header.optional(&self.priority());
+            header.optional(&self.ttl_ms());
+            header.finish();
+        }
+        self.put_annotations(None, out);
+        out.put_slice(self.bare_slice());
+        // What a frame or a record can hold is far below 2 GiB.
+        let len = (out.len() - start - HEAD) as u32;
+        out[start..start + HEAD].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// What [`Message::put_stream_entry`] appends at most, apart from deaths.
+    pub fn stream_entry_bytes(&self) -> usize {
+        HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
+    }
+
+    /// What the publisher gave for filters to look for, as far as it is text.
+    pub fn stream_filter_value(&self) -> Option<&str> {
+        if self.annotations().is_empty() {
+            return None;
+        }
+        let mut pairs = map_pairs(self.annotations()).ok()?.flatten();
+        let (_, value) = pairs.find(|(key, _)| *key == FILTER_VALUE)?;
+        Reader::new(value).read_str_opt().ok()?
+    }
+}
+
+/// Reads the entries of a chunk one by one. A clone reads on from the same place.
+#[derive(Clone, Debug, Default)]
+pub struct Entries {
+    rest: Bytes,
+    /// The route of the message that was read last: most messages have the same.
+    route: Option<Arc<Route>>,
+}
+
+impl Entries {
+    pub fn new(data: Bytes) -> Self {
+        Self { rest: data, route: None }
+    }
+
+    /// Goes on with the entries of another chunk.
+    pub fn replace(&mut self, data: Bytes) {
+        self.rest = data;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Passes over one entry; `None` behind the last.
+    ///
+    /// # Errors
+    /// [`StoredError::Malformed`]: nothing behind it can be read.
+    pub fn skip(&mut self) -> Option<Result<(), StoredError>> {
+        self.take().map(|entry| entry.map(drop))
+    }
+
+    /// The next message; it shares the bytes of the chunk. `None` behind the last.
+    ///
+    /// # Errors
+    /// [`StoredError::Malformed`]: of this entry; those behind it can still be read unless its length is wrong.
+    pub fn message(&mut self) -> Option<Result<Message, StoredError>> {
+        let entry = self.take()?;
+        Some(entry.and_then(|entry| self.read(&entry).ok_or(StoredError::Malformed)))
+    }
+
+    fn take(&mut self) -> Option<Result<Bytes, StoredError>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let whole = std::mem::take(&mut self.rest);
+        let Some(head) = whole.first_chunk::<HEAD>() else { return Some(Err(StoredError::Malformed)) };
+        let len = u32::from_be_bytes(*head);
+        if len & BATCH != 0 || whole.len() - HEAD < len as usize {
+            return Some(Err(StoredError::Malformed));
+        }
+        self.rest = whole.slice(HEAD + len as usize..);
+        let mut entry = whole;
+        entry.truncate(HEAD + len as usize);
+        entry.advance(HEAD);
+        Some(Ok(entry))
+    }
+
+    fn read(&mut self, entry: &Bytes) -> Option<Message> {
+        let sections = scan(entry).ok()?;
+        let annotations = sections.message_annotations.as_ref()?;
+        let section = &entry[annotations.start as usize..annotations.end as usize];
+        let content = map_content(section).ok()?;
+        let pairs = &section[content.range.start as usize..content.range.end as usize];
+        let route = self.route(section, pairs)?;
+        let header = sections.header.as_ref();
+        let durable_header = header.and_then(|h| h.durable).unwrap_or(false);
+        // What only tells of the route is told by the route.
+        let start =
+            if pairs.len() == route.annotations().len() { sections.bare.start } else { annotations.start };
+        let body_at = sections.body.start - start;
+        let parts = Parts {
+            wire: entry.slice(start as usize..),
+            bare_at: sections.bare.start - start,
+            application_properties_at: sections
+                .application_properties
+                .as_ref()
+                .map_or(body_at, |range| range.start - start),
+            body_at,
+            durable: true,
+            durable_header,
+            priority: header.and_then(|h| h.priority),
+            ttl_ms: header.and_then(|h| h.ttl),
+        };
+        Some(Message::new(parts, route))
+    }
+
+    fn route(&mut self, section: &[u8], pairs: &[u8]) -> Option<Arc<Route>> {
+        if let Some(route) = &self.route
+            && pairs.starts_with(route.annotations())
+        {
+            return Some(route.clone());
+        }
+        let mut pairs = map_pairs(section).ok()?.flatten();
+        let mut text = || Reader::new(pairs.next()?.1).read_str_opt().ok()?;
+        let (exchange, key) = (text()?, text()?);
+        let route = Arc::new(Route::simple(exchange, key));
+        Some(self.route.insert(route).clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Death, DeathReason, kept};
+
+    /// Message-annotations {x-a: 1}, properties {subject}, application-properties {k: 1}, data.
+    const FULL: &[u8] = b"\x00\x53\x70\xc0\x05\x03\x41\x50\x05\x40\
+        \x00\x53\x72\xc1\x08\x02\xa3\x03x-a\x54\x01\
+        \x00\x53\x73\xc0\x07\x04\x40\x40\x40\xa1\x01s\
+        \x00\x53\x74\xc1\x06\x02\xa1\x01k\x54\x01\
+        \x00\x53\x75\xa0\x02hi";
+
+    fn message(wire: &[u8], key: &str) -> Message {
+        let kept = kept(&scan(wire).unwrap(), true);
+        let home = Bytes::copy_from_slice(&wire[kept.range.clone()]);
+        Message::new(kept.into_parts(home), Arc::new(Route::simple("x", key)))
+    }
+
+    fn chunk(messages: &[Message]) -> Bytes {
+        let mut out = BytesMut::new();
+        messages.iter().for_each(|message| message.put_stream_entry(&mut out));
+        out.freeze()
+    }
+
+    fn delivered(message: &Message, offset: Option<u64>) -> Vec<u8> {
+        let mut out = BytesMut::new();
+        message.put_delivery_head(0, false, offset, &mut out);
+        out.put_slice(&message.bare());
+        out.to_vec()
+    }
+
+    #[test]
+    fn a_message_comes_back_as_it_would_have_been_delivered() {
+        let plain = message(b"\x00\x53\x77\x40", "k");
+        let death = Death {
+            queue: "q".into(),
+            reason: DeathReason::Rejected,
+            count: 1,
+            first_ms: 7,
+            last_ms: 7,
+            exchange: "".into(),
+            keys: vec!["q".into()],
+            ttl_ms: None,
+        };
+        let dead = message(FULL, "dead").with_death(death, 0);
+        let messages = [plain, message(FULL, "k"), message(FULL, "other"), dead];
+        let mut entries = Entries::new(chunk(&messages));
+        for sent in &messages {
+            let read = entries.message().unwrap().unwrap();
+            assert_eq!(
+                (read.bare(), read.priority(), read.ttl_ms()),
+                (sent.bare(), sent.priority(), sent.ttl_ms())
+            );
+            assert_eq!((read.route(), read.durable_header()), (sent.route(), sent.durable_header()));
+            assert_eq!(read.application_properties(), sent.application_properties());
+            if sent.deaths().is_none() {
+                assert_eq!(delivered(&read, None), delivered(sent, None));
+                assert_eq!(delivered(&read, Some(7)), delivered(sent, Some(7)));
+            }
+            let sections = |message: &Message| {
+                let out = delivered(message, None);
+                let range = scan(&out).unwrap().message_annotations.unwrap();
+                out[range.start as usize..range.end as usize].to_vec()
+            };
+            assert_eq!(sections(&read), sections(sent));
+        }
+        assert!(entries.message().is_none());
+    }
+
+    #[test]
+    fn the_offset_is_told() {
+        for wire in [FULL, b"\x00\x53\x77\x40"] {
+            let out = delivered(&message(wire, "k"), Some(300));
+            let range = scan(&out).unwrap().message_annotations.unwrap();
+            let section = &out[range.start as usize..range.end as usize];
+            let mut pairs = map_pairs(section).unwrap().map(Result::unwrap);
+            let (_, value) = pairs.find(|(key, _)| *key == "x-stream-offset").unwrap();
+            assert_eq!(value, b"\x81\x00\x00\x00\x00\x00\x00\x01\x2c");
+        }
+    }
+
+    #[test]
+    fn messages_of_one_route_share_it() {
+        let mut entries = Entries::new(chunk(&[
+            message(FULL, "a"),
+            message(FULL, "a"),
+            message(FULL, "ab"),
+            message(FULL, "a"),
+        ]));
+        let mut read = || entries.message().unwrap().unwrap().route().clone();
+        let (first, second, other) = (read(), read(), read());
+        assert!(Arc::ptr_eq(&first, &second));
+        assert_eq!((other.key(), read().key()), ("ab", "a"));
+    }
+
+    #[test]
+    fn filter_values_are_found() {
+        let with = b"\x00\x53\x72\xc1\x1c\x02\xa3\x15x-stream-filter-value\xa1\x02eu\x00\x53\x77\x40";
+        assert_eq!(message(with, "k").stream_filter_value(), Some("eu"));
+        assert_eq!(message(FULL, "k").stream_filter_value(), None);
+    }
+
+    #[test]
+    fn what_is_no_entry_is_an_error() {
+        let whole = chunk(&[message(FULL, "k")]);
+        for len in 1..whole.len() {
+            let mut entries = Entries::new(whole.slice(..len));
+            assert_eq!(entries.message(), Some(Err(StoredError::Malformed)), "{len}");
+            assert!(entries.message().is_none());
+        }
+        let mut batch = whole.to_vec();
+        batch[0] |= 0x80;
+        assert_eq!(Entries::new(batch.into()).skip(), Some(Err(StoredError::Malformed)));
+    }
+}

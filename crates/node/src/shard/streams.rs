@@ -1,0 +1,458 @@
+//! Streams of this shard: those that live here, and the readers of any stream that are here.
+//!
+//! ```text
+//!   Publish ──> Stream ──poll_stream_jobs──> (the streams' thread) ──> handle_stream_answer ──> receipts, News
+//!                  └────── News, to every shard with consumers ──┐
+//!   Attach, Grant ───────────────────────────────────────> Readers ──> deliveries
+//!                    poll_chunk_jobs <── loads ───────────────┘ ▲
+//!                         └──> (the stream readers' thread) ──> handle_chunks
+//! ```
+//!
+//! What a consumer asks stays on its own shard; everything else goes to the stream's home.
+
+use std::sync::Arc;
+
+use broker::ids::QueueId;
+use hashbrown::HashMap;
+use log::{
+    Bloom, ChunkJob, ChunksRead, NewChunk, Position, ReadFrom, StreamAnswer, StreamError, StreamJob,
+    StreamLimits, Wanted,
+};
+use queue::{
+    Asked, Chunk, ChunkLoad, Config, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks, News,
+    OpenFailure, Place, Publish, Readers, ReadersOutput, RejectReason, Request, Stream, StreamOutput,
+    Verdict, Work,
+};
+
+use super::Shard;
+use super::apply::{Receipt, push_receipt};
+
+/// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
+const LOAD_BYTES: u32 = 256 * 1024;
+
+/// How long after a failure the disk is tried again.
+const RETRY_MS: u64 = 200;
+
+/// A stream that lives here.
+#[derive(Debug)]
+struct Home {
+    stream: Stream,
+    /// It is in [`Streams::due`].
+    due: bool,
+    /// Its end is being made known.
+    deleted: bool,
+}
+
+/// The readers of a stream that are here.
+#[derive(Debug, Default)]
+struct Following {
+    readers: Readers,
+    /// Consumers that the stream was told of.
+    told: Option<u32>,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    homes: HashMap<QueueId, Home>,
+    following: HashMap<QueueId, Following>,
+    /// Streams that may have work for the disk.
+    due: Vec<QueueId>,
+    next_due: Option<u64>,
+    /// Streams with a reader that was interrupted.
+    going: Vec<QueueId>,
+    jobs: Vec<StreamJob>,
+    next_ticket: u64,
+    /// By ticket, with who waits.
+    loads: HashMap<u64, (Asked, QueueId, ChunkJob)>,
+    chunk_jobs: Vec<ChunkJob>,
+    /// To be asked for again, not before this time.
+    again: Vec<ChunkJob>,
+    again_ms: u64,
+    home_output: StreamOutput,
+    readers_output: ReadersOutput,
+}
+
+impl Streams {
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.next_due.into_iter().chain((!self.again.is_empty()).then_some(self.again_ms)).min()
+    }
+
+    /// Whether publishes wait to be written.
+    pub fn hold_receipts(&self) -> bool {
+        self.homes.values().any(|home| home.stream.holds_receipts())
+    }
+
+    pub fn is_going(&self) -> bool {
+        !self.going.is_empty()
+    }
+
+    fn touch(&mut self, queue: QueueId) {
+        if let Some(home) = self.homes.get_mut(&queue)
+            && !home.due
+        {
+            home.due = true;
+            self.due.push(queue);
+        }
+    }
+}
+
+/// Whether a request concerns consumers, and stays on their shard.
+pub(super) fn is_of_readers(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Attach(_)
+            | Request::Cancel { .. }
+            | Request::Detach { .. }
+            | Request::Grant { .. }
+            | Request::Settle { .. }
+            | Request::Browse { .. }
+    )
+}
+
+impl Shard {
+    /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
+    pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
+        let home = Home { stream: Stream::new(config), due: false, deleted: false };
+        self.streams.homes.insert(id, home);
+    }
+
+    /// Does what is asked of a stream; gives the request back if it is of none that is known here.
+    pub(super) fn apply_to_stream(&mut self, queue: QueueId, request: Request) -> Result<(), Request> {
+        if is_of_readers(&request) {
+            let is_stream = self.catalog.queue_by_id(queue).is_some_and(|record| record.is_stream());
+            if !is_stream && !self.streams.following.contains_key(&queue) {
+                return Err(request);
+            }
+            self.apply_to_readers(queue, request);
+            return Ok(());
+        }
+        let Some(home) = self.streams.homes.get_mut(&queue) else { return Err(request) };
+        // The log's reserve is not for streams.
+        if self.log_short
+            && let Request::Publish(Publish { publisher, seq, .. }) = request
+        {
+            let verdict = Verdict::Rejected(RejectReason::Unavailable);
+            push_receipt(&mut self.receipts, Receipt { queue, publisher, first: seq, last: seq, verdict });
+            return Ok(());
+        }
+        let mut output = std::mem::take(&mut self.streams.home_output);
+        home.stream.apply(request, self.now_ms, &mut output);
+        self.take_home_output(queue, &mut output);
+        self.streams.home_output = output;
+        Ok(())
+    }
+
+    fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
+        self.streams.touch(queue);
+        if output.effects.iter().any(|effect| matches!(effect, Effect::Deleted { .. })) {
+            if let Some(home) = self.streams.homes.get_mut(&queue) {
+                home.deleted = true;
+            }
+            self.delete(queue, &mut output.effects);
+            return;
+        }
+        for effect in output.effects.drain(..) {
+            match effect {
+                Effect::Receipt { publisher, seq, verdict, .. } => {
+                    let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
+                    push_receipt(&mut self.receipts, receipt);
+                }
+                effect => self.carry_out(queue, effect),
+            }
+        }
+    }
+
+    /// New settings of a stream that lives here.
+    pub(super) fn reconfigure_streams(&mut self) {
+        let mut changed = Vec::new();
+        for (id, home) in &self.streams.homes {
+            let Some(record) = self.catalog.queue_by_id(*id) else { continue };
+            if *record.config != *home.stream.config() {
+                changed.push((*id, Box::new((*record.config).clone())));
+            }
+        }
+        for (queue, config) in changed {
+            drop(self.apply_to_stream(queue, Request::Configure(config)));
+        }
+    }
+
+    /// The stream is gone from the catalog.
+    pub(super) fn stream_forgotten(&mut self, queue: QueueId) {
+        if self.streams.homes.remove(&queue).is_some() {
+            self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
+            self.counters.queues_deleted += 1;
+        }
+        // Readers have been told by the stream, unless it had no home.
+        let news = News { kept: Kept::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
+        self.handle_news(queue, news);
+    }
+
+    /// The numbers of a stream that lives here, if it is open or has ended.
+    pub(super) fn stream_report(&self, queue: QueueId) -> Option<queue::Report> {
+        self.streams.homes.get(&queue).map(|home| home.stream.report())
+    }
+
+    // ---- the disk -----------------------------------------------------------------------------------------
+
+    /// Streams with something due at this time.
+    pub(super) fn stream_timeouts(&mut self) {
+        if self.streams.next_due.is_none_or(|due| due > self.now_ms) {
+            return;
+        }
+        let now_ms = self.now_ms;
+        let due = |home: &Home| home.stream.next_deadline().is_some_and(|at| at <= now_ms);
+        let due: Vec<_> =
+            self.streams.homes.iter().filter(|(_, home)| due(home)).map(|(id, _)| *id).collect();
+        due.into_iter().for_each(|queue| self.streams.touch(queue));
+        self.streams.next_due = None;
+        let deadlines = self.streams.homes.values().filter(|home| !home.due);
+        self.streams.next_due = deadlines.filter_map(|home| home.stream.next_deadline()).min();
+    }
+
+    /// Work for the streams' thread. To be called behind a turn.
+    pub fn poll_stream_jobs(&mut self) -> impl Iterator<Item = StreamJob> {
+        let shard = u32::from(self.id);
+        let mut due = std::mem::take(&mut self.streams.due);
+        for queue in due.drain(..) {
+            let Some(home) = self.streams.homes.get_mut(&queue) else { continue };
+            home.due = false;
+            let work = home.stream.poll_work(self.now_ms);
+            self.streams.next_due =
+                home.stream.next_deadline().into_iter().chain(self.streams.next_due).min();
+            let Some(work) = work else { continue };
+            let (stream, now_ms, limits) = (queue.0, self.now_ms, limits(home.stream.config()));
+            self.streams.jobs.push(match work {
+                Work::Open => StreamJob::Open { shard, stream, limits, now_ms },
+                Work::Limit => StreamJob::Limit { shard, stream, limits, now_ms },
+                Work::Append(chunks) => {
+                    let bytes = home.stream.config().stream.unwrap_or_default().filter_bytes;
+                    let chunks = chunks.into_iter().map(|chunk| new_chunk(chunk, bytes)).collect();
+                    let sync = self.catalog.queue_by_id(queue).is_some_and(|record| record.fsync);
+                    StreamJob::Append { shard, stream, chunks, sync }
+                }
+            });
+        }
+        self.streams.due = due;
+        self.streams.jobs.drain(..)
+    }
+
+    /// The answer to one of [`Shard::poll_stream_jobs`].
+    pub fn handle_stream_answer(&mut self, answer: StreamAnswer) {
+        let queue = QueueId(answer.stream());
+        let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+        let Some(home) = self.streams.homes.get_mut(&queue) else { return };
+        let mut output = std::mem::take(&mut self.streams.home_output);
+        match answer {
+            StreamAnswer::Opened { result, cut, .. } => {
+                if let Some(cut) = cut {
+                    let log::StreamCut { file, offset, bytes } = cut;
+                    tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
+                }
+                let result = result.map(kept).map_err(|error| failure(&name, &error));
+                home.stream.handle_opened(result, self.now_ms, &mut output);
+            }
+            StreamAnswer::Appended { result, .. } => {
+                let known = match result {
+                    Ok(known) => Some(kept(known)),
+                    Err(failed) => {
+                        tracing::error!(stream = %name, "the stream cannot be written: {}; it is tried again", failed.error);
+                        failed.kept.map(|known| kept(*known))
+                    }
+                };
+                home.stream.handle_appended(known, self.now_ms, &mut output);
+            }
+            StreamAnswer::Kept { result, .. } => {
+                if let Err(error) = &result {
+                    tracing::error!(stream = %name, "the limits of the stream cannot be kept: {error}");
+                }
+                home.stream.handle_kept(result.ok().map(kept), &mut output);
+            }
+        }
+        self.take_home_output(queue, &mut output);
+        self.streams.home_output = output;
+        self.send_receipts();
+    }
+
+    // ---- readers --------------------------------------------------------------------------------------------
+
+    fn apply_to_readers(&mut self, queue: QueueId, request: Request) {
+        let begins = matches!(request, Request::Attach(_) | Request::Browse { .. });
+        if !begins && !self.streams.following.contains_key(&queue) {
+            if let Request::Cancel { consumer } | Request::Detach { consumer, .. } = request {
+                self.carry_out(queue, Effect::Gone { consumer, reason: GoneReason::Detached });
+            }
+            return;
+        }
+        let mut output = std::mem::take(&mut self.streams.readers_output);
+        let following = self.streams.following.entry(queue).or_default();
+        following.readers.apply(request, self.now_ms, &mut output);
+        self.take_readers_output(queue, &mut output);
+        self.streams.readers_output = output;
+    }
+
+    /// What a stream has to say to its readers here.
+    pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
+        let Some(following) = self.streams.following.get_mut(&queue) else { return };
+        let ended = news.end.is_some();
+        let mut output = std::mem::take(&mut self.streams.readers_output);
+        following.readers.handle_news(news, self.now_ms, &mut output);
+        if ended {
+            // It follows nothing any more.
+            following.told = None;
+        }
+        self.take_readers_output(queue, &mut output);
+        self.streams.readers_output = output;
+    }
+
+    /// Goes on with readers that were interrupted.
+    pub(super) fn go_on_reading(&mut self) {
+        for queue in std::mem::take(&mut self.streams.going) {
+            let Some(following) = self.streams.following.get_mut(&queue) else { continue };
+            let mut output = std::mem::take(&mut self.streams.readers_output);
+            following.readers.go_on(self.now_ms, &mut output);
+            self.take_readers_output(queue, &mut output);
+            self.streams.readers_output = output;
+        }
+    }
+
+    fn take_readers_output(&mut self, queue: QueueId, output: &mut ReadersOutput) {
+        for load in output.loads.drain(..) {
+            self.streams.next_ticket += 1;
+            let ticket = self.streams.next_ticket;
+            let who = load.who;
+            let job = chunk_job(u32::from(self.id), ticket, queue, load);
+            self.streams.loads.insert(ticket, (who, queue, job.clone()));
+            self.streams.chunk_jobs.push(job);
+        }
+        for offset in output.damaged.drain(..) {
+            let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+            tracing::error!(stream = %name, offset, "a consumer of the stream has come to damaged messages");
+        }
+        if let Some(following) = self.streams.following.get_mut(&queue) {
+            if following.readers.is_going() && !self.streams.going.contains(&queue) {
+                self.streams.going.push(queue);
+            }
+            let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());
+            if consumers != following.told {
+                following.told = consumers;
+                let follower = Follower(u32::from(self.id));
+                self.post.request(queue, Request::Follow { follower, consumers });
+            }
+            if consumers.is_none() {
+                self.streams.following.remove(&queue);
+            }
+        }
+        for effect in output.effects.drain(..) {
+            self.carry_out(queue, effect);
+        }
+    }
+
+    /// Chunks to be read.
+    pub fn poll_chunk_jobs(&mut self) -> impl Iterator<Item = ChunkJob> {
+        if self.streams.again_ms <= self.now_ms {
+            let mut again = std::mem::take(&mut self.streams.again);
+            self.streams.chunk_jobs.append(&mut again);
+        }
+        self.streams.chunk_jobs.drain(..)
+    }
+
+    /// The answer to one of [`Shard::poll_chunk_jobs`].
+    pub fn handle_chunks(&mut self, read: ChunksRead) {
+        let ChunksRead { ticket, result, .. } = read;
+        let Some((who, queue, job)) = self.streams.loads.remove(&ticket) else { return };
+        let Some(following) = self.streams.following.get_mut(&queue) else { return };
+        let loaded = match result {
+            Ok(chunks) => Some(loaded(chunks)),
+            Err(error @ StreamError::Io { .. }) => {
+                tracing::error!("a stream cannot be read: {error}; it is tried again");
+                self.streams.loads.insert(ticket, (who, queue, job.clone()));
+                self.streams.again.push(job);
+                self.streams.again_ms = self.now_ms + RETRY_MS;
+                return;
+            }
+            Err(error) => {
+                tracing::error!("a stream cannot be read: {error}");
+                None
+            }
+        };
+        let mut output = std::mem::take(&mut self.streams.readers_output);
+        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output);
+        self.take_readers_output(queue, &mut output);
+        self.streams.readers_output = output;
+    }
+}
+
+fn limits(config: &Config) -> StreamLimits {
+    let stream = config.stream.unwrap_or_default();
+    StreamLimits {
+        segment_bytes: stream.segment_bytes,
+        bytes_max: config.max_length_bytes,
+        age_max_ms: stream.age_max_ms,
+    }
+}
+
+fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
+    let bloom = chunk.values.map(|known| {
+        let mut bloom = Bloom::new(filter_bytes);
+        known.values.iter().for_each(|value| bloom.insert(value.as_bytes()));
+        if known.none {
+            bloom.insert_none();
+        }
+        bloom
+    });
+    // CHUNK_ENTRIES_MAX is below what a chunk can count.
+    NewChunk {
+        first: chunk.first,
+        entries: chunk.entries as u16,
+        timestamp_ms: chunk.at_ms,
+        bloom,
+        data: chunk.data,
+    }
+}
+
+fn kept(kept: log::Kept) -> Kept {
+    let log::Kept { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = kept;
+    Kept { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
+}
+
+fn failure(name: &str, error: &StreamError) -> OpenFailure {
+    match error {
+        StreamError::Io { .. } => {
+            tracing::error!(stream = name, "the stream cannot be opened: {error}; it is tried again");
+            OpenFailure::Unavailable
+        }
+        _ => {
+            tracing::error!(stream = name, "the stream is closed: {error}");
+            OpenFailure::Damaged
+        }
+    }
+}
+
+fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJob {
+    let ChunkLoad { from, until, segments, bloom, .. } = load;
+    let from = match from {
+        LoadFrom::First => ReadFrom::First,
+        LoadFrom::Last => ReadFrom::Last,
+        LoadFrom::Offset(offset) => ReadFrom::Offset(offset),
+        LoadFrom::Time(ms) => ReadFrom::Time(ms),
+        LoadFrom::At(Place { segment, at, offset }) => ReadFrom::At(Position { segment, at, offset }),
+    };
+    let wanted = bloom.map(|bloom| Arc::new(Wanted { values: bloom.values.clone(), none: bloom.unfiltered }));
+    ChunkJob { shard, ticket, stream: queue.0, from, segments, until, bytes_max: LOAD_BYTES, wanted }
+}
+
+fn loaded(chunks: log::Chunks) -> LoadedChunks {
+    let Position { segment, at, offset } = chunks.next;
+    let chunk = |chunk: log::Chunk| Chunk {
+        first: chunk.first,
+        entries: chunk.entries.into(),
+        at_ms: chunk.timestamp_ms,
+        data: chunk.data,
+        values: None,
+    };
+    LoadedChunks {
+        chunks: chunks.chunks.into_iter().map(chunk).collect(),
+        next: Place { segment, at, offset },
+    }
+}

@@ -1,0 +1,433 @@
+//! The machine at a stream's home: takes messages, has them written, and tells who follows.
+
+use std::collections::VecDeque;
+
+use super::chunk::{Chunk, Filling};
+use super::{Follower, Kept, News};
+use crate::{
+    Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Refusal, RejectReason,
+    Report, Request, Ticket, Verdict,
+};
+
+/// How long after a failure the disk is tried again.
+const RETRY_MS: u64 = 200;
+
+/// How often it is looked whether something has become too old.
+const AGE_CHECK_MS: u64 = 30_000;
+
+/// What a call had to say. Calls append; whoever carries it out empties it.
+#[derive(Debug, Default)]
+pub struct StreamOutput {
+    pub effects: Vec<Effect>,
+}
+
+/// What the disk is to do. Each is answered once; one at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Answered by [`Stream::handle_opened`].
+    Open,
+    /// Answered by [`Stream::handle_appended`].
+    Append(Vec<Chunk>),
+    /// The limits have changed, or time has passed. Answered by [`Stream::handle_kept`].
+    Limit,
+}
+
+/// Why a stream could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenFailure {
+    /// It may work later.
+    Unavailable,
+    /// Its messages are lost.
+    Damaged,
+}
+
+/// ```text
+///   Closed ──first request──► Opening ──► Open ──Delete──► Deleted
+///                              ▲   │                          ▲
+///                   tried again└───┴──damaged──► Damaged ─────┘
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Closed,
+    Opening,
+    Open,
+    Damaged,
+    Deleted,
+}
+
+/// Messages that wait to be written.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    publisher: PublisherId,
+    /// Numbers of the publisher.
+    first: u64,
+    last: u64,
+    /// The offset behind the last.
+    end: u64,
+}
+
+/// One stream.
+#[derive(Debug)]
+pub struct Stream {
+    config: Config,
+    state: State,
+    /// Work is with the disk.
+    away: bool,
+    /// What is written, and may be read.
+    kept: Kept,
+    /// The offset of the first message in `filling`.
+    next: u64,
+    filling: Filling,
+    /// Closed, and to be written.
+    full: Vec<Chunk>,
+    /// Being written.
+    writing: Vec<Chunk>,
+    held: VecDeque<Held>,
+    followers: Vec<(Follower, u32)>,
+    /// Until it is open. Bounded as mail is.
+    waiting: Vec<Request>,
+    /// The last write failed: nothing new is taken.
+    failed: bool,
+    limits_changed: bool,
+    /// Nothing is asked of the disk before this time.
+    not_before_ms: u64,
+    checked_ms: u64,
+    published: u64,
+}
+
+impl Stream {
+    /// A stream that is opened when it is first used.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            state: State::Closed,
+            away: false,
+            kept: Kept::default(),
+            next: 0,
+            filling: Filling::default(),
+            full: Vec::new(),
+            writing: Vec::new(),
+            held: VecDeque::new(),
+            followers: Vec::new(),
+            waiting: Vec::new(),
+            failed: false,
+            limits_changed: false,
+            not_before_ms: 0,
+            checked_ms: 0,
+            published: 0,
+        }
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Does what is asked. `now_ms` counts from the epoch and never goes back.
+    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut StreamOutput) {
+        match self.state {
+            State::Closed | State::Opening => {
+                if let Request::Configure(config) = request {
+                    self.config = *config;
+                    return;
+                }
+                if self.state == State::Closed {
+                    self.state = State::Opening;
+                    self.checked_ms = now_ms;
+                }
+                self.waiting.push(request);
+            }
+            State::Open => self.apply_open(request, out),
+            State::Damaged | State::Deleted => self.apply_ended(request, out),
+        }
+    }
+
+    fn apply_open(&mut self, request: Request, out: &mut StreamOutput) {
+        match request {
+            Request::Publish(publish) => self.publish(publish, out),
+            Request::Follow { follower, consumers } => self.follow(follower, consumers, out),
+            Request::Configure(config) => {
+                self.limits_changed |= *config != self.config;
+                self.config = *config;
+            }
+            Request::Delete { ticket, if_unused, if_empty } => {
+                let refused = |why| Effect::Refused { asked: Asked::Ticket(ticket), why };
+                if if_unused && self.consumers() > 0 {
+                    out.effects.push(refused(Refusal::InUse));
+                } else if if_empty && self.next_offset() > self.kept.first {
+                    out.effects.push(refused(Refusal::NotEmpty));
+                } else {
+                    self.delete(ticket, out);
+                }
+            }
+            Request::Report { ticket } => {
+                out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
+            }
+            other => refuse(other, Refusal::NotSupported, out),
+        }
+    }
+
+    fn apply_ended(&mut self, request: Request, out: &mut StreamOutput) {
+        let damaged = self.state == State::Damaged;
+        let why = if damaged { Refusal::Damaged } else { Refusal::NotFound };
+        match request {
+            Request::Publish(Publish { publisher, seq, .. }) => {
+                let verdict =
+                    if damaged { Verdict::Rejected(RejectReason::Damaged) } else { Verdict::Released };
+                out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+            }
+            Request::Follow { follower, .. } => {
+                let end = Some(if damaged { GoneReason::Damaged } else { GoneReason::QueueDeleted });
+                let news = Box::new(News { kept: self.kept.clone(), chunks: Vec::new(), end });
+                out.effects.push(Effect::News { follower, news });
+            }
+            Request::Delete { ticket, .. } if damaged => self.delete(ticket, out),
+            Request::Report { ticket } => {
+                out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
+            }
+            other => refuse(other, why, out),
+        }
+    }
+
+    fn publish(&mut self, publish: Publish, out: &mut StreamOutput) {
+        let Publish { publisher, seq, message } = publish;
+        if self.failed {
+            let verdict = Verdict::Rejected(RejectReason::Unavailable);
+            out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+            return;
+        }
+        if self.filling.is_full_for(&message) {
+            // Its time is set when it is given away, together with that of those behind it.
+            self.close_chunk();
+        }
+        self.filling.push(&message);
+        self.published += 1;
+        let end = self.next_offset();
+        match self.held.back_mut() {
+            Some(held) if held.publisher == publisher && held.last + 1 == seq => {
+                (held.last, held.end) = (seq, end);
+            }
+            _ => self.held.push_back(Held { publisher, first: seq, last: seq, end }),
+        }
+    }
+
+    fn close_chunk(&mut self) {
+        if let Some(chunk) = self.filling.close(self.next, 0) {
+            self.next = chunk.end();
+            self.full.push(chunk);
+        }
+    }
+
+    /// Behind everything that was taken, written or not.
+    fn next_offset(&self) -> u64 {
+        self.next + u64::from(self.filling.entries())
+    }
+
+    fn follow(&mut self, follower: Follower, consumers: Option<u32>, out: &mut StreamOutput) {
+        let known = self.followers.iter().position(|(known, _)| *known == follower);
+        match (known, consumers) {
+            (Some(at), None) => drop(self.followers.swap_remove(at)),
+            (Some(at), Some(consumers)) => self.followers[at].1 = consumers,
+            (None, None) => {}
+            (None, Some(consumers)) => {
+                self.followers.push((follower, consumers));
+                let news = Box::new(News { kept: self.kept.clone(), chunks: Vec::new(), end: None });
+                out.effects.push(Effect::News { follower, news });
+            }
+        }
+    }
+
+    fn consumers(&self) -> u32 {
+        self.followers.iter().map(|(_, consumers)| consumers).sum()
+    }
+
+    fn delete(&mut self, ticket: Ticket, out: &mut StreamOutput) {
+        self.end(State::Deleted, out);
+        out.effects.push(Effect::Done { ticket, messages: self.kept.messages() });
+        out.effects.push(Effect::Deleted { reason: DeletedReason::Asked });
+    }
+
+    fn end(&mut self, state: State, out: &mut StreamOutput) {
+        self.state = state;
+        let (reason, verdict) = match state {
+            State::Damaged => (GoneReason::Damaged, Verdict::Rejected(RejectReason::Damaged)),
+            _ => (GoneReason::QueueDeleted, Verdict::Released),
+        };
+        self.receipts(u64::MAX, verdict, out);
+        (self.filling, self.full, self.writing) = (Filling::default(), Vec::new(), Vec::new());
+        self.tell(&[], Some(reason), out);
+        self.followers.clear();
+    }
+
+    /// Answers for everything in front of this offset.
+    fn receipts(&mut self, next: u64, verdict: Verdict, out: &mut StreamOutput) {
+        while let Some(held) = self.held.front_mut() {
+            let behind = held.end.saturating_sub(next);
+            let count = held.last - held.first + 1;
+            if behind >= count {
+                return;
+            }
+            let (publisher, first, last) = (held.publisher, held.first, held.last - behind);
+            out.effects.extend((first..=last).map(|seq| Effect::Receipt {
+                publisher,
+                seq,
+                verdict,
+                journaled: false,
+            }));
+            if behind > 0 {
+                held.first = last + 1;
+                return;
+            }
+            self.held.pop_front();
+        }
+    }
+
+    fn tell(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
+        out.effects.extend(self.followers.iter().map(|(follower, _)| {
+            let news = Box::new(News { kept: self.kept.clone(), chunks: chunks.to_vec(), end });
+            Effect::News { follower: *follower, news }
+        }));
+    }
+
+    /// What the disk is to do now. To be called behind whatever was told to the machine.
+    pub fn poll_work(&mut self, now_ms: u64) -> Option<Work> {
+        if self.away || now_ms < self.not_before_ms {
+            return None;
+        }
+        let work = match self.state {
+            State::Opening => Work::Open,
+            State::Open if !self.full.is_empty() || !self.filling.is_empty() => {
+                self.close_chunk();
+                let at_ms = now_ms.max(self.kept.times_ms.map_or(0, |(_, last)| last));
+                self.full.iter_mut().for_each(|chunk| chunk.at_ms = at_ms);
+                self.writing = std::mem::take(&mut self.full);
+                Work::Append(self.writing.clone())
+            }
+            State::Open if self.limits_changed || self.age_check_ms().is_some_and(|at| at <= now_ms) => {
+                self.limits_changed = false;
+                self.checked_ms = now_ms;
+                Work::Limit
+            }
+            _ => return None,
+        };
+        self.away = true;
+        Some(work)
+    }
+
+    fn age_check_ms(&self) -> Option<u64> {
+        self.config.stream?.age_max_ms?;
+        Some(self.checked_ms + AGE_CHECK_MS)
+    }
+
+    /// When [`Stream::poll_work`] has something to do, if nothing else happens.
+    pub fn next_deadline(&self) -> Option<u64> {
+        if self.away {
+            return None;
+        }
+        match self.state {
+            State::Opening => Some(self.not_before_ms),
+            State::Open if self.failed => Some(self.not_before_ms),
+            State::Open => self.age_check_ms(),
+            State::Closed | State::Damaged | State::Deleted => None,
+        }
+    }
+
+    /// The answer to [`Work::Open`].
+    pub fn handle_opened(&mut self, result: Result<Kept, OpenFailure>, now_ms: u64, out: &mut StreamOutput) {
+        self.away = false;
+        if self.state != State::Opening {
+            return;
+        }
+        match result {
+            Ok(kept) => {
+                self.state = State::Open;
+                self.next = kept.next;
+                self.kept = kept;
+            }
+            Err(OpenFailure::Unavailable) => {
+                self.not_before_ms = now_ms + RETRY_MS;
+                return;
+            }
+            Err(OpenFailure::Damaged) => self.end(State::Damaged, out),
+        }
+        for request in std::mem::take(&mut self.waiting) {
+            self.apply(request, now_ms, out);
+        }
+    }
+
+    /// The answer to [`Work::Append`]: what is kept now, if that is known. What of it was not written is to be written
+    /// once more.
+    pub fn handle_appended(&mut self, kept: Option<Kept>, now_ms: u64, out: &mut StreamOutput) {
+        self.away = false;
+        if self.state != State::Open {
+            return;
+        }
+        self.kept = kept.unwrap_or_else(|| self.kept.clone());
+        let mut written = std::mem::take(&mut self.writing);
+        let mut unwritten = written.split_off(written.partition_point(|chunk| chunk.end() <= self.kept.next));
+        self.failed = !unwritten.is_empty();
+        if self.failed {
+            self.not_before_ms = now_ms + RETRY_MS;
+            unwritten.append(&mut self.full);
+            self.full = unwritten;
+        }
+        self.receipts(self.kept.next, Verdict::Accepted, out);
+        self.tell(&written, None, out);
+    }
+
+    /// The answer to [`Work::Limit`], if it was done.
+    pub fn handle_kept(&mut self, kept: Option<Kept>, out: &mut StreamOutput) {
+        self.away = false;
+        if self.state == State::Open
+            && let Some(kept) = kept
+        {
+            self.kept = kept;
+            self.tell(&[], None, out);
+        }
+    }
+
+    /// Its bytes do not hold: nothing of it is delivered any more, and nothing more is written.
+    pub fn is_damaged(&self) -> bool {
+        self.state == State::Damaged
+    }
+
+    /// Whether publishes have no receipt yet.
+    pub fn holds_receipts(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// What the machine knows of itself.
+    pub fn report(&self) -> Report {
+        Report {
+            ready: self.kept.messages(),
+            ready_bytes: self.kept.bytes,
+            consumers: self.consumers(),
+            damaged: self.is_damaged(),
+            published: self.published,
+            stream: Some(self.kept.clone()),
+            ..Report::default()
+        }
+    }
+}
+
+/// Refuses what a stream does not do, or does not do any more.
+fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
+    let effect = match request {
+        Request::Attach(Attach { consumer, .. }) => Effect::Refused { asked: Asked::Consumer(consumer), why },
+        Request::Fetch { ticket, .. }
+        | Request::Browse { ticket, .. }
+        | Request::Purge { ticket }
+        | Request::Delete { ticket, .. }
+        | Request::Report { ticket } => Effect::Refused { asked: Asked::Ticket(ticket), why },
+        Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
+            Effect::Gone { consumer, reason: GoneReason::Detached }
+        }
+        // Whoever sent these waits for nothing.
+        Request::Publish(_)
+        | Request::Follow { .. }
+        | Request::Settle { .. }
+        | Request::Grant { .. }
+        | Request::DeadLettered { .. }
+        | Request::Configure(_) => return,
+    };
+    out.effects.push(effect);
+}

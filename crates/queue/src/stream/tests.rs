@@ -1,0 +1,672 @@
+//! A stream, its readers, and a naive disk: pages of what happens, and any interleaving of anything.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::{Message, Parts, Route};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Overflow, Publish, PublisherId,
+    Request, StreamConfig, Ticket, Verdict,
+};
+
+/// Chunks of a segment of the naive disk.
+const SEGMENT_CHUNKS: usize = 3;
+
+fn config() -> Config {
+    Config {
+        name: "s".into(),
+        auto_delete: false,
+        single_active_consumer: false,
+        max_length: None,
+        max_length_bytes: None,
+        overflow: Overflow::DropHead,
+        message_ttl_ms: None,
+        expires_ms: None,
+        dead_letter: None,
+        max_priority: None,
+        stream: Some(StreamConfig::default()),
+    }
+}
+
+/// A message with this body, and a filter value unless that is 0.
+fn message(body: &str, value: u8) -> Message {
+    let mut wire = Vec::new();
+    if value > 0 {
+        // message-annotations {x-stream-filter-value: "<value>"}
+        wire.extend(b"\x00\x53\x72\xc1\x1b\x02\xa3\x15x-stream-filter-value\xa1\x01");
+        wire.push(b'0' + value);
+    }
+    let bare_at = wire.len() as u32;
+    wire.extend(b"\x00\x53\x75\xb0");
+    wire.extend((body.len() as u32).to_be_bytes());
+    wire.extend(body.as_bytes());
+    let parts = Parts {
+        wire: Bytes::from(wire),
+        bare_at,
+        application_properties_at: bare_at,
+        body_at: bare_at,
+        ..Parts::default()
+    };
+    Message::new(parts, Arc::new(Route::simple("", "s")))
+}
+
+/// What was written, and is kept.
+#[derive(Default)]
+struct Disk {
+    chunks: Vec<Chunk>,
+    next: u64,
+    removed: u64,
+}
+
+impl Disk {
+    fn kept(&self) -> Kept {
+        let first = self.chunks.first().map_or(self.next, |chunk| chunk.first);
+        let segments = self.chunks.chunks(SEGMENT_CHUNKS).map(|segment| segment[0].first).collect();
+        let times_ms = self.chunks.first().zip(self.chunks.last()).map(|(a, b)| (a.at_ms, b.at_ms));
+        Kept { first, next: self.next, bytes: 0, times_ms, segments }
+    }
+
+    fn append(&mut self, chunk: Chunk) {
+        assert_eq!(chunk.first, self.next, "no gap");
+        self.next = chunk.end();
+        self.chunks.push(chunk);
+    }
+
+    fn read(&self, load: &ChunkLoad, most: usize) -> LoadedChunks {
+        let there = || self.chunks.iter().filter(|chunk| chunk.first < load.until);
+        let from = match load.from {
+            LoadFrom::First => there().next().map(|chunk| chunk.first),
+            LoadFrom::Last => there().last().map(|chunk| chunk.first),
+            LoadFrom::Offset(offset) => there().find(|chunk| chunk.end() > offset).map(|chunk| chunk.first),
+            LoadFrom::Time(ms) => there().find(|chunk| chunk.at_ms >= ms).map(|chunk| chunk.first),
+            LoadFrom::At(place) => Some(place.offset),
+        };
+        let from = from.unwrap_or(load.until);
+        let read: Vec<_> = there().filter(|chunk| chunk.end() > from).take(most).cloned().collect();
+        let next = read.last().map_or(load.until, Chunk::end);
+        let next = Place { segment: 0, at: 0, offset: next };
+        let wanted = read.into_iter().filter(|chunk| chunk.is_wanted(load.bloom.as_deref()));
+        LoadedChunks { chunks: wanted.map(|chunk| Chunk { values: None, ..chunk }).collect(), next }
+    }
+}
+
+/// What a consumer has been sent.
+#[derive(Default)]
+struct Got {
+    offsets: Vec<u64>,
+    credit: u64,
+    /// Deliveries, and credit that drains have used up.
+    count: u32,
+    /// A grant is not answered.
+    granting: bool,
+    states: Vec<CreditState>,
+    gone: bool,
+}
+
+struct World {
+    now_ms: u64,
+    stream: Stream,
+    readers: Readers,
+    follows: bool,
+    disk: Disk,
+    work: Option<Work>,
+    news: Vec<News>,
+    loads: Vec<ChunkLoad>,
+    got: BTreeMap<u64, Got>,
+    fetched: BTreeMap<u64, Vec<u64>>,
+    receipts: Vec<(u64, Verdict)>,
+    refused: Vec<Asked>,
+    published: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            now_ms: 1000,
+            stream: Stream::new(config()),
+            readers: Readers::default(),
+            follows: false,
+            disk: Disk::default(),
+            work: None,
+            news: Vec::new(),
+            loads: Vec::new(),
+            got: BTreeMap::new(),
+            fetched: BTreeMap::new(),
+            receipts: Vec::new(),
+            refused: Vec::new(),
+            published: 0,
+        }
+    }
+
+    fn home(&mut self, request: Request) {
+        let mut out = StreamOutput::default();
+        self.stream.apply(request, self.now_ms, &mut out);
+        self.carry(out.effects);
+    }
+
+    fn here(&mut self, request: Request) {
+        let mut out = ReadersOutput::default();
+        self.readers.apply(request, self.now_ms, &mut out);
+        self.after_readers(out);
+    }
+
+    fn after_readers(&mut self, out: ReadersOutput) {
+        self.loads.extend(out.loads);
+        self.carry(out.effects);
+        let follows = !self.readers.is_empty();
+        if follows != self.follows {
+            self.follows = follows;
+            let consumers = follows.then(|| self.readers.consumers());
+            self.home(Request::Follow { follower: Follower(1), consumers });
+            if !follows {
+                self.readers = Readers::default();
+                self.news.clear();
+            }
+        }
+    }
+
+    fn carry(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Receipt { seq, verdict, .. } => self.receipts.push((seq, verdict)),
+                Effect::News { news, .. } => self.news.push(*news),
+                Effect::Delivery(delivery) => {
+                    let got = self.got.get_mut(&delivery.consumer.0).expect("a consumer");
+                    assert_eq!(delivery.number, got.offsets.len() as u64 + 1);
+                    assert!(got.credit > 0, "credit is never exceeded");
+                    assert!(delivery.seq < self.disk.next, "nothing is shown that is not written");
+                    (got.credit, got.count) = (got.credit - 1, got.count + 1);
+                    got.offsets.push(delivery.seq);
+                }
+                Effect::CreditState { consumer, state } => {
+                    let got = self.got.get_mut(&consumer.0).expect("a consumer");
+                    (got.credit, got.count) = (state.credit.into(), state.delivery_count);
+                    got.granting = false;
+                    got.states.push(state);
+                }
+                Effect::Gone { consumer, .. } => {
+                    self.got.get_mut(&consumer.0).expect("a consumer").gone = true;
+                }
+                Effect::Fetched { ticket, deliveries, .. } => {
+                    self.fetched.insert(ticket.0, deliveries.into_iter().map(|d| d.seq).collect());
+                }
+                Effect::Refused { asked, .. } => self.refused.push(asked),
+                _ => {}
+            }
+        }
+    }
+
+    fn publish(&mut self, n: u64, value: u8) {
+        for _ in 0..n {
+            self.published += 1;
+            let message = message(&self.published.to_string(), value);
+            let publish = Publish { publisher: PublisherId(1), seq: self.published, message };
+            self.home(Request::Publish(publish));
+        }
+    }
+
+    fn poll(&mut self) {
+        if self.work.is_none() {
+            self.work = self.stream.poll_work(self.now_ms);
+        }
+    }
+
+    /// The disk does what it was asked, of an append only so many chunks.
+    fn do_work(&mut self, chunks_max: usize) {
+        let mut out = StreamOutput::default();
+        match self.work.take() {
+            None => return,
+            Some(Work::Open) => self.stream.handle_opened(Ok(self.disk.kept()), self.now_ms, &mut out),
+            Some(Work::Limit) => self.stream.handle_kept(Some(self.disk.kept()), &mut out),
+            Some(Work::Append(chunks)) => {
+                chunks.into_iter().take(chunks_max).for_each(|chunk| self.disk.append(chunk));
+                self.stream.handle_appended(Some(self.disk.kept()), self.now_ms, &mut out);
+            }
+        }
+        self.carry(out.effects);
+    }
+
+    fn read_news(&mut self) {
+        if !self.news.is_empty() {
+            let news = self.news.remove(0);
+            let mut out = ReadersOutput::default();
+            self.readers.handle_news(news, self.now_ms, &mut out);
+            self.after_readers(out);
+        }
+    }
+
+    fn load(&mut self, which: usize, most: usize) {
+        if self.loads.is_empty() {
+            return;
+        }
+        let load = self.loads.remove(which % self.loads.len());
+        let loaded = self.disk.read(&load, most);
+        let mut out = ReadersOutput::default();
+        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out);
+        self.after_readers(out);
+    }
+
+    fn go_on(&mut self) {
+        let mut out = ReadersOutput::default();
+        self.readers.go_on(self.now_ms, &mut out);
+        self.after_readers(out);
+    }
+
+    /// Until nothing moves.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            self.now_ms += 1000;
+            self.poll();
+            let moves = self.work.is_some() || !self.news.is_empty() || !self.loads.is_empty();
+            if !moves && !self.readers.is_going() {
+                return;
+            }
+            self.do_work(usize::MAX);
+            self.read_news();
+            self.load(0, 2);
+            self.go_on();
+        }
+        panic!("it never comes to rest");
+    }
+
+    fn attach(&mut self, consumer: u64, replay: Replay) {
+        self.got.insert(consumer, Got::default());
+        self.here(Request::Attach(Attach {
+            consumer: ConsumerId(consumer),
+            mode: Mode::Replay(Box::new(replay)),
+            priority: 0,
+            exclusive: false,
+            settled: false,
+            delivery_count: 0,
+        }));
+    }
+
+    /// At most one grant is under way, as the bridge of a gate has it.
+    fn grant(&mut self, consumer: u64, credit: u32, drain: bool) {
+        let Some(got) = self.got.get_mut(&consumer).filter(|got| !got.granting) else { return };
+        (got.credit, got.granting) = (credit.into(), true);
+        let (delivery_count, consumer, echo) = (got.count, ConsumerId(consumer), true);
+        self.here(Request::Grant { consumer, delivery_count, credit, drain, echo });
+    }
+}
+
+fn from(start: Start) -> Replay {
+    Replay { start, ..Replay::default() }
+}
+
+/// Ten messages in five chunks of two.
+fn ten() -> World {
+    let mut world = World::new();
+    for _ in 0..5 {
+        world.publish(2, 0);
+        world.settle();
+    }
+    assert_eq!(world.disk.kept().next, 10);
+    world
+}
+
+#[test]
+fn a_receipt_leaves_when_the_message_is_written() {
+    let mut world = World::new();
+    world.publish(3, 0);
+    world.poll();
+    assert_eq!(world.work, Some(Work::Open), "it is opened when it is first used");
+    world.do_work(0);
+    assert!(world.receipts.is_empty());
+    world.poll();
+    let Some(Work::Append(chunks)) = &world.work else { panic!("nothing is written") };
+    assert_eq!((chunks.len(), chunks[0].entries, chunks[0].at_ms), (1, 3, 1000));
+    world.publish(2, 0);
+    world.poll();
+    assert!(world.receipts.is_empty());
+    world.do_work(usize::MAX);
+    assert_eq!(world.receipts, [1, 2, 3].map(|seq| (seq, Verdict::Accepted)));
+    world.settle();
+    assert_eq!(world.receipts.len(), 5);
+    assert_eq!(world.stream.report().ready, 5);
+}
+
+#[test]
+fn what_could_not_be_written_is_written_later_and_nothing_new_is_taken() {
+    let mut world = World::new();
+    world.publish(CHUNK_ENTRIES_MAX.into(), 0);
+    world.poll();
+    world.do_work(0);
+    world.poll();
+    let Some(Work::Append(chunks)) = &world.work else { panic!("nothing is written") };
+    assert!(chunks.len() > 1 && chunks.iter().all(|chunk| chunk.data.len() <= CHUNK_BYTES));
+    let first = u64::from(chunks[0].entries);
+    world.do_work(1);
+    assert_eq!(world.receipts.len() as u64, first, "the first chunk was written");
+    world.publish(1, 0);
+    assert!(matches!(world.receipts.last(), Some((_, Verdict::Rejected(_)))));
+    world.settle();
+    assert_eq!(world.disk.next, CHUNK_ENTRIES_MAX.into());
+    assert_eq!(world.receipts.last().map(|(_, verdict)| *verdict), Some(Verdict::Accepted));
+    world.publish(1, 0);
+    world.settle();
+    assert_eq!(world.disk.next, u64::from(CHUNK_ENTRIES_MAX) + 1, "and new ones are taken again");
+}
+
+#[test]
+fn a_consumer_begins_where_it_wants() {
+    let expect = [
+        (Start::First, 0..10),
+        (Start::Last, 8..10),
+        (Start::Next, 10..10),
+        (Start::Offset(3), 3..10),
+        (Start::Offset(12), 12..12),
+        (Start::Time(0), 0..10),
+        (Start::Time(u64::MAX), 10..10),
+    ];
+    for (start, offsets) in expect {
+        let mut world = ten();
+        world.attach(1, from(start));
+        world.grant(1, 100, false);
+        world.settle();
+        let known: Vec<_> = offsets.clone().collect();
+        assert_eq!(world.got[&1].offsets, known, "{start:?}");
+        world.publish(4, 0);
+        world.settle();
+        let later: Vec<_> = (offsets.start..14).collect();
+        assert_eq!(world.got[&1].offsets, later, "{start:?}, and goes on");
+    }
+    let mut world = ten();
+    let third_ms = world.disk.chunks[2].at_ms;
+    world.attach(1, from(Start::Time(third_ms)));
+    world.grant(1, 1, false);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [4]);
+}
+
+#[test]
+fn only_credit_drives_a_consumer() {
+    let mut world = ten();
+    world.attach(1, from(Start::First));
+    world.settle();
+    assert!(world.got[&1].offsets.is_empty());
+    world.grant(1, 5, false);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [0, 1, 2, 3, 4]);
+    let outcome = Outcome::Rejected;
+    world.here(Request::Settle { consumer: ConsumerId(1), first: 1, last: 5, outcome, answer: false });
+    world.settle();
+    assert_eq!(world.got[&1].offsets.len(), 5, "settling moves nothing (S20, S21)");
+    world.grant(1, 0, false);
+    assert_eq!(world.got[&1].states.last().unwrap().available, 5);
+}
+
+#[test]
+fn a_drain_takes_everything_that_is_there() {
+    let mut world = ten();
+    world.attach(1, from(Start::Offset(7)));
+    world.grant(1, 100, true);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [7, 8, 9]);
+    let state = world.got[&1].states.last().unwrap();
+    assert_eq!((state.delivery_count, state.credit, state.available, state.drained), (100, 0, 0, true));
+}
+
+#[test]
+fn chunks_that_are_not_wanted_are_passed_over() {
+    let mut world = World::new();
+    for value in [1, 0, 2, 1, 0] {
+        world.publish(2, value);
+        world.settle();
+    }
+    let bloom = |unfiltered| Some(Arc::new(BloomFilter { values: vec![(*b"1").into()], unfiltered }));
+    for (consumer, unfiltered) in [(1, false), (2, true)] {
+        world.attach(consumer, Replay { start: Start::First, bloom: bloom(unfiltered), matching: None });
+        world.grant(consumer, 100, true);
+    }
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [0, 1, 6, 7]);
+    assert_eq!(world.got[&2].offsets, [0, 1, 2, 3, 6, 7, 8, 9]);
+    assert_eq!(world.got[&1].states.last().unwrap().available, 0, "the rest is of no concern to it");
+    for consumer in [1, 2] {
+        world.grant(consumer, 100, false);
+    }
+    for value in [2, 1] {
+        world.publish(1, value);
+        world.settle();
+    }
+    assert_eq!(world.got[&1].offsets.last(), Some(&11), "also of what is written meanwhile");
+}
+
+#[test]
+fn what_retention_took_is_passed_over() {
+    let mut world = ten();
+    world.attach(1, from(Start::First));
+    world.grant(1, 1, false);
+    world.load(0, 1);
+    world.read_news();
+    world.load(0, 1);
+    assert_eq!(world.got[&1].offsets, [0]);
+    world.disk.chunks.drain(..SEGMENT_CHUNKS);
+    world.grant(1, 100, false);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [0, 1, 6, 7, 8, 9]);
+}
+
+#[test]
+fn a_look_brings_so_many() {
+    let mut world = ten();
+    let browse =
+        |ticket, start, n| Request::Browse { ticket: Ticket(ticket), replay: Box::new(from(start)), n };
+    world.here(browse(1, Start::Offset(3), 4));
+    world.here(browse(2, Start::First, 100));
+    world.here(browse(3, Start::Next, 100));
+    world.settle();
+    assert_eq!(world.fetched[&1], [3, 4, 5, 6]);
+    assert_eq!(world.fetched[&2].len(), 10);
+    assert_eq!(world.fetched[&3], [0; 0]);
+    assert!(!world.follows, "nobody is left");
+}
+
+#[test]
+fn a_deleted_stream_tells_everybody() {
+    let mut world = ten();
+    world.attach(1, from(Start::First));
+    world.settle();
+    world.publish(1, 0);
+    let delete = |if_unused| Request::Delete { ticket: Ticket(7), if_unused, if_empty: false };
+    world.home(delete(true));
+    assert_eq!(world.refused, [Asked::Ticket(Ticket(7))], "it is in use");
+    world.home(delete(false));
+    assert_eq!(world.receipts.last(), Some(&(11, Verdict::Released)));
+    world.read_news();
+    assert!(world.got[&1].gone);
+    world.publish(1, 0);
+    assert_eq!(world.receipts.last(), Some(&(12, Verdict::Released)));
+}
+
+#[test]
+fn a_damaged_stream_takes_and_gives_nothing() {
+    let mut world = World::new();
+    world.attach(1, from(Start::First));
+    world.publish(1, 0);
+    world.poll();
+    let mut out = StreamOutput::default();
+    world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
+    world.work = None;
+    world.poll();
+    assert_eq!(world.work, None, "not at once");
+    world.now_ms = world.stream.next_deadline().unwrap();
+    world.poll();
+    assert_eq!(world.work.take(), Some(Work::Open));
+    world.stream.handle_opened(Err(OpenFailure::Damaged), world.now_ms, &mut out);
+    world.carry(out.effects);
+    world.read_news();
+    assert_eq!(world.refused, [Asked::Consumer(ConsumerId(1))]);
+    assert!(matches!(world.receipts[..], [(1, Verdict::Rejected(_))]));
+    assert!(world.stream.report().damaged);
+}
+
+#[test]
+fn damage_that_a_reader_meets_is_its_own() {
+    let mut world = ten();
+    world.attach(1, from(Start::First));
+    world.attach(2, from(Start::Offset(8)));
+    world.grant(1, 100, false);
+    world.grant(2, 100, false);
+    world.read_news();
+    let bad = world.loads.iter().position(|load| load.who == Asked::Consumer(ConsumerId(1))).unwrap();
+    world.loads.remove(bad);
+    let mut out = ReadersOutput::default();
+    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out);
+    assert_eq!(out.damaged, [0]);
+    world.carry(out.effects);
+    world.settle();
+    assert!(world.got[&1].gone && !world.got[&2].gone);
+    assert_eq!(world.got[&2].offsets, [8, 9]);
+}
+
+#[test]
+fn memory_is_bounded_whatever_is_granted() {
+    let mut world = World::new();
+    world.attach(1, from(Start::First));
+    world.grant(1, u32::MAX, false);
+    world.attach(2, from(Start::First));
+    world.grant(2, 1, false);
+    world.settle();
+    let body = "x".repeat(1000);
+    for n in 0..5000u64 {
+        let publish = Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0) };
+        world.home(Request::Publish(publish));
+        if n % 50 == 0 {
+            world.settle();
+            let held = world.readers.memory_bytes();
+            assert!(held <= TAIL_BYTES + 2 * CHUNK_BYTES, "{held} bytes for two consumers");
+        }
+    }
+    world.settle();
+    assert_eq!(world.got[&1].offsets.len(), 5000);
+    assert_eq!(world.got[&2].offsets, [0]);
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { n: u64, value: u8 },
+    Poll,
+    Work { chunks_max: usize },
+    News,
+    Load { which: usize, most: usize },
+    GoOn,
+    Attach { start: Start, bloom: u8 },
+    Grant { which: usize, credit: u32, drain: bool },
+    Detach { which: usize },
+    Retain,
+    Time { ms: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let start = prop_oneof![
+        Just(Start::First),
+        Just(Start::Last),
+        Just(Start::Next),
+        (0..60u64).prop_map(Start::Offset),
+        (900..4000u64).prop_map(Start::Time),
+    ];
+    let step = prop_oneof![
+        4 => (1..6u64, 0..3u8).prop_map(|(n, value)| Step::Publish { n, value }),
+        4 => Just(Step::Poll),
+        4 => prop_oneof![9 => Just(usize::MAX), 1 => Just(0), 1 => Just(1)].prop_map(|chunks_max| Step::Work { chunks_max }),
+        4 => Just(Step::News),
+        4 => (any::<usize>(), 1..4usize).prop_map(|(which, most)| Step::Load { which, most }),
+        1 => Just(Step::GoOn),
+        2 => (start, 0..4u8).prop_map(|(start, bloom)| Step::Attach { start, bloom }),
+        4 => (any::<usize>(), 0..12u32, any::<bool>())
+            .prop_map(|(which, credit, drain)| Step::Grant { which, credit, drain }),
+        1 => any::<usize>().prop_map(|which| Step::Detach { which }),
+        1 => Just(Step::Retain),
+        1 => (1..500u64).prop_map(|ms| Step::Time { ms }),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+/// What a consumer asked for, and what there was at that time.
+struct Wants {
+    start: Start,
+    bloom: Option<Arc<BloomFilter>>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever reads gets every message that it wants from its place on, once, in order, and none that is not written.
+    #[test]
+    fn readers_see_the_stream(steps in steps()) {
+        let mut world = World::new();
+        // Every chunk that ever was, and those that were there when something was removed.
+        let mut wants: Vec<(u64, Wants)> = Vec::new();
+        let mut all: Vec<Chunk> = Vec::new();
+        let (mut consumers, mut removed) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Publish { n, value } => world.publish(n, value),
+                Step::Poll => world.poll(),
+                Step::Work { chunks_max } => world.do_work(chunks_max),
+                Step::News => world.read_news(),
+                Step::Load { which, most } => world.load(which, most),
+                Step::GoOn => world.go_on(),
+                Step::Attach { start, bloom } => {
+                    consumers += 1;
+                    let bloom = (bloom > 0).then(|| {
+                        Arc::new(BloomFilter { values: vec![[b'0' + bloom % 3].into()], unfiltered: bloom == 3 })
+                    });
+                    wants.push((consumers, Wants { start, bloom: bloom.clone() }));
+                    world.attach(consumers, Replay { start, bloom, matching: None });
+                }
+                Step::Grant { which, credit, drain } if !wants.is_empty() => {
+                    let (consumer, _) = wants[which % wants.len()];
+                    world.grant(consumer, credit, drain);
+                }
+                Step::Detach { which } if !wants.is_empty() => {
+                    let (consumer, _) = wants.remove(which % wants.len());
+                    world.here(Request::Detach { consumer: ConsumerId(consumer), failed: true });
+                }
+                Step::Retain if world.disk.chunks.len() > SEGMENT_CHUNKS => {
+                    world.disk.chunks.drain(..SEGMENT_CHUNKS);
+                    removed = world.disk.chunks[0].first;
+                    world.disk.removed = removed;
+                }
+                Step::Grant { .. } | Step::Detach { .. } | Step::Retain => {}
+                Step::Time { ms } => world.now_ms += ms,
+            }
+            let known = all.last().map_or(0, Chunk::end);
+            all.extend(world.disk.chunks.iter().filter(|chunk| chunk.first >= known).cloned());
+        }
+        world.settle();
+        for (consumer, _) in &wants {
+            world.grant(*consumer, 10_000, false);
+        }
+        world.settle();
+        all.extend(world.disk.chunks.iter().filter(|c| c.first >= all.last().map_or(0, Chunk::end)).cloned().collect::<Vec<_>>());
+        for (consumer, Wants { start, bloom }) in &wants {
+            let got = &world.got[consumer].offsets;
+            prop_assert!(got.windows(2).all(|pair| pair[0] < pair[1]), "in order, each once");
+            let wanted = |chunk: &&Chunk| chunk.is_wanted(bloom.as_deref());
+            let wanted: Vec<u64> =
+                all.iter().filter(wanted).flat_map(|chunk| chunk.first..chunk.end()).collect();
+            prop_assert!(got.iter().all(|offset| wanted.contains(offset)));
+            let begin = match start {
+                Start::First => 0,
+                Start::Offset(offset) => *offset,
+                // Anything up to what was there in the end, but without gaps.
+                Start::Last | Start::Next | Start::Time(_) => got.first().copied().unwrap_or(u64::MAX),
+            };
+            let must: Vec<u64> =
+                wanted.iter().copied().filter(|offset| *offset >= begin.max(removed)).collect();
+            let from_there: Vec<u64> = got.iter().copied().filter(|offset| *offset >= begin.max(removed)).collect();
+            prop_assert_eq!(from_there, must, "{:?}", start);
+            prop_assert!(got.first().is_none_or(|first| *first >= begin));
+        }
+        let accepted = world.receipts.iter().filter(|(_, verdict)| *verdict == Verdict::Accepted).count();
+        prop_assert_eq!(accepted as u64, world.disk.next, "what is written has a receipt, and nothing else");
+        prop_assert_eq!(world.receipts.len() as u64, world.published);
+    }
+}
