@@ -516,8 +516,8 @@ impl Shard {
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
         let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
-        let packs = self.pages.next_deadline(!self.log_short);
-        let disk = journal.into_iter().chain(packs).chain(self.streams.next_deadline());
+        let pages = self.pages.next_deadline(!self.log_short);
+        let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
