@@ -39,9 +39,9 @@ pub enum Op {
     Reserve,
 }
 
-/// The operations that change something.
-pub const CHANGES: [Op; 8] =
-    [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir, Op::Reserve];
+/// The operations that change what stands on the disk.
+pub const CHANGES: [Op; 7] =
+    [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir];
 
 /// How a life ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

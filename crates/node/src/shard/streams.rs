@@ -20,7 +20,8 @@ use log::{
 };
 use queue::{
     Asked, Chunk, ChunkLoad, Config, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks, News,
-    OpenFailure, Place, Readers, ReadersOutput, Request, Stream, StreamOutput, Work,
+    OpenFailure, Place, Publish, Readers, ReadersOutput, RejectReason, Request, Stream, StreamOutput,
+    Verdict, Work,
 };
 
 use super::Shard;
@@ -127,6 +128,14 @@ impl Shard {
             return Ok(());
         }
         let Some(home) = self.streams.homes.get_mut(&queue) else { return Err(request) };
+        // The log's reserve is not for streams.
+        if self.log_short
+            && let Request::Publish(Publish { publisher, seq, .. }) = request
+        {
+            let verdict = Verdict::Rejected(RejectReason::Unavailable);
+            push_receipt(&mut self.receipts, Receipt { queue, publisher, first: seq, last: seq, verdict });
+            return Ok(());
+        }
         let mut output = std::mem::take(&mut self.streams.home_output);
         home.stream.apply(request, self.now_ms, &mut output);
         self.take_home_output(queue, &mut output);
