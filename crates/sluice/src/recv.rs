@@ -1,10 +1,9 @@
 //! `sluice recv`: prints what comes, and accepts it once it is printed.
 
-mod shown;
-
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 use std::time::Duration;
 
+use admin::{message_body, message_to_json};
 use clap::Args;
 use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 use tokio::signal::unix::{SignalKind, signal};
@@ -130,9 +129,9 @@ const PRINTED_MAX: usize = 100;
 impl Printer {
     fn print(&mut self, delivery: Delivery, json: bool) -> Result<(), Failure> {
         match Message::decode(&delivery.message) {
-            Ok(message) if json => writeln!(self.out, "{}", shown::object(&message)),
+            Ok(message) if json => writeln!(self.out, "{}", message_to_json(&message)),
             Ok(message) => {
-                self.out.write_all(&shown::body(&message)).and_then(|()| self.out.write_all(b"\n"))
+                self.out.write_all(&message_body(&message)).and_then(|()| self.out.write_all(b"\n"))
             }
             Err(error) => return Err(Failure::failed(format!("a message cannot be read: {error}"))),
         }

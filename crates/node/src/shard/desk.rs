@@ -59,10 +59,23 @@ impl Shard {
     }
 
     /// Asks a queue.
-    pub fn ask(&mut self, queue: QueueId, request: impl FnOnce(Ticket) -> Request, then: OnEffect) {
-        if let Some(ticket) = self.tickets.insert(TicketOwner::Desk) {
-            self.desk.effects.insert(Ticket(ticket), then);
-            self.post.request(queue, request(Ticket(ticket)));
+    pub fn ask(
+        &mut self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request,
+        then: OnEffect,
+    ) -> Option<Ticket> {
+        let ticket = Ticket(self.tickets.insert(TicketOwner::Desk)?);
+        self.desk.effects.insert(ticket, then);
+        self.post.request(queue, request(ticket));
+        Some(ticket)
+    }
+
+    /// Nobody waits any more for what [`Shard::ask`] has asked.
+    pub fn give_up(&mut self, queue: QueueId, ticket: Ticket) {
+        if self.desk.effects.remove(&ticket).is_some() {
+            self.tickets.remove(ticket.0);
+            self.post.request(queue, Request::GiveUp { ticket });
         }
     }
 

@@ -106,6 +106,7 @@ pub(super) fn is_of_readers(request: &Request) -> bool {
             | Request::Grant { .. }
             | Request::Settle { .. }
             | Request::Browse { .. }
+            | Request::GiveUp { .. }
     )
 }
 
@@ -355,6 +356,8 @@ impl Shard {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let loaded = match result {
             Ok(chunks) => Some(loaded(chunks)),
+            // Whoever is gone meanwhile needs nothing any more.
+            Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
                 tracing::error!("a stream cannot be read: {error}; it is tried again");
                 self.streams.loads.insert(ticket, (who, queue, job.clone()));

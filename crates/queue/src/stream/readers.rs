@@ -196,6 +196,10 @@ pub struct Readers {
 impl Readers {
     /// Does what is asked. `now_ms` counts from the epoch.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut ReadersOutput) {
+        if let Request::GiveUp { ticket } = request {
+            self.give_up(ticket);
+            return;
+        }
         if self.kept.is_none() {
             // Follow is sent for whoever waits, too.
             self.consumers += u32::from(matches!(request, Request::Attach(_)));
@@ -306,9 +310,9 @@ impl Readers {
         self.readers.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether a reader waits for the disk.
-    pub fn is_loading(&self) -> bool {
-        self.readers.values().any(|reader| reader.loading)
+    /// Whether this reader is there and waits for the disk.
+    pub fn is_loading(&self, who: Asked) -> bool {
+        self.readers.get(&who).is_some_and(|reader| reader.loading)
     }
 
     /// Deliveries so far.
@@ -342,6 +346,15 @@ impl Readers {
         }
         self.prune();
         out.effects.push(Effect::Gone { consumer, reason });
+    }
+
+    fn give_up(&mut self, ticket: Ticket) {
+        let who = Asked::Ticket(ticket);
+        self.readers.remove(&who);
+        self.going.retain(|going| *going != who);
+        self.waiting
+            .retain(|waiting| !matches!(waiting, Request::Browse { ticket: of, .. } if *of == ticket));
+        self.prune();
     }
 
     fn end(&mut self, reason: GoneReason, out: &mut ReadersOutput) {
