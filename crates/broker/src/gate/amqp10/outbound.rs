@@ -314,9 +314,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::NotEmpty => {
             (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is not empty"))
         }
-        Refusal::NotSupported => {
-            (condition::NOT_IMPLEMENTED, format!("queue '{queue}' in vhost '{vhost}' does not do this"))
-        }
+        Refusal::NotSupported => (
+            condition::NOT_IMPLEMENTED,
+            format!("queue '{queue}' in vhost '{vhost}' is of a type that does not do this"),
+        ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }
