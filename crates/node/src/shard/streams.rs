@@ -19,8 +19,8 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks, News,
-    OpenFailure, Place, Readers, ReadersOutput, Request, Stream, StreamOutput, Work,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
+    News, OpenFailure, Place, Readers, ReadersOutput, Request, Standing, Stream, StreamOutput, Work,
 };
 
 use super::Shard;
@@ -80,6 +80,11 @@ impl Streams {
     /// Whether publishes wait to be written.
     pub fn hold_receipts(&self) -> bool {
         self.homes.values().any(|home| home.stream.holds_receipts())
+    }
+
+    /// How far a consumer here has come.
+    pub fn standing(&self, queue: QueueId, consumer: ConsumerId) -> Option<Standing> {
+        self.following.get(&queue)?.readers.standing(consumer)
     }
 
     pub fn is_going(&self) -> bool {

@@ -76,6 +76,17 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// How far a consumer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has been shown everything that is written, as far as it wants that.
+    AtEnd,
+    /// It waits for the disk.
+    Reading,
+    /// There may be more for it.
+    Behind,
+}
+
 /// What was read.
 #[derive(Clone, Debug)]
 pub struct LoadedChunks {
@@ -313,6 +324,16 @@ impl Readers {
     /// Whether this reader is there and waits for the disk.
     pub fn is_loading(&self, who: Asked) -> bool {
         self.readers.get(&who).is_some_and(|reader| reader.loading)
+    }
+
+    /// How far this consumer has come; `None` before anything has been heard of the stream.
+    pub fn standing(&self, consumer: ConsumerId) -> Option<Standing> {
+        let (kept, reader) = (self.kept.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
+        Some(match () {
+            () if reader.loading => Standing::Reading,
+            () if reader.is_behind(kept) => Standing::Behind,
+            () => Standing::AtEnd,
+        })
     }
 
     /// Deliveries so far.

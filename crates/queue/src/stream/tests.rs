@@ -468,6 +468,25 @@ fn a_look_brings_so_many() {
 }
 
 #[test]
+fn how_far_a_consumer_has_come() {
+    let mut world = ten();
+    let standing = |world: &World| world.readers.standing(ConsumerId(1));
+    world.attach(1, from(Start::First));
+    assert_eq!(standing(&world), None, "nothing has been heard");
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::Behind), "without credit");
+    world.grant(1, 10, false);
+    assert_eq!(standing(&world), Some(Standing::Reading));
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::AtEnd));
+    assert_eq!(world.readers.delivered(), 10);
+    world.publish(1, 0);
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::Behind));
+    assert_eq!(world.readers.standing(ConsumerId(2)), None);
+}
+
+#[test]
 fn a_look_that_is_given_up_leaves_nothing() {
     let mut world = ten();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };

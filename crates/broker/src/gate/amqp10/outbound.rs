@@ -74,7 +74,8 @@ impl Outlet {
 
     pub fn facts(&self) -> explain::Role {
         let Self { queue, consumer, unsettled, unsettled_max, .. } = *self;
-        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max }
+        // How far it has come in a stream is known where it is read.
+        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max, standing: None }
     }
 
     fn room(&self) -> u32 {
