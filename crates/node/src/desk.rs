@@ -179,7 +179,7 @@ impl NodeDesk {
     }
 
     /// The numbers of queues, from where they live; zeros for those that live nowhere yet. Streams are asked for
-    /// themselves, for one that has not been used yet must be opened first.
+    /// themselves, for one that has not been used yet must be opened first; every shard delivers them to its consumers.
     async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
         let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
@@ -190,6 +190,18 @@ impl NodeDesk {
             // Otherwise it has been deleted meanwhile.
             if let Effect::Report { report, .. } = asked.answer(DEADLINE).await? {
                 reports[i] = *report;
+            }
+        }
+        let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
+        let streams: Vec<(usize, QueueId)> = streams.map(|(i, record)| (i, record.id)).collect();
+        for shard in 0..self.inner.shards.len() {
+            for rows in streams.chunks(ROWS_PER_CALL) {
+                let rows = rows.to_vec();
+                let delivered = move |shard: &mut Shard| {
+                    rows.into_iter().map(|(i, id)| (i, shard.stream_delivered(id))).collect::<Vec<_>>()
+                };
+                let found = self.call(shard, delivered).await?;
+                found.into_iter().for_each(|(i, delivered)| reports[i].delivered += delivered);
             }
         }
         for home in 0..self.inner.shards.len() {

@@ -55,6 +55,8 @@ struct Following {
 pub(super) struct Streams {
     homes: HashMap<QueueId, Home>,
     following: HashMap<QueueId, Following>,
+    /// Deliveries to consumers that were here, of streams that have none here any more.
+    delivered: HashMap<QueueId, u64>,
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
     next_due: Option<u64>,
@@ -183,6 +185,13 @@ impl Shard {
         // Readers have been told by the stream, unless it had no home.
         let news = News { kept: Kept::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
         self.handle_news(queue, news);
+        self.streams.delivered.remove(&queue);
+    }
+
+    /// Deliveries of a stream to consumers of this shard.
+    pub fn stream_delivered(&self, queue: QueueId) -> u64 {
+        let gone = self.streams.delivered.get(&queue).copied().unwrap_or_default();
+        gone + self.streams.following.get(&queue).map_or(0, |following| following.readers.delivered())
     }
 
     /// The numbers of a stream that lives here, if it is open or has ended.
@@ -336,8 +345,11 @@ impl Shard {
                 let follower = Follower(u32::from(self.id));
                 self.post.request(queue, Request::Follow { follower, consumers });
             }
-            if consumers.is_none() {
-                self.streams.following.remove(&queue);
+            if consumers.is_none()
+                && let Some(Following { readers, .. }) = self.streams.following.remove(&queue)
+                && readers.delivered() > 0
+            {
+                *self.streams.delivered.entry(queue).or_default() += readers.delivered();
             }
         }
         for effect in output.effects.drain(..) {
