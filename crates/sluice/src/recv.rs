@@ -1,5 +1,7 @@
 //! `sluice recv`: prints what comes, and accepts it once it is printed.
 
+mod filters;
+
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 use std::time::Duration;
 
@@ -10,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::amqp::{Broker, Place, address};
 use crate::failure::Failure;
+use crate::recv::filters::Filters;
 
 #[derive(Args, Debug)]
 pub struct Recv {
@@ -28,6 +31,8 @@ pub struct Recv {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
     #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
     broker: Broker,
 }
 
@@ -45,9 +50,15 @@ impl Recv {
         let (connection, place) = self.broker.connect().await?;
         let failed = |error| place.failed("receive from", &address, &error);
         let session = connection.session().await.map_err(failed)?;
-        let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+        let filter = self.filters.to_map();
+        let options = ReceiverOptions { credit: Credit::Manual, filter, ..ReceiverOptions::default() };
         let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
-        let result = self.print_all(&receiver, &address, &place).await;
+        let missing = self.filters.missing(&receiver);
+        let result = if missing.is_empty() {
+            self.print_all(&receiver, &address, &place).await
+        } else {
+            Err((place.not_filtered(&address, &missing), Link::Open))
+        };
         // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
         if !matches!(&result, Err((_, Link::Over))) {
             receiver.detach().await.map_err(failed)?;
