@@ -4,7 +4,7 @@ mod explain;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{Access, Identity, Permission, Resource};
@@ -23,7 +23,7 @@ use queue::{Delivery, Effect, Refusal, Replay, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
 use crate::alarms::Measured;
-use crate::runtime::{Incoming, Shards};
+use crate::runtime::{Clock, Incoming, Shards};
 use crate::shard::Shard;
 
 /// An answer that takes longer is given up: the shard is overloaded, and old numbers are no answer.
@@ -50,7 +50,7 @@ struct Inner {
     settings: Arc<Settings>,
     access: Arc<Access>,
     node: Arc<str>,
-    started: Instant,
+    clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
 }
@@ -91,11 +91,11 @@ impl NodeDesk {
         shards: Shards,
         settings: Arc<Settings>,
         access: Arc<Access>,
+        clock: Clock,
         measured: Arc<Mutex<Measured>>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
-        let started = Instant::now();
-        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default(), measured };
+        let inner = Inner { shards, settings, access, node, clock, listeners: Mutex::default(), measured };
         Self { inner: Arc::new(inner) }
     }
 
@@ -183,8 +183,10 @@ impl NodeDesk {
     async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
         let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
+        let streams: Vec<(usize, QueueId)> = streams.map(|(i, record)| (i, record.id)).collect();
         let asked = streams
-            .map(|(i, record)| Ok((i, self.begin_ask(record.id, |ticket| Request::Report { ticket })?)))
+            .iter()
+            .map(|(i, id)| Ok((*i, self.begin_ask(*id, |ticket| Request::Report { ticket })?)))
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, asked) in asked {
             // Otherwise it has been deleted meanwhile.
@@ -192,8 +194,6 @@ impl NodeDesk {
                 reports[i] = *report;
             }
         }
-        let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
-        let streams: Vec<(usize, QueueId)> = streams.map(|(i, record)| (i, record.id)).collect();
         for shard in 0..self.inner.shards.len() {
             for rows in streams.chunks(ROWS_PER_CALL) {
                 let rows = rows.to_vec();
@@ -320,7 +320,7 @@ impl Desk for NodeDesk {
     fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.inner.access;
         let identity = access
-            .login(user, password.expose())
+            .login(user, password.expose(), peer, self.inner.clock.now_ms())
             .map_err(|_| DeskError::LoginRefused("Not_Authorized".into()))?;
         access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
         Ok(identity)
@@ -335,7 +335,7 @@ impl Desk for NodeDesk {
             cluster_name: settings.cluster_name.clone(),
             node: settings.node_name.clone(),
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            uptime_ms: self.inner.started.elapsed().as_millis() as u64,
+            uptime_ms: self.inner.clock.uptime_ms(),
             ..Overview::default()
         };
         let (queues, exchanges) = self

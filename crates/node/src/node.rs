@@ -28,7 +28,7 @@ use crate::runtime::{self, Clock, Incoming, Shards, Storage};
 use crate::shard::{Setup, Shard, StorageLimits};
 
 /// What a node is started with.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NodeOptions {
     pub settings: Settings,
     pub access: Access,
@@ -103,9 +103,9 @@ impl Node {
         let packs_dir = data_dir.join(PACKS_DIR);
         let disk = open_dir(&data_dir)?;
         let mut restored = Restored::default();
-        let (mut log, recovery) =
-            Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
-                .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
+        let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
+        let (mut log, recovery) = Log::open(disk, log_options, &mut |record| restored.handle_record(record))
+            .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir)?;
@@ -185,7 +185,7 @@ impl Node {
             what: "cannot start the watch over memory and disk".into(),
             error,
         })?;
-        let desk = NodeDesk::new(shards.clone(), settings, access, watch.measured());
+        let desk = NodeDesk::new(shards.clone(), settings, access, clock, watch.measured());
         Ok(Self { shards, threads, storage, desk, watch })
     }
 

@@ -93,7 +93,11 @@ impl Clock {
     }
 
     pub fn now_ms(&self) -> u64 {
-        self.started_ms + self.started.elapsed().as_millis() as u64
+        self.started_ms + self.uptime_ms()
+    }
+
+    pub fn uptime_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     fn instant(&self, at_ms: u64) -> Instant {
@@ -183,7 +187,7 @@ async fn turns(
             host.shard.borrow_mut().retry_log();
         }
         turn(&host, &mut dirty, shards, storage);
-        if host.shard.borrow().log_failed() && retry_log.is_none() {
+        if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
         if let Some((why, deadline)) = &stopping

@@ -23,6 +23,9 @@ pub struct Size {
     pub files: u32,
     /// The number of the oldest file that is no longer written to.
     pub oldest: Option<u64>,
+    /// The disk is full, and what the log writes now takes its reserve: hand over what frees space, and no more than
+    /// that, until there is room for the reserve again. Told by every completion that is no error.
+    pub short: bool,
 }
 
 /// The files that are no longer written to, and their bytes.
@@ -40,7 +43,7 @@ impl Closed {
     }
 
     pub fn size(&self) -> Size {
-        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest() }
+        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), short: false }
     }
 
     fn oldest(&self) -> Option<u64> {
@@ -55,7 +58,7 @@ impl Closed {
 impl<D: Disk> Log<D> {
     /// What the log takes on the disk now.
     pub fn size(&self) -> Size {
-        let mut size = self.closed.size();
+        let mut size = Size { short: self.is_short(), ..self.closed.size() };
         if let Some(current) = &self.current {
             size.bytes += current.end;
             size.files += 1;
@@ -76,6 +79,7 @@ impl<D: Disk> Log<D> {
         if due && file < head {
             self.raise_floor(file)?;
             self.remove_through(file)?;
+            self.take_reserve();
         }
         Ok(())
     }

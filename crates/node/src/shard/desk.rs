@@ -123,7 +123,7 @@ impl Shard {
             }
             Some(facts)
         });
-        let log = LogFacts { failed: self.log_failed, receipts_held: self.journal.receipts_held() };
+        let log = LogFacts { failed: self.log_refuses(), receipts_held: self.journal.receipts_held() };
         (connections.collect(), log)
     }
 
