@@ -298,6 +298,7 @@ impl Shard {
             }
             Request::Grant { .. }
             | Request::Settle { .. }
+            | Request::GiveUp { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => return,
         };
