@@ -143,7 +143,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
             words.maybe("next-in", flow.next_incoming_id, false);
             words.may("next-out", flow.next_outgoing_id);
             words.may("outgoing-window", flow.outgoing_window);
-            words.maybe("properties", flow.properties, false);
+            words.maybe("properties", flow.properties, true);
         }
         Performative::Transfer(head) => transfer(&head, payload, channel, track, words),
         Performative::Disposition(disposition) => {

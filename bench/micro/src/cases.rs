@@ -11,10 +11,14 @@ use amqp10::{
 };
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
-use log::{Handover, Log, Options, RealDisk, Records};
+use log::{
+    ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
+    StreamLimits, StreamReader, Streams,
+};
 use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
-    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Overflow, Publish, PublisherId, Request,
+    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Overflow, Publish,
+    PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
 /// One step of the walk.
@@ -37,6 +41,17 @@ pub const CASES: &[Case] = &[
     Case { name: "filter-sql", what: "three terms over four fields of both sections", prepare: filter_sql },
     Case { name: "filter-fields", what: "a property and an application-property", prepare: filter_fields },
     Case { name: "fifo", what: "publish, deliver and settle one message, in batches of 85", prepare: fifo },
+    Case {
+        name: "stream",
+        what: "publish, write and deliver one message, in batches of 85",
+        prepare: stream,
+    },
+    Case {
+        name: "stream-append",
+        what: "one chunk of 100 x 100 B to a stream of 4 MiB",
+        prepare: stream_append,
+    },
+    Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
 ];
@@ -193,8 +208,8 @@ fn filter_fields() -> Box<dyn FnMut() -> u64> {
     filter(Filter::Fields(fields))
 }
 
-fn fifo() -> Box<dyn FnMut() -> u64> {
-    let mut fifo = Fifo::new(Config {
+fn config() -> Config {
+    Config {
         name: "q".into(),
         auto_delete: false,
         single_active_consumer: false,
@@ -206,18 +221,60 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
         dead_letter: None,
         max_priority: None,
         stream: None,
-    });
-    let mut out = queue::Output::default();
-    let consumer = ConsumerId(1);
-    let attach = Attach {
+    }
+}
+
+fn attach(consumer: ConsumerId, mode: Mode) -> Request {
+    Request::Attach(Attach {
         consumer,
-        mode: Mode::Take,
+        mode,
         priority: 0,
         exclusive: false,
         settled: false,
         delivery_count: 0,
-    };
-    fifo.apply(Request::Attach(attach), 0, &mut out);
+    })
+}
+
+/// A stream, its readers, and a disk that has written at once.
+fn stream() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Stream::new(Config { stream: Some(StreamConfig::default()), ..config() });
+    let (mut home, mut here) = (StreamOutput::default(), ReadersOutput::default());
+    let mut readers = Readers::default();
+    let (mut kept, consumer) = (Kept::default(), ConsumerId(1));
+    stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
+    assert_eq!(stream.poll_work(0), Some(Work::Open));
+    stream.handle_opened(Ok(kept.clone()), 0, &mut home);
+    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here);
+    let message = message();
+    let mut published = 0;
+    Box::new(move || {
+        let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
+        stream.apply(Request::Publish(publish), 1000, &mut home);
+        published += 1;
+        if published % TURN == 0 {
+            let Some(Work::Append(chunks)) = stream.poll_work(1000) else { return 0 };
+            kept.next = chunks.last().map_or(0, Chunk::end);
+            stream.handle_appended(Some(kept.clone()), 1000, &mut home);
+            for effect in home.effects.drain(..) {
+                if let Effect::News { news, .. } = effect {
+                    readers.handle_news(*news, 1000, &mut here);
+                }
+            }
+            let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
+            let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
+            readers.apply(grant, 1000, &mut here);
+            let delivered = here.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
+            assert!(published == TURN || delivered as u64 == TURN);
+        }
+        0
+    })
+}
+
+fn fifo() -> Box<dyn FnMut() -> u64> {
+    let mut fifo = Fifo::new(config());
+    let mut out = queue::Output::default();
+    let consumer = ConsumerId(1);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out);
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
@@ -277,6 +334,62 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
             assert!(done.drain(..).all(|d| d.result.is_ok()));
         }
         bytes as u64
+    })
+}
+
+/// A stream to which chunks of 100 entries of 100 bytes are appended, in a directory for temporary files.
+struct Segments {
+    streams: Streams<RealDisk>,
+    data: Bytes,
+    kept: log::Kept,
+    answers: Vec<StreamAnswer>,
+    directory: Directory,
+}
+
+impl Segments {
+    fn new(case: &str) -> Self {
+        let directory = Directory(std::env::temp_dir().join(format!("sluice-{case}-{}", std::process::id())));
+        let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
+        let mut streams = Streams::new(disk).expect("an empty directory");
+        let limits = StreamLimits { segment_bytes: 1 << 20, bytes_max: Some(4 << 20), age_max_ms: None };
+        streams.handle(StreamJob::Open { shard: 0, stream: 1, limits, now_ms: 0 }, &mut Vec::new());
+        let data = vec![b'x'; 100 * (100 + 4)].into();
+        Self { streams, data, kept: log::Kept::default(), answers: Vec::new(), directory }
+    }
+
+    fn append(&mut self) -> u64 {
+        let (first, data) = (self.kept.next, self.data.clone());
+        let chunks = vec![NewChunk { first, entries: 100, timestamp_ms: first, bloom: None, data }];
+        let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
+        self.streams.handle(black_box(job), &mut self.answers);
+        let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
+            panic!("the disk takes it");
+        };
+        self.kept = kept;
+        // Its header.
+        48
+    }
+}
+
+fn stream_append() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-append");
+    Box::new(move || stream.append())
+}
+
+fn stream_read() -> Box<dyn FnMut() -> u64> {
+    let mut stream = Segments::new("stream-read");
+    for _ in 0..300 {
+        stream.append();
+    }
+    let mut reader = StreamReader::new(RealDisk::new(&stream.directory.0).expect("the same directory"));
+    let (segments, until) = (stream.kept.segments.clone(), stream.kept.next);
+    let (from, bytes_max) = (ReadFrom::First, 64 << 10);
+    let mut job = ChunkJob { shard: 0, ticket: 0, stream: 1, from, segments, until, bytes_max, wanted: None };
+    Box::new(move || {
+        let _kept = &stream;
+        let read = reader.read(black_box(&job)).expect("it was written");
+        job.from = if read.end { ReadFrom::First } else { ReadFrom::At(read.next) };
+        read.chunks.iter().map(|chunk| chunk.data.len() as u64).sum()
     })
 }
 

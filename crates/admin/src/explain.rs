@@ -8,8 +8,20 @@ use crate::call::Call;
 use crate::reply::{Failure, Reply};
 
 pub async fn link<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    link_named(call, None, 0).await
+}
+
+pub async fn link_of_vhost<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    link_named(call, Some(call.param(0).to_owned()), 1).await
+}
+
+async fn link_named<D: Desk>(
+    call: &Call<'_, D>,
+    vhost: Option<String>,
+    name: usize,
+) -> Result<Reply, Failure> {
     let connection = call.query.get("connection").map(str::to_owned);
-    explain(call, "link", 0, Subject::Link { name: call.param(0).to_owned(), connection }).await
+    explain(call, "link", name, Subject::Link { vhost, name: call.param(name).to_owned(), connection }).await
 }
 
 pub async fn queue<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {

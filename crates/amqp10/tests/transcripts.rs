@@ -213,6 +213,25 @@ fn a_flood_of_reports_waits_as_one() {
 }
 
 #[test]
+fn a_state_waits_behind_deliveries_and_takes_no_answers_place() {
+    let mut script = Script::attached(Role::Receiver, 0);
+    script.credit(0, 0, 0, 5).unwrap();
+    assert!(script.send(b"x", 1));
+    script.endpoint.report_credit(0, 0, 0, true);
+    for active in [true, false, true, false] {
+        let mut properties = Map::new();
+        properties.insert(Symbol::from_static("active"), Value::Boolean(active));
+        script.endpoint.report_state(0, 0, 0, properties);
+    }
+    assert_eq!(script.sent(), Vec::<String>::new());
+    script.flow(session_flow(0, 10)).unwrap();
+    assert_eq!(
+        script.sent(),
+        ["transfer 0 [1]", "flow 0 count 5 credit 0 drain", "flow 0 count 5 credit 0 active=false"]
+    );
+}
+
+#[test]
 fn detaching_aborts_what_is_half_way() {
     // The output is full, the window is not: the abort can be said.
     let mut script = Script::attached(Role::Receiver, 100_000);

@@ -1,5 +1,7 @@
 //! Who may come in, and who may do what. Every protocol verb and every HTTP route asks [`Access::authorize`].
 
+mod guesses;
+
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -7,6 +9,7 @@ use std::sync::Arc;
 use amqp10::sasl::Secret;
 use hashbrown::HashMap;
 
+use self::guesses::Guesses;
 use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
 
 /// What a user may do to the resources of one kind of verb.
@@ -77,6 +80,8 @@ pub enum Resource<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginRefused {
     UnknownUserOrPassword,
+    /// From this address; nobody has looked at the password.
+    TooManyFailures,
     AnonymousDisabled,
 }
 
@@ -92,25 +97,38 @@ impl fmt::Display for AccessRefused {
     }
 }
 
-/// All users.
-#[derive(Clone, Debug, Default)]
+/// All users, and who has failed to be one of late.
+#[derive(Debug, Default)]
 pub struct Access {
     users: HashMap<Arc<str>, User>,
+    guesses: Guesses,
 }
 
 impl Access {
     pub fn new(users: impl IntoIterator<Item = User>) -> Self {
-        Self { users: users.into_iter().map(|u| (u.name.clone(), u)).collect() }
+        let users = users.into_iter().map(|u| (u.name.clone(), u)).collect();
+        Self { users, guesses: Guesses::default() }
     }
 
+    /// Looks at a password that has come from this address.
+    ///
     /// # Errors
-    /// The user is unknown or the password is another.
-    pub fn login(&self, user: &str, password: &[u8]) -> Result<Identity, LoginRefused> {
-        let known = self.users.get(user).ok_or(LoginRefused::UnknownUserOrPassword)?;
-        if !same_secret(known.password.expose(), password) {
-            return Err(LoginRefused::UnknownUserOrPassword);
+    /// The user is unknown or the password is another; or too many such have come from there.
+    pub fn login(
+        &self,
+        user: &str,
+        password: &[u8],
+        from: IpAddr,
+        now_ms: u64,
+    ) -> Result<Identity, LoginRefused> {
+        if self.guesses.are_too_many(from, now_ms) {
+            return Err(LoginRefused::TooManyFailures);
         }
-        Ok(identity(known))
+        let known = self.users.get(user).filter(|known| same_secret(known.password.expose(), password));
+        known.map(identity).ok_or_else(|| {
+            self.guesses.note(from, now_ms);
+            LoginRefused::UnknownUserOrPassword
+        })
     }
 
     /// # Errors
@@ -228,6 +246,8 @@ fn same_secret(a: &[u8], b: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn access(permissions: Permissions) -> (Access, Identity) {
         let user = User {
             name: "u".into(),
@@ -237,15 +257,30 @@ mod tests {
             permissions: [("/".into(), permissions)].into_iter().collect(),
         };
         let access = Access::new([user]);
-        let identity = access.login("u", b"p").unwrap();
+        let identity = access.login("u", b"p", HERE, 0).unwrap();
         (access, identity)
     }
 
     #[test]
     fn a_wrong_password_and_a_wrong_user_look_the_same() {
         let (access, _) = access(Permissions::ALL);
-        assert_eq!(access.login("u", b"q"), Err(LoginRefused::UnknownUserOrPassword));
-        assert_eq!(access.login("v", b"p"), Err(LoginRefused::UnknownUserOrPassword));
+        assert_eq!(access.login("u", b"q", HERE, 0), Err(LoginRefused::UnknownUserOrPassword));
+        assert_eq!(access.login("v", b"p", HERE, 0), Err(LoginRefused::UnknownUserOrPassword));
+    }
+
+    #[test]
+    fn after_too_many_wrong_passwords_the_right_one_waits_too() {
+        let (access, _) = access(Permissions::ALL);
+        let wrong = |n: u64| access.login(if n < 3 { "u" } else { "v" }, b"q", HERE, 0);
+        let looked_at =
+            (0..1000).take_while(|n| wrong(*n) == Err(LoginRefused::UnknownUserOrPassword)).count();
+        assert!((1..100).contains(&looked_at), "{looked_at}");
+        assert_eq!(access.login("u", b"p", HERE, 0), Err(LoginRefused::TooManyFailures));
+        assert!(access.login("u", b"p", HERE, 1000).is_ok(), "one is forgiven");
+        assert!(
+            (0..1000).all(|_| access.login("u", b"p", HERE, 1000).is_ok()),
+            "who knows it is not counted"
+        );
     }
 
     #[test]

@@ -151,8 +151,9 @@ impl Cause {
 /// What is to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// A link by its name, which need not be unique: `connection` says whose is meant.
+    /// A link by its name, which need not be unique: `vhost` and `connection` say whose is meant.
     Link {
+        vhost: Option<String>,
         name: String,
         connection: Option<String>,
     },

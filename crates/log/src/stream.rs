@@ -4,7 +4,7 @@
 //!  owner          fills chunks: entries that follow each other, numbered from 0 on without a gap
 //!  Streams        appends them to the stream's own segment files; answers when they are written, or synced
 //!  StreamReader   reads whole chunks from any offset or time on, whether or not somebody appends
-//!  Streams        removes whole segments from the front, when there are more bytes or years than allowed
+//!  Streams        removes whole segments from the front, when there is more, or it is older, than allowed
 //! ```
 //!
 //! They do not go through the log: what would be written twice there is written once here, and a segment is read where

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use amqp10::encode::ListWriter;
-use amqp10::sections::{map_content, map_pairs, scan};
+use amqp10::sections::{Sections, map_content, map_pairs, scan};
 use amqp10::{Reader, descriptor};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -69,13 +69,23 @@ impl Message {
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
     rest: Bytes,
-    /// The route of the message that was read last: most messages have the same.
-    route: Option<Arc<Route>>,
+    /// What stood before the bare message that was read last: most messages have the same.
+    head: Option<Head>,
+}
+
+/// Header and annotations of an entry whose annotations tell of the route alone, and what they mean.
+#[derive(Clone, Debug)]
+struct Head {
+    bytes: Box<[u8]>,
+    route: Arc<Route>,
+    durable_header: bool,
+    priority: Option<u8>,
+    ttl_ms: Option<u32>,
 }
 
 impl Entries {
     pub fn new(data: Bytes) -> Self {
-        Self { rest: data, route: None }
+        Self { rest: data, head: None }
     }
 
     /// Goes on with the entries of another chunk.
@@ -101,67 +111,94 @@ impl Entries {
     /// [`StoredError::Malformed`]: of this entry; those behind it can still be read unless its length is wrong.
     pub fn message(&mut self) -> Option<Result<Message, StoredError>> {
         let entry = self.take()?;
-        Some(entry.and_then(|entry| self.read(&entry).ok_or(StoredError::Malformed)))
+        Some(entry.and_then(|entry| self.read(entry).ok_or(StoredError::Malformed)))
     }
 
     fn take(&mut self) -> Option<Result<Bytes, StoredError>> {
         if self.rest.is_empty() {
             return None;
         }
-        let whole = std::mem::take(&mut self.rest);
-        let Some(head) = whole.first_chunk::<HEAD>() else { return Some(Err(StoredError::Malformed)) };
+        let mut rest = std::mem::take(&mut self.rest);
+        let Some(head) = rest.first_chunk::<HEAD>() else { return Some(Err(StoredError::Malformed)) };
         let len = u32::from_be_bytes(*head);
-        if len & BATCH != 0 || whole.len() - HEAD < len as usize {
+        if len & BATCH != 0 || rest.len() - HEAD < len as usize {
             return Some(Err(StoredError::Malformed));
         }
-        self.rest = whole.slice(HEAD + len as usize..);
-        let mut entry = whole;
-        entry.truncate(HEAD + len as usize);
-        entry.advance(HEAD);
+        rest.advance(HEAD);
+        let entry = rest.split_to(len as usize);
+        self.rest = rest;
         Some(Ok(entry))
     }
 
-    fn read(&mut self, entry: &Bytes) -> Option<Message> {
+    fn read(&mut self, mut entry: Bytes) -> Option<Message> {
+        let known = self.head.as_ref().filter(|head| entry.starts_with(&head.bytes));
+        let Some(Head { bytes, route, durable_header, priority, ttl_ms }) = known else {
+            return self.read_anew(&entry);
+        };
+        entry.advance(bytes.len());
+        let sections = scan(&entry).ok()?;
+        let whole = sections.header.is_none() && sections.bare.start == 0;
+        let parts = Parts {
+            durable_header: *durable_header,
+            priority: *priority,
+            ttl_ms: *ttl_ms,
+            ..parts(&sections, 0, entry)
+        };
+        whole.then(|| Message::new(parts, route.clone()))
+    }
+
+    /// Reads an entry whose head is not that of the one before.
+    fn read_anew(&mut self, entry: &Bytes) -> Option<Message> {
         let sections = scan(entry).ok()?;
         let annotations = sections.message_annotations.as_ref()?;
         let section = &entry[annotations.start as usize..annotations.end as usize];
-        let content = map_content(section).ok()?;
-        let pairs = &section[content.range.start as usize..content.range.end as usize];
-        let route = self.route(section, pairs)?;
+        let route = Arc::new(route(section)?);
         let header = sections.header.as_ref();
-        let durable_header = header.and_then(|h| h.durable).unwrap_or(false);
-        // What only tells of the route is told by the route.
-        let start =
-            if pairs.len() == route.annotations().len() { sections.bare.start } else { annotations.start };
-        let body_at = sections.body.start - start;
-        let parts = Parts {
-            wire: entry.slice(start as usize..),
-            bare_at: sections.bare.start - start,
-            application_properties_at: sections
-                .application_properties
-                .as_ref()
-                .map_or(body_at, |range| range.start - start),
-            body_at,
-            durable: true,
-            durable_header,
+        let mut head = Head {
+            bytes: Box::default(),
+            route: route.clone(),
+            durable_header: header.and_then(|h| h.durable).unwrap_or(false),
             priority: header.and_then(|h| h.priority),
             ttl_ms: header.and_then(|h| h.ttl),
         };
+        // What only tells of the route is told by the route.
+        let pairs = map_content(section).ok()?.range.len();
+        let plain = pairs == route.annotations().len();
+        let start = if plain { sections.bare.start } else { annotations.start };
+        let parts = Parts {
+            durable_header: head.durable_header,
+            priority: head.priority,
+            ttl_ms: head.ttl_ms,
+            ..parts(&sections, start, entry.slice(start as usize..))
+        };
+        if plain {
+            head.bytes = entry[..start as usize].into();
+            self.head = Some(head);
+        }
         Some(Message::new(parts, route))
     }
+}
 
-    fn route(&mut self, section: &[u8], pairs: &[u8]) -> Option<Arc<Route>> {
-        if let Some(route) = &self.route
-            && pairs.starts_with(route.annotations())
-        {
-            return Some(route.clone());
-        }
-        let mut pairs = map_pairs(section).ok()?.flatten();
-        let mut text = || Reader::new(pairs.next()?.1).read_str_opt().ok()?;
-        let (exchange, key) = (text()?, text()?);
-        let route = Arc::new(Route::simple(exchange, key));
-        Some(self.route.insert(route).clone())
+/// Where things lie in `wire`, which begins at `start` of what was scanned.
+fn parts(sections: &Sections, start: u32, wire: Bytes) -> Parts {
+    let body_at = sections.body.start - start;
+    let properties = sections.application_properties.as_ref();
+    Parts {
+        wire,
+        bare_at: sections.bare.start - start,
+        application_properties_at: properties.map_or(body_at, |range| range.start - start),
+        body_at,
+        durable: true,
+        ..Parts::default()
     }
+}
+
+/// The route that the annotations begin with.
+fn route(section: &[u8]) -> Option<Route> {
+    let mut pairs = map_pairs(section).ok()?.flatten();
+    let mut text = || Reader::new(pairs.next()?.1).read_str_opt().ok()?;
+    let (exchange, key) = (text()?, text()?);
+    Some(Route::simple(exchange, key))
 }
 
 #[cfg(test)]
@@ -175,6 +212,9 @@ mod tests {
         \x00\x53\x73\xc0\x07\x04\x40\x40\x40\xa1\x01s\
         \x00\x53\x74\xc1\x06\x02\xa1\x01k\x54\x01\
         \x00\x53\x75\xa0\x02hi";
+
+    /// No section but the body.
+    const PLAIN: &[u8] = b"\x00\x53\x77\x40";
 
     fn message(wire: &[u8], key: &str) -> Message {
         let kept = kept(&scan(wire).unwrap(), true);
@@ -197,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_message_comes_back_as_it_would_have_been_delivered() {
-        let plain = message(b"\x00\x53\x77\x40", "k");
+        let plain = message(PLAIN, "k");
         let death = Death {
             queue: "q".into(),
             reason: DeathReason::Rejected,
@@ -235,7 +275,7 @@ mod tests {
 
     #[test]
     fn the_offset_is_told() {
-        for wire in [FULL, b"\x00\x53\x77\x40"] {
+        for wire in [FULL, PLAIN] {
             let out = delivered(&message(wire, "k"), Some(300));
             let range = scan(&out).unwrap().message_annotations.unwrap();
             let section = &out[range.start as usize..range.end as usize];
@@ -247,12 +287,7 @@ mod tests {
 
     #[test]
     fn messages_of_one_route_share_it() {
-        let mut entries = Entries::new(chunk(&[
-            message(FULL, "a"),
-            message(FULL, "a"),
-            message(FULL, "ab"),
-            message(FULL, "a"),
-        ]));
+        let mut entries = Entries::new(chunk(&["a", "a", "ab", "a"].map(|key| message(PLAIN, key))));
         let mut read = || entries.message().unwrap().unwrap().route().clone();
         let (first, second, other) = (read(), read(), read());
         assert!(Arc::ptr_eq(&first, &second));

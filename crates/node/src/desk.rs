@@ -4,7 +4,7 @@ mod explain;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use amqp10::sasl::Secret;
 use broker::access::{Access, Identity, Permission, Resource};
@@ -20,7 +20,7 @@ use queue::{Effect, Refusal, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
 use crate::alarms::Measured;
-use crate::runtime::{Incoming, Shards};
+use crate::runtime::{Clock, Incoming, Shards};
 use crate::shard::Shard;
 
 /// An answer that takes longer is given up: the shard is overloaded, and old numbers are no answer.
@@ -44,7 +44,7 @@ struct Inner {
     settings: Arc<Settings>,
     access: Arc<Access>,
     node: Arc<str>,
-    started: Instant,
+    clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
 }
@@ -54,11 +54,11 @@ impl NodeDesk {
         shards: Shards,
         settings: Arc<Settings>,
         access: Arc<Access>,
+        clock: Clock,
         measured: Arc<Mutex<Measured>>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
-        let started = Instant::now();
-        let inner = Inner { shards, settings, access, node, started, listeners: Mutex::default(), measured };
+        let inner = Inner { shards, settings, access, node, clock, listeners: Mutex::default(), measured };
         Self { inner: Arc::new(inner) }
     }
 
@@ -148,10 +148,9 @@ impl NodeDesk {
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, answer) in asked {
             let answer = tokio::time::timeout(DEADLINE, answer).await.ok().and_then(Result::ok);
-            match answer.ok_or(DeskError::TimedOut)? {
-                Effect::Report { report, .. } => reports[i] = *report,
-                // Deleted meanwhile.
-                _ => {}
+            // Something else is the answer if it was deleted meanwhile.
+            if let Effect::Report { report, .. } = answer.ok_or(DeskError::TimedOut)? {
+                reports[i] = *report;
             }
         }
         for home in 0..self.inner.shards.len() {
@@ -254,7 +253,7 @@ impl Desk for NodeDesk {
     fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.inner.access;
         let identity = access
-            .login(user, password.expose())
+            .login(user, password.expose(), peer, self.inner.clock.now_ms())
             .map_err(|_| DeskError::LoginRefused("Not_Authorized".into()))?;
         access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
         Ok(identity)
@@ -269,7 +268,7 @@ impl Desk for NodeDesk {
             cluster_name: settings.cluster_name.clone(),
             node: settings.node_name.clone(),
             listeners: self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-            uptime_ms: self.inner.started.elapsed().as_millis() as u64,
+            uptime_ms: self.inner.clock.uptime_ms(),
             ..Overview::default()
         };
         let (queues, exchanges) = self

@@ -28,7 +28,7 @@ use crate::runtime::{self, Clock, Incoming, Shards, Storage};
 use crate::shard::{Setup, Shard, StorageLimits};
 
 /// What a node is started with.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct NodeOptions {
     pub settings: Settings,
     pub access: Access,
@@ -185,7 +185,7 @@ impl Node {
             what: "cannot start the watch over memory and disk".into(),
             error,
         })?;
-        let desk = NodeDesk::new(shards.clone(), settings, access, watch.measured());
+        let desk = NodeDesk::new(shards.clone(), settings, access, clock, watch.measured());
         Ok(Self { shards, threads, storage, desk, watch })
     }
 

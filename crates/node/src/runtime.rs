@@ -93,7 +93,11 @@ impl Clock {
     }
 
     pub fn now_ms(&self) -> u64 {
-        self.started_ms + self.started.elapsed().as_millis() as u64
+        self.started_ms + self.uptime_ms()
+    }
+
+    pub fn uptime_ms(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     fn instant(&self, at_ms: u64) -> Instant {

@@ -138,6 +138,8 @@ pub enum Effect {
     Active {
         consumer: ConsumerId,
         active: bool,
+        /// As in [`CreditState`].
+        available: u32,
     },
     Delivery(Delivery),
     CreditState {

@@ -33,10 +33,18 @@ pub struct Explain {
 #[derive(Debug, Subcommand)]
 enum What {
     /// Why a queue's messages do not leave it
-    Queue { name: String },
+    Queue {
+        name: String,
+        /// Its virtual host
+        #[arg(long, short = 'p', value_name = "NAME", default_value = "/")]
+        vhost: String,
+    },
     /// Why a link brings or takes no messages
     Link {
         name: String,
+        /// The virtual host of its connection; any, if it is left out
+        #[arg(long, short = 'p', value_name = "NAME")]
+        vhost: Option<String>,
         /// Whose link is meant, if several have this name
         #[arg(long, value_name = "NAME")]
         connection: Option<String>,
@@ -54,9 +62,12 @@ enum What {
 /// What the broker says.
 pub fn run(explain: &Explain) -> Result<(), Failure> {
     let (words, path) = match &explain.what {
-        What::Queue { name } => ("explain the queue", format!("/api/explain/queues/%2F/{}", segment(name))),
-        What::Link { name, connection } => {
-            let path = format!("/api/explain/links/{}", segment(name));
+        What::Queue { name, vhost } => {
+            ("explain the queue", format!("/api/explain/queues/{}/{}", segment(vhost), segment(name)))
+        }
+        What::Link { name, vhost, connection } => {
+            let vhost = vhost.as_ref().map(|vhost| format!("/{}", segment(vhost))).unwrap_or_default();
+            let path = format!("/api/explain/links{vhost}/{}", segment(name));
             let query = connection.as_ref().map(|name| format!("?connection={}", segment(name)));
             ("explain the link", path + &query.unwrap_or_default())
         }

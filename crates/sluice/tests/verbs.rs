@@ -126,7 +126,10 @@ fn why_nothing_moves_is_told() {
     assert_eq!((&told["cause"], &told["numbers"]["queue_ready"]), (&json!("no_consumer"), &json!(1)));
     assert_eq!((&told["kind"], &told["name"], &told["at"]), (&json!("queue"), &json!("a/b"), &json!(null)));
     broker.verb(&["explain", "queue", "c"]).refused(1, &["explain the queue", "no queue 'c' in vhost '/'"]);
+    broker.verb(&["explain", "queue", "a/b", "--vhost", "/"]).done();
+    broker.verb(&["explain", "queue", "a/b", "-p", "other"]).refused(1, &["no vhost 'other'"]);
     broker.verb(&["explain", "link", "l/1"]).refused(1, &["explain the link", "no link 'l/1'"]);
+    broker.verb(&["explain", "link", "l/1", "-p", "a/b"]).refused(1, &["no link 'l/1' in vhost 'a/b'"]);
     broker.verb(&["explain", "connection", "c"]).refused(1, &["no connection 'c'"]);
 }
 

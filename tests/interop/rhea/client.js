@@ -42,6 +42,20 @@ function attached(link) {
     });
 }
 
+/** rhea reads the properties of a FLOW but does not hand them on: what they say of the link goes to `link.active`. */
+function keepState(link) {
+    const onFlow = link.on_flow;
+    link.active = [];
+    link.on_flow = frame => {
+        const { properties } = frame.performative;
+        if (properties) {
+            link.active.push(properties['rabbitmq:active']);
+            link.emit('state');
+        }
+        onFlow.call(link, frame);
+    };
+}
+
 function problem({ error }) {
     return Object.assign(new Error(`${error?.condition}: ${error?.description}`), { condition: error?.condition });
 }
@@ -72,7 +86,9 @@ export class Client {
     }
 
     receiver(source, options = {}) {
-        return attached(this.connection.open_receiver({ source, credit_window: 0, autoaccept: false, ...options }));
+        const link = this.connection.open_receiver({ source, credit_window: 0, autoaccept: false, ...options });
+        keepState(link);
+        return attached(link);
     }
 
     /** Sends durable messages, each with `to` if there is one, and returns the outcomes. */
@@ -147,6 +163,12 @@ export class Consumer {
         return this.arrived.splice(0, count);
     }
 
+    /** What the broker has said of the link being the active one: `count` times so far. */
+    async told(count) {
+        while (this.link.active.length < count) await event(this.link, 'state');
+        return this.link.active;
+    }
+
     /** The synchronous get: one credit, one message. */
     async get() {
         this.link.add_credit(1);
@@ -194,8 +216,8 @@ class Management {
         return answer.body;
     }
 
-    queue(name) {
-        return this.ask(201, 'PUT', `/queues/${name}`, { durable: true });
+    queue(name, queueArguments = {}) {
+        return this.ask(201, 'PUT', `/queues/${name}`, { durable: true, arguments: queueArguments });
     }
 
     async messages(queue) {

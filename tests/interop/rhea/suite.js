@@ -161,6 +161,23 @@ const checks = {
         await client.close();
     },
 
+    async single_active_consumers_are_told() {
+        const client = await Client.connect();
+        const management = await client.manage();
+        await management.queue('single', { 'x-single-active-consumer': true });
+        const first = await client.consumer('single');
+        const second = await client.consumer('single');
+        second.link.add_credit(5);
+        assert.deepEqual(await second.told(1), [false]);
+        assert.deepEqual(await client.send('/queues/single', ['a']), ['accepted']);
+        assert.equal((await first.get()).body, 'a');
+        await first.detach();
+        assert.deepEqual(bodies(await second.take(1)), ['a']);
+        assert.deepEqual(second.link.active, [false, true]);
+        assert.equal(second.link.credit, 4);
+        await client.close();
+    },
+
     async missing_queue_is_not_found() {
         const client = await Client.connect();
         await assert.rejects(client.sender('/queues/absent'), { condition: 'amqp:not-found' });

@@ -110,7 +110,7 @@ impl Desk for FakeDesk {
     fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.state().access;
         let refused = |why: String| DeskError::LoginRefused(why);
-        let who = access.login(user, password.expose()).map_err(|e| refused(format!("{e:?}")))?;
+        let who = access.login(user, password.expose(), peer, 0).map_err(|e| refused(format!("{e:?}")))?;
         access.check_origin(&who, peer).map_err(|e| refused(e.reason))?;
         Ok(who)
     }
@@ -314,6 +314,9 @@ impl Desk for FakeDesk {
                 look.queues.push(QueueFacts::new(&record, state.row(&record).report));
             }
             Subject::Link { .. } | Subject::Connection { .. } => {
+                if let Subject::Link { vhost: Some(vhost), .. } = &subject {
+                    look.connections.retain(|c| *c.vhost == **vhost);
+                }
                 for c in &look.connections {
                     state.allow(who, &c.vhost, Resource::Connection(&c.user), Permission::Read)?;
                 }

@@ -6,7 +6,7 @@ use crate::output::Output;
 use crate::session::{Outgoing, Session, SessionEvent, SessionState};
 use crate::unsettled::Run;
 use crate::violation::Violation;
-use crate::{AmqpError, Attach, Begin, DeliveryState, Performative, Role};
+use crate::{AmqpError, Attach, Begin, DeliveryState, Map, Performative, Role};
 
 impl Connection {
     pub(super) fn handle_begin<'a>(
@@ -231,6 +231,13 @@ impl Connection {
     pub fn report_credit(&mut self, session: u16, link: u32, available: u32, drain: bool) {
         if let Some((s, output, _)) = self.parts(session) {
             s.report_credit(link, available, drain, output);
+        }
+    }
+
+    /// Reports the state of a link on which we send [2.7.4], behind its deliveries; its credit stays.
+    pub fn report_state(&mut self, session: u16, link: u32, available: u32, properties: Map) {
+        if let Some((s, output, _)) = self.parts(session) {
+            s.report_state(link, available, properties, output);
         }
     }
 

@@ -4,11 +4,11 @@
 use bytes::Bytes;
 
 use super::Session;
-use crate::Flow;
 use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState};
 use crate::output::Output;
 use crate::performative::{TransferHead, put_flow_frame, put_transfer_frame};
+use crate::{Flow, Map};
 
 /// Above this many bytes of unwritten output, deliveries wait in the session, where they can still be
 /// forgotten with their link, instead of in the connection's output.
@@ -27,12 +27,20 @@ pub(super) enum Pending {
         id: Option<u32>,
     },
     /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
-    Credit {
+    Report {
         link: u32,
-        available: u32,
-        drain: bool,
+        report: Report,
         credit: SenderCredit,
     },
+}
+
+/// What a FLOW tells of a link on which we send, beside its credit [2.7.4].
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    available: u32,
+    drain: bool,
+    /// The link state, if that is what it tells.
+    properties: Option<Map>,
 }
 
 /// A delivery to send: `head` and then `bare` are its payload.
@@ -86,7 +94,7 @@ impl Tag {
 }
 
 impl Session {
-    /// Deliveries and credit replies that wait for the peer's window or the socket.
+    /// Deliveries and reports that wait for the peer's window or the socket.
     pub fn pending_len(&self) -> usize {
         self.pending.len()
     }
@@ -123,32 +131,47 @@ impl Session {
     /// Reports our credit on a link on which we send, behind the deliveries that wait. With `drain` what is
     /// left of the credit is used up first [2.6.7].
     pub(crate) fn report_credit(&mut self, link: u32, available: u32, drain: bool, out: &mut Output) {
+        self.report(link, Report { available, drain, properties: None }, out);
+    }
+
+    /// Reports the state of a link on which we send, behind the deliveries that wait. Its credit stays.
+    pub(crate) fn report_state(&mut self, link: u32, available: u32, properties: Map, out: &mut Output) {
+        self.report(link, Report { available, drain: false, properties: Some(properties) }, out);
+    }
+
+    fn report(&mut self, link: u32, report: Report, out: &mut Output) {
         let Some(Link { end: End::Sending(credit), state, .. }) = self.link_mut(link) else { return };
         if *state == LinkState::Detaching {
             return;
         }
-        if drain {
+        if report.drain {
             credit.drain();
         }
         let credit = *credit;
         if self.pending.is_empty() {
-            self.put_credit(link, available, drain, credit, out);
+            self.put_report(link, report, credit, out);
             return;
         }
-        // One report of a link waits at a time, the newest: whoever floods us with FLOWs is told once. It is looked
-        // for from the back, where the last one of a flood is.
-        let old = |p: &Pending| matches!(p, Pending::Credit { link: l, .. } if *l == link);
+        // One report of each kind waits on a link, the newest: whoever floods us with FLOWs is told once. It is looked
+        // for from the back, where the last one of a flood is. No state takes the place of an answer.
+        let states = report.properties.is_some();
+        let old = |p: &Pending| match p {
+            Pending::Report { link: l, report, .. } => *l == link && report.properties.is_some() == states,
+            Pending::Delivery { .. } => false,
+        };
         if let Some(at) = self.pending.iter().rposition(old) {
             self.pending.remove(at);
         }
-        self.pending.push_back(Pending::Credit { link, available, drain, credit });
+        self.pending.push_back(Pending::Report { link, report, credit });
     }
 
-    fn put_credit(&mut self, link: u32, available: u32, drain: bool, credit: SenderCredit, out: &mut Output) {
+    fn put_report(&mut self, link: u32, report: Report, credit: SenderCredit, out: &mut Output) {
+        let Report { available, drain, properties } = report;
         let flow = Flow {
             drain,
             delivery_count: Some(credit.delivery_count()),
             link_credit: Some(credit.credit()),
+            properties,
             ..self.flow(Some(link), Some(available))
         };
         put_flow_frame(out.buffer(), self.channel, &flow);
@@ -158,9 +181,7 @@ impl Session {
     pub(crate) fn pump(&mut self, max_frame: usize, out: &mut Output) {
         while let Some(front) = self.pending.pop_front() {
             match front {
-                Pending::Credit { link, available, drain, credit } => {
-                    self.put_credit(link, available, drain, credit, out);
-                }
+                Pending::Report { link, report, credit } => self.put_report(link, report, credit, out),
                 Pending::Delivery { link, delivery, mut sent, mut id } => {
                     if !self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
@@ -226,7 +247,7 @@ impl Session {
             _ => None,
         });
         self.pending.retain(|p| match p {
-            Pending::Delivery { link: l, .. } | Pending::Credit { link: l, .. } => *l != link,
+            Pending::Delivery { link: l, .. } | Pending::Report { link: l, .. } => *l != link,
         });
         // Without window the DETACH alone has to tell it.
         if let Some(id) = begun

@@ -6,8 +6,8 @@ use amqp10::connection::Config;
 use amqp10::encode::Encode;
 use amqp10::session::SessionConfig;
 use amqp10::{
-    Attach, Begin, Chunk, Connection, Event, Fault, Flow, Open, Outgoing, Performative, Role, SaslCode,
-    SaslFrame, SaslInit, Source, Symbol, Tag, Target, TargetArchetype, TransferHead, frame, put_frame,
+    Attach, Begin, Chunk, Connection, Event, Fault, Flow, Map, Open, Outgoing, Performative, Role, SaslCode,
+    SaslFrame, SaslInit, Source, Symbol, Tag, Target, TargetArchetype, TransferHead, Value, frame, put_frame,
     put_sasl_frame, put_transfer_frame,
 };
 use bytes::{Bytes, BytesMut};
@@ -176,10 +176,11 @@ fn short(body: &[u8]) -> String {
         }
         Performative::Flow(f) => match f.handle {
             Some(handle) => format!(
-                "flow {handle} count {} credit {}{}",
+                "flow {handle} count {} credit {}{}{}",
                 f.delivery_count.map_or("-".to_owned(), |c| c.to_string()),
                 f.link_credit.unwrap_or(0),
-                if f.drain { " drain" } else { "" }
+                if f.drain { " drain" } else { "" },
+                f.properties.map_or(String::new(), |p| shown(&p))
             ),
             None => format!("flow window {}", f.incoming_window),
         },
@@ -190,6 +191,14 @@ fn short(body: &[u8]) -> String {
         Performative::Attach(a) => format!("attach {} {}", a.handle, a.name),
         other => other.name().to_owned(),
     }
+}
+
+fn shown(properties: &Map) -> String {
+    let shown = |(key, value): &(Value, Value)| match (key, value) {
+        (Value::Symbol(key), Value::Boolean(value)) => format!(" {}={value}", key.as_str()),
+        other => panic!("{other:?}"),
+    };
+    properties.iter().map(shown).collect()
 }
 
 pub fn session_flow(seen: u32, window: u32) -> Flow {

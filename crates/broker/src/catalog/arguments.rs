@@ -13,6 +13,10 @@ pub type Arguments = BTreeMap<String, Value>;
 /// How many arguments one declaration may have: it is kept on every shard.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
+/// What a name that the broker makes up begins with. It says nothing of the queue, so it is never kept; where the queue
+/// has a name already, as it always has in AMQP 1.0, nobody looks at it (behaviour D.2).
+pub(super) const NAME_PREFIX: &str = "x-name-prefix";
+
 /// Milliseconds that a timer may be set to: about 49 days, as the reference.
 const TIMER_MS_MAX: u64 = u32::MAX as u64;
 

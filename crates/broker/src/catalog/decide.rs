@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::policies::SetPolicy;
-use super::arguments::ARGUMENTS_MAX;
+use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX};
 use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
@@ -175,7 +175,7 @@ impl Catalog {
             durable,
             exclusive,
             auto_delete,
-            arguments,
+            mut arguments,
             connection,
             internal,
             home,
@@ -183,6 +183,7 @@ impl Catalog {
         check_name("queue", &name)?;
         check_arguments(&arguments)?;
         self.check_vhost(&vhost)?;
+        arguments.remove(NAME_PREFIX);
         if let Some(known) = self.queue(&vhost, &name) {
             if known.exclusive.is_some() && known.exclusive != connection {
                 return Err(CatalogError::locked(&vhost, &name));

@@ -10,8 +10,11 @@ use crate::ids::QueueId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Connection(String),
-    /// Those with a link of this name.
-    Link(String),
+    /// Those with a link of this name, of one virtual host or of all.
+    Link {
+        vhost: Option<String>,
+        name: String,
+    },
     /// Those that consume from it.
     Consumers(QueueId),
 }
@@ -43,13 +46,16 @@ impl Look {
         let not_found = |reason: String| CatalogError::NotFound { reason };
         let links = |connection| self.links(before, connection);
         match subject {
-            Subject::Link { name, connection } => {
+            Subject::Link { vhost, name, connection } => {
                 let mut wanted = self.connections.iter().collect::<Vec<_>>();
                 wanted.retain(|c| connection.as_ref().is_none_or(|connection| *c.name == **connection));
                 let mut found: Vec<_> = wanted.into_iter().flat_map(links).collect();
                 found.retain(|l| l.link.place.name == *name);
                 match found.as_slice() {
-                    [] => Err(not_found(format!("no link '{name}'"))),
+                    [] => Err(not_found(match vhost {
+                        Some(vhost) => format!("no link '{name}' in vhost '{vhost}'"),
+                        None => format!("no link '{name}'"),
+                    })),
                     [link] => Ok(Explanation::of(Facts::Link(*link), self.log)),
                     more => Err(ambiguous(name, more)),
                 }

@@ -201,7 +201,7 @@ fn a_name_alone_may_mean_two_links() {
     let look = Look { connections: vec![with("a"), with("b")], ..Look::default() };
     let link = |connection: Option<&str>| {
         let connection = connection.map(str::to_owned);
-        look.explain(&look, &Subject::Link { name: "l".into(), connection })
+        look.explain(&look, &Subject::Link { vhost: None, name: "l".into(), connection })
             .map(|e| (e.cause, e.at.map(|p| p.connection)))
     };
     assert_eq!(link(Some("b")), Ok((Cause::ClientSilent, Some("b".into()))));
@@ -218,7 +218,7 @@ fn what_was_delivered_between_two_looks_moves() {
     before.connections[0].links = vec![consuming(0)];
     let mut now = before.clone();
     let subjects = [
-        Subject::Link { name: "l".into(), connection: None },
+        Subject::Link { vhost: None, name: "l".into(), connection: None },
         Subject::Connection { name: "c".into() },
         Subject::Queue { vhost: "/".into(), name: "q".into() },
     ];

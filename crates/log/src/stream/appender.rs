@@ -87,18 +87,22 @@ impl<D: Disk> Files<D> {
         self.close(stream, segment);
     }
 
-    /// Removes a segment and its index, in this order: an index alone is nothing.
+    /// Removes a segment, and then its index: an index alone is nothing, and removed by the next start.
     pub fn remove(&mut self, stream: u64, segment: u64) -> io::Result<()> {
         self.close(stream, segment);
         self.remove_file(&Kind::Segment.name(stream, segment))?;
-        self.remove_file(&Kind::Index.name(stream, segment))
+        let _ = self.remove_file(&Kind::Index.name(stream, segment));
+        Ok(())
     }
 
+    /// Removes a file that need not be there. A disk may say that it could not, when it has.
     pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
-        self.disk.remove(name).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        })
+        let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match self.disk.remove(name) {
+            Err(error) if is_missing(&error) => Ok(()),
+            Err(_) if self.disk.open(name).is_err_and(|error| is_missing(&error)) => Ok(()),
+            removed => removed,
+        }
     }
 
     pub fn begin_sync(&mut self, stream: u64, segment: u64) -> io::Result<PendingSync> {

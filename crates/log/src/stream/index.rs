@@ -15,7 +15,9 @@
 
 use std::io;
 
+use super::chunk::{CHUNK_HEADER, Place};
 use super::files::{self, FILE_HEADER, INDEX_MAGIC, Kind, u32_at, u64_at};
+use super::window::{Look, Window};
 use crate::batch::Proof;
 use crate::disk::{Disk, read_all};
 
@@ -86,6 +88,27 @@ pub(super) fn find<D: Disk>(
         }
     }
     found
+}
+
+/// [`find`], of entries that point to a chunk: after power loss the index may be that of a segment that was replaced.
+pub(super) fn find_chunk<D: Disk>(
+    (disk, file): (&mut D, &mut D::File),
+    stream: u64,
+    segment: u64,
+    is_before: impl Fn(&Entry) -> bool,
+) -> io::Result<Option<Entry>> {
+    let mut below = u64::MAX;
+    while let Some((_, entry)) =
+        find(disk, stream, segment, |entry| entry.position < below && is_before(entry))
+    {
+        let place = Place { stream, at: entry.position };
+        let look = Window::default().look((&mut *disk, &mut *file), place, CHUNK_HEADER)?;
+        if matches!(look, Look::Chunk(header) if header.first == entry.first) {
+            return Ok(Some(entry));
+        }
+        below = entry.position;
+    }
+    Ok(None)
 }
 
 fn offset(entry: u64) -> u64 {

@@ -61,7 +61,8 @@ pub enum StreamJob {
     /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
     /// written, or with `sync` when they are synced.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },
-    /// Other limits, or the same and a look at the ages. Answered by [`StreamAnswer::Kept`].
+    /// Other limits, or the same and a look at the ages, which while an append waits for its sync is left to the next.
+    /// Answered by [`StreamAnswer::Kept`].
     Limit { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
     /// Removes the stream, open or not, and its files. An append of it that waits for a sync fails; no answer else.
     Remove { stream: u64 },

@@ -5,7 +5,7 @@ use std::io;
 
 use super::chunk::{ChunkHeader, Place};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
-use super::index;
+use super::index::{self, Entry};
 use super::window::{Look, Window};
 use super::{Chunk, ChunkJob, Chunks, Position, ReadFrom, STREAM_VERSION, StreamError};
 use crate::disk::{Disk, read_all};
@@ -151,11 +151,15 @@ impl<D: Disk> StreamReader<D> {
         is_before: impl Fn(u64, u64) -> bool,
         mut is_it: impl FnMut(&ChunkHeader) -> bool,
     ) -> Result<Position, StreamError> {
-        let entry = index::find(&mut self.disk, job.stream, segment, |entry| {
-            entry.first < job.until && is_before(entry.first, entry.timestamp_ms)
-        });
-        let at = entry.map(|(_, entry)| Position { segment, at: entry.position, offset: entry.first });
-        let mut next = at.unwrap_or(start(segment));
+        let mut next = start(segment);
+        if let Ok((disk, file)) = self.handle(job.stream, segment) {
+            let entry = index::find_chunk((disk, file), job.stream, segment, |entry| {
+                entry.first < job.until && is_before(entry.first, entry.timestamp_ms)
+            });
+            if let Some(Entry { first, position, .. }) = entry.map_err(io_error(job.stream, segment))? {
+                next = Position { segment, at: position, offset: first };
+            }
+        }
         loop {
             match self.hop(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),

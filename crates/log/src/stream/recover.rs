@@ -79,7 +79,9 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     index.add(disk, stream, first, tail.entries);
     segment.bytes = tail.end;
     let mut last = tail.last;
-    let mut writable = tail.last.is_some();
+    // One that was proved from its start on: else something in front of what is synced from now on could be missing,
+    // and what is missing is cut together with what stands behind it once the index is lost.
+    let mut writable = tail.last.is_some() && tail.is_proved;
     if cut.is_some() {
         // Before it is written to again: else power loss could bring the old bytes back between the new ones.
         writable &= truncate(disk, stream, first, tail.end).is_ok();
@@ -90,8 +92,8 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     Ok(Found { segments, next: tail.next, last, index, writable, cut })
 }
 
-/// The last chunk of a segment that ends in front of `end`, where the next one begins; `None` if the segment does not
-/// hold together until there.
+/// The last chunk of a segment that ends in front of `end`, where the next one begins, or of what holds
+/// together of it.
 pub(super) fn last_chunk<D: Disk>(
     disk: &mut D,
     stream: u64,
@@ -100,23 +102,19 @@ pub(super) fn last_chunk<D: Disk>(
 ) -> io::Result<Option<Last>> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let mut window = Window::default();
-    let entry = index::find(disk, stream, segment, |entry| entry.first < end);
-    let starts = [entry.map(|(_, entry)| (entry.position, entry.first)), Some((FILE_HEADER as u64, segment))];
-    for (mut at, mut next) in starts.into_iter().flatten() {
-        let mut last = None;
-        while next < end
-            && let Look::Chunk(header) =
-                window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
-            && header.first == next
-        {
-            (at, next) = (at + header.bytes(), header.next());
-            last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
-        }
-        if last.is_some() {
-            return Ok(last);
-        }
+    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, |entry| entry.first < end)?;
+    let (mut at, mut next) =
+        entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
+    let mut last = None;
+    while next < end
+        && let Look::Chunk(header) =
+            window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)?
+        && header.first == next
+    {
+        (at, next) = (at + header.bytes(), header.next());
+        last = Some(Last { first: header.first, timestamp_ms: header.timestamp_ms });
     }
-    Ok(None)
+    Ok(last)
 }
 
 /// The time of a segment's first chunk, if there is one.
@@ -152,6 +150,8 @@ struct Tail {
     next: u64,
     last: Option<Last>,
     index: Index,
+    /// From its start on.
+    is_proved: bool,
     /// For the index, where it ends too early.
     entries: Vec<Entry>,
     /// Bytes behind `end`, to be cut.
@@ -166,15 +166,18 @@ impl Tail {
         let length = disk.len(&mut file).map_err(io)?;
         let mut header = [0; FILE_HEADER];
         read_all(disk, &mut file, 0, &mut header).map_err(io)?;
+        let (end, next, entries) = (0, segment, Vec::new());
         let mut tail =
-            Self { end: 0, next: segment, last: None, index: Index::EMPTY, entries: Vec::new(), bad: None };
-        if files::version(&header, SEGMENT_MAGIC).is_some() {
+            Self { end, next, last: None, index: Index::EMPTY, is_proved: false, entries, bad: None };
+        let has_header = length >= FILE_HEADER as u64 && files::version(&header, SEGMENT_MAGIC).is_some();
+        if has_header {
             tail.walk(disk, &mut file, (stream, segment), length).map_err(io)?;
         }
         if tail.end < length {
-            let bad = Bad { stream, from: tail.end, next: tail.next, length };
+            let from = tail.end.max(if has_header { FILE_HEADER as u64 } else { 0 });
+            let bad = Bad { stream, from, next: tail.next, length };
             if bad.is_damage(disk, &mut file).map_err(io)? {
-                return Err(StreamError::Damaged { file: name, offset: tail.end });
+                return Err(StreamError::Damaged { file: name, offset: from });
             }
             tail.bad = Some(length - tail.end);
         }
@@ -204,6 +207,7 @@ impl Tail {
             }
             below = entry.position;
         }
+        self.is_proved = at == FILE_HEADER as u64;
         loop {
             let place = Place { stream, at };
             let look = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?;

@@ -256,8 +256,13 @@ impl Stream {
         let entries = match files.write((self.stream, segment), at, chunks) {
             Ok(entries) => entries,
             Err(error) => {
-                self.writable &= at == 0;
-                files.abandon(self.stream, segment, at);
+                let is_listed = self.segments.last().is_some_and(|last| last.first == segment);
+                if is_listed {
+                    self.writable = false;
+                    files.abandon(self.stream, segment, at);
+                } else {
+                    self.leftovers.push(segment);
+                }
                 return Err(StreamError::Io { file: Kind::Segment.name(self.stream, segment), error });
             }
         };
@@ -272,7 +277,9 @@ impl Stream {
         if self.dirty.last() != Some(&segment) {
             self.dirty.push(segment);
         }
-        self.first_ms = self.first_ms.or(chunks.first().map(|chunk| chunk.timestamp_ms));
+        if at == 0 && self.segments.len() == 1 {
+            self.first_ms = chunks.first().map(|chunk| chunk.timestamp_ms);
+        }
         if let Some(chunk) = chunks.last() {
             self.next = chunk.first + u64::from(chunk.entries);
             self.last = Some(Last { first: chunk.first, timestamp_ms: chunk.timestamp_ms });
@@ -314,11 +321,7 @@ impl Stream {
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
         let kept = self.kept.segments.len();
         for segment in self.segments.drain(kept..) {
-            files.close(self.stream, segment.first);
-            // One that begins where the stream ends is made anew. Others would hide what is written next.
-            if segment.first > self.kept.next {
-                self.leftovers.push(segment.first);
-            }
+            self.leftovers.push(segment.first);
         }
         if let Some(last) = self.segments.last_mut() {
             last.bytes = self.kept_end;
@@ -345,6 +348,8 @@ impl Stream {
                 .remove(self.stream, first)
                 .map_err(StreamError::io(Kind::Segment.name(self.stream, first)))?;
             self.leftovers.pop();
+            // Nor may it come back once something is synced.
+            self.named = false;
         }
         Ok(())
     }
@@ -401,11 +406,8 @@ fn is_old<D: Disk>(
 ) -> bool {
     let Some(age_max_ms) = age_max_ms else { return false };
     if segment.newest_ms.is_none() {
-        match recover::last_chunk(&mut files.disk, stream, segment.first, end) {
-            Ok(last) => segment.newest_ms = last.map(|last| last.timestamp_ms),
-            // The disk removed it when it said that it had not.
-            Err(error) => return error.kind() == io::ErrorKind::NotFound,
-        }
+        let last = recover::last_chunk(&mut files.disk, stream, segment.first, end).unwrap_or(None);
+        segment.newest_ms = last.map(|last| last.timestamp_ms);
     }
     segment.newest_ms.is_some_and(|newest| newest.saturating_add(age_max_ms) < now_ms)
 }

@@ -40,7 +40,7 @@ impl NodeDesk {
     async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, DeskError> {
         let mut look = Look::default();
         let wanted = match subject {
-            Subject::Link { name, .. } => Wanted::Link(name.clone()),
+            Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
                 let record = self.record(vhost, name).await?;

@@ -35,7 +35,7 @@ const REST_MS: u64 = 50;
 
 #[derive(Debug)]
 pub(super) struct Pages {
-    /// Bytes of memory that ready messages may take before some of them are paged out.
+    /// Bytes of memory that messages may take, ready or held, before some of them are paged out.
     budget: u64,
     /// What could be paged out of all queues takes, about.
     pageable: u64,
@@ -178,6 +178,7 @@ impl Shard {
             let mut run = Run::new(slot.id.0);
             let out = slot.fifo_mut().page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {
                 facts::push_to_run(&mut run, &mut pages.scratch, fact);
+                run.last_block()
             });
             if let Some(out) = out {
                 bytes += run.bytes() as u64;

@@ -104,6 +104,8 @@ pub struct Consumer {
     /// In the middle of a delivery.
     partial: bool,
     pub got: u64,
+    /// Whether it is the active one, if its queue has a single active consumer.
+    pub active: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +209,8 @@ impl Client {
         let consumer = Consumer {
             settled,
             count: 0,
-            flows: VecDeque::new(),
+            // Before the first FLOW there is no credit.
+            flows: VecDeque::from([Granted { limit: 0, drain: false }]),
             asked: 0,
             answered: 0,
             echo_from: None,
@@ -216,6 +219,7 @@ impl Client {
             unsettled: Vec::new(),
             partial: false,
             got: 0,
+            active: None,
         };
         self.add(handle, queue, End::Consumer(consumer));
     }
@@ -526,6 +530,17 @@ impl Consumer {
     /// What the broker says of the link must follow from one of the FLOWs that it can have in force; those before
     /// that one are not any more.
     fn hear_flow(&mut self, at: u64, (count, credit): (u32, u64), flow: &Flow) {
+        let active = flow.properties.as_ref().map(|p| p.get("rabbitmq:active").expect("the link state"));
+        if let Some(active) = active {
+            let active = active.as_bool().expect("true or false");
+            assert_ne!(self.active, Some(active), "only changes are told");
+            self.active = Some(active);
+            assert!(!flow.drain && (active || flow.available == Some(0)), "{flow:?}");
+            let follows = |f: &Granted| credit == f.limit.saturating_sub(self.count);
+            assert_eq!(count, self.count as u32, "the state of a link does not count");
+            assert!(self.flows.iter().any(follows), "credit {credit} of {:?}", self.flows);
+            return;
+        }
         self.answered += 1;
         assert!(self.answered <= self.asked, "an answer that nobody asked for");
         // Deliveries come before the FLOW that counts them; what is more was used up by a drain.

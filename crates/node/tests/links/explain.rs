@@ -25,7 +25,7 @@ impl House {
     /// What the desk gathers, of all shards at once.
     fn look(&self, subject: &Subject) -> Look {
         let wanted = match subject {
-            Subject::Link { name, .. } => Wanted::Link(name.clone()),
+            Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { name, .. } => Wanted::Consumers(self.record(name).id),
         };
@@ -50,7 +50,7 @@ impl House {
 
     /// Of the first link of a peer.
     fn link(&self, peer: usize, nth: usize) -> Subject {
-        Subject::Link { name: format!("link-{peer}-{nth}"), connection: None }
+        Subject::Link { vhost: None, name: format!("link-{peer}-{nth}"), connection: None }
     }
 
     fn connection(&mut self, peer: usize) -> Subject {
@@ -273,4 +273,18 @@ fn a_dynamic_link_that_waits_is_there() {
     };
     house.attach(peer, Role::Receiver, source, Target::default());
     assert_eq!(house.explain(&house.link(peer, 0)).cause, Cause::AttachUnanswered);
+}
+
+#[test]
+fn a_link_is_looked_for_in_the_virtual_host_of_its_connection() {
+    let (h, publisher, _, _) = plain();
+    let of = |vhost: &str| {
+        let Subject::Link { name, .. } = h.link(publisher, 0) else { unreachable!() };
+        let subject = Subject::Link { vhost: Some(vhost.to_owned()), name, connection: None };
+        let look = h.look(&subject);
+        look.explain(&look, &subject).map(|explanation| explanation.cause)
+    };
+    assert_eq!(of("/"), Ok(Cause::ClientSilent));
+    let refused = of("other").unwrap_err().to_string();
+    assert!(refused.ends_with("in vhost 'other'"), "{refused}");
 }

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::entry::Entry;
+use super::entry::{Entry, Reference};
 use super::unsettled::Unsettled;
 use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
@@ -160,26 +160,29 @@ impl Consumers {
         consumer
     }
 
-    /// Turns the single active consumer on or off. Returns what changed for whom.
-    pub fn set_single_active(&mut self, single_active: bool) -> Vec<(ConsumerId, bool)> {
+    /// Turns the single active consumer on or off. Returns those for whom that is news: all when there is one from now
+    /// on, and those that need not wait any more when there is none.
+    pub fn set_single_active(&mut self, single_active: bool) -> Vec<Slot> {
         if self.single_active == single_active {
             return Vec::new();
         }
         self.single_active = single_active;
         self.active = None;
         let slots: Vec<Slot> = self.ranked.iter().map(|&(_, _, slot)| slot).collect();
-        let mut changes = Vec::new();
+        let mut news = Vec::new();
         for slot in slots {
             let serves = !single_active || self.active.is_none();
             if single_active && serves {
                 self.active = Some(slot);
             }
-            let consumer = self.get(slot);
-            consumer.standing = if serves { Standing::Serving } else { Standing::Waiting };
-            changes.push((consumer.id, serves));
+            let standing = if serves { Standing::Serving } else { Standing::Waiting };
+            let before = std::mem::replace(&mut self.get(slot).standing, standing);
+            if single_active || before != standing {
+                news.push(slot);
+            }
             self.regrant(slot);
         }
-        changes
+        news
     }
 
     /// Its credit or standing changed: into the ring or out of it.
@@ -296,13 +299,22 @@ impl Consumers {
         }
     }
 
-    /// What all of them hold.
+    /// What all of them hold, as far as all is known of it.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
-        self.slots.iter().flatten().flat_map(|consumer| consumer.unsettled.iter())
+        self.unsettled().flat_map(Unsettled::here)
     }
 
-    pub fn held_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.slots.iter_mut().flatten().flat_map(|consumer| consumer.unsettled.iter_mut())
+    /// What all of them hold that stands in a run.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.unsettled().flat_map(Unsettled::references)
+    }
+
+    pub fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
+        self.slots.iter().flatten().map(|consumer| &consumer.unsettled)
+    }
+
+    pub fn unsettled_mut(&mut self) -> impl Iterator<Item = &mut Unsettled> {
+        self.slots.iter_mut().flatten().map(|consumer| &mut consumer.unsettled)
     }
 
     #[cfg(test)]

@@ -6,7 +6,7 @@ use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
 use super::{Fifo, Output};
-use crate::{Effect, Load, Loaded};
+use crate::{Effect, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
 /// (and an expired one is not delivered); rejected ones are parked in order.
@@ -61,8 +61,13 @@ impl Leaving {
         };
         let found = self.parked.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
         let Some(dead) = found else { return false };
-        dead.entry.body = Body::Here(loaded.message.clone());
+        dead.entry.body = Body::Here { message: loaded.message.clone(), at_ms: loaded.at_ms };
         true
+    }
+
+    /// Lets go of bodies that can be read again and will not be sent soon.
+    pub fn forget_bodies(&mut self) {
+        self.parked.iter_mut().for_each(|dead| dead.entry.forget_body());
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -146,7 +151,7 @@ impl Fifo {
         if self.config.dead_letter.is_none() || !self.leaving.has_room() {
             return false;
         }
-        self.load(Load { run: spot.run, block: spot.block }, out);
+        self.load(spot.load(), out);
         true
     }
 

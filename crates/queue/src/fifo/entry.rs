@@ -2,6 +2,8 @@
 
 use message::Message;
 
+use crate::{Fact, Load};
+
 /// One message in the queue.
 ///
 /// ```text
@@ -16,9 +18,8 @@ use message::Message;
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub body: Body,
+    /// 0 for one that the queue did not take.
     pub seq: u64,
-    /// Arrival, in milliseconds since the epoch.
-    pub at_ms: u64,
     pub delivery_count: u32,
     pub redelivered: bool,
     /// Facts are said of it: it must survive.
@@ -30,8 +31,15 @@ pub(super) struct Entry {
 /// The message itself, or what the queue must know of it while it is only on the disk.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    Here(Message),
-    Away { bytes: u64, ttl_ms: Option<u32>, priority: Option<u8> },
+    Here {
+        message: Message,
+        /// Arrival, in milliseconds since the epoch.
+        at_ms: u64,
+    },
+    Away {
+        bytes: u32,
+        priority: Option<u8>,
+    },
 }
 
 /// A place in a run.
@@ -44,20 +52,48 @@ pub(super) struct Spot {
     pub index: u32,
 }
 
+impl Spot {
+    /// The block in which it stands.
+    pub fn load(&self) -> Load {
+        Load { run: self.run, block: self.block }
+    }
+}
+
+/// An [`Entry`] whose body is only on the disk, in the form in which many are kept. When it arrived and when it dies is
+/// known of its run alone, until it is read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reference {
+    pub seq: u64,
+    pub spot: Spot,
+    bytes: u32,
+    pub delivery_count: u32,
+    pub redelivered: bool,
+    pub journaled: bool,
+    priority: Option<u8>,
+}
+
+const _: () = assert!(size_of::<Option<Reference>>() <= 32, "what is kept of a message on the disk");
+
+/// An entry that is kept by itself: it takes no more than it needs.
+#[derive(Debug)]
+pub(super) enum Lone {
+    Here(Box<Entry>),
+    Away(Reference),
+}
+
 /// What a record holds beside the bare message: its head and those of the message's stored form, about.
 const STORED_OVERHEAD: u64 = 80;
 
 /// What a message takes in memory beside its bytes, about.
-const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 32;
+pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 32;
 
 impl Entry {
     /// One that has just arrived.
     pub fn new(message: Message, seq: u64, at_ms: u64) -> Self {
         Self {
             delivery_count: message.delivery_count(),
-            body: Body::Here(message),
+            body: Body::Here { message, at_ms },
             seq,
-            at_ms,
             redelivered: false,
             journaled: false,
             spot: None,
@@ -67,7 +103,7 @@ impl Entry {
     /// The message, if it is in memory.
     pub fn message(&self) -> Option<&Message> {
         match &self.body {
-            Body::Here(message) => Some(message),
+            Body::Here { message, .. } => Some(message),
             Body::Away { .. } => None,
         }
     }
@@ -79,43 +115,57 @@ impl Entry {
     }
 
     pub fn is_here(&self) -> bool {
-        matches!(self.body, Body::Here(_))
+        matches!(self.body, Body::Here { .. })
     }
 
     /// Bytes of the message.
     pub fn len(&self) -> u64 {
         match &self.body {
-            Body::Here(message) => message.len(),
-            Body::Away { bytes, .. } => *bytes,
+            Body::Here { message, .. } => message.len(),
+            Body::Away { bytes, .. } => u64::from(*bytes),
         }
     }
 
     pub fn priority(&self) -> Option<u8> {
         match &self.body {
-            Body::Here(message) => message.priority(),
+            Body::Here { message, .. } => message.priority(),
             Body::Away { priority, .. } => *priority,
         }
     }
 
+    /// The time to live of its own, if it is in memory.
     pub fn ttl_ms(&self) -> Option<u32> {
-        match &self.body {
-            Body::Here(message) => message.ttl_ms(),
-            Body::Away { ttl_ms, .. } => *ttl_ms,
-        }
+        self.message()?.ttl_ms()
     }
 
     /// Lets go of the body if it can be read again.
     pub fn forget_body(&mut self) {
-        if self.spot.is_some() && self.is_here() {
-            self.body = Body::Away { bytes: self.len(), ttl_ms: self.ttl_ms(), priority: self.priority() };
+        if let Some(Reference { bytes, priority, .. }) = self.reference() {
+            self.body = Body::Away { bytes, priority };
         }
     }
 
-    /// When it dies of age, given the time to live that the queue imposes.
+    /// What is kept of it without its body; `None` if it stands in no run.
+    pub fn reference(&self) -> Option<Reference> {
+        let Self { seq, delivery_count, redelivered, journaled, .. } = *self;
+        // A message's own offsets are of 32 bits.
+        let bytes = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        let priority = self.priority();
+        self.spot.map(|spot| Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority })
+    }
+
+    /// When it dies of age, given the time to live that the queue imposes; of one that is not in memory its run tells.
     pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
-        let own = self.ttl_ms().map(u64::from);
+        let Body::Here { message, at_ms } = &self.body else { return None };
+        let own = message.ttl_ms().map(u64::from);
         let ttl = own.into_iter().chain(queue_ttl_ms).min()?;
-        Some(self.at_ms.saturating_add(ttl))
+        Some(at_ms.saturating_add(ttl))
+    }
+
+    /// What is written of it, if it is in memory.
+    pub fn put(&self) -> Option<Fact> {
+        let Body::Here { message, at_ms } = &self.body else { return None };
+        Some(Fact::Put { seq: self.seq, message: message.clone(), at_ms: *at_ms })
     }
 
     /// About the bytes of its record.
@@ -123,9 +173,9 @@ impl Entry {
         self.len() + STORED_OVERHEAD
     }
 
-    /// About the bytes that it takes in memory.
+    /// About the bytes that it takes in memory and would not as a [`Reference`].
     pub fn memory_bytes(&self) -> u64 {
-        MEMORY_OVERHEAD + if self.is_here() { self.len() } else { 0 }
+        if self.is_here() { MEMORY_OVERHEAD + self.len() } else { 0 }
     }
 
     /// Another delivery ended without success; true if that changed its marks.
@@ -134,5 +184,79 @@ impl Entry {
         self.redelivered = true;
         self.delivery_count = self.delivery_count.saturating_add(u32::from(failed));
         changed
+    }
+}
+
+impl From<Reference> for Entry {
+    fn from(reference: Reference) -> Self {
+        let Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority } = reference;
+        let body = Body::Away { bytes, priority };
+        Self { body, seq, delivery_count, redelivered, journaled, spot: Some(spot) }
+    }
+}
+
+impl Reference {
+    /// The entry, read again.
+    pub fn filled(self, message: Message, at_ms: u64) -> Entry {
+        Entry { body: Body::Here { message, at_ms }, ..Entry::from(self) }
+    }
+}
+
+impl Lone {
+    pub fn here(&self) -> Option<&Entry> {
+        match self {
+            Self::Here(entry) => Some(entry),
+            Self::Away(_) => None,
+        }
+    }
+
+    pub fn here_mut(&mut self) -> Option<&mut Entry> {
+        match self {
+            Self::Here(entry) => Some(entry),
+            Self::Away(_) => None,
+        }
+    }
+
+    /// If it stands in a run.
+    pub fn reference(&self) -> Option<Reference> {
+        match self {
+            Self::Here(entry) => entry.reference(),
+            Self::Away(reference) => Some(*reference),
+        }
+    }
+
+    pub fn spot_mut(&mut self) -> Option<&mut Spot> {
+        match self {
+            Self::Here(entry) => entry.spot.as_mut(),
+            Self::Away(reference) => Some(&mut reference.spot),
+        }
+    }
+
+    /// Takes no more memory than it needs now.
+    pub fn narrow(&mut self) {
+        if let Self::Here(entry) = self
+            && !entry.is_here()
+            && let Some(reference) = entry.reference()
+        {
+            *self = Self::Away(reference);
+        }
+    }
+}
+
+impl From<Entry> for Lone {
+    fn from(entry: Entry) -> Self {
+        match entry.reference().filter(|_| !entry.is_here()) {
+            Some(reference) => Self::Away(reference),
+            None => Self::Here(Box::new(entry)),
+        }
+    }
+}
+
+impl From<Lone> for Entry {
+    fn from(lone: Lone) -> Self {
+        match lone {
+            Lone::Here(entry) => *entry,
+            Lone::Away(reference) => reference.into(),
+        }
     }
 }

@@ -35,10 +35,14 @@ impl Fifo {
     }
 
     /// Expires the head of each level, as long as dead letters have room.
+    #[inline]
     pub(super) fn expire(&mut self, now_ms: u64, out: &mut Output) {
-        if !self.ages {
-            return;
+        if self.ages {
+            self.expire_levels(now_ms, out);
         }
+    }
+
+    fn expire_levels(&mut self, now_ms: u64, out: &mut Output) {
         for level in self.ready.occupied() {
             self.expire_level(level, now_ms, out);
         }
@@ -70,6 +74,7 @@ impl Fifo {
     }
 
     /// Whether this much more would be beyond a limit. Only ready messages count.
+    #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
         let over = |limit: Option<u64>, size: u64| limit.is_some_and(|limit| size > limit);
         over(self.config.max_length, self.ready.len() + messages)
@@ -77,10 +82,14 @@ impl Fifo {
     }
 
     /// Drops heads until the limits hold, as long as dead letters have room.
+    #[inline]
     pub(super) fn shed(&mut self, now_ms: u64, out: &mut Output) {
-        if self.config.overflow != Overflow::DropHead {
-            return;
+        if self.overflows(0, 0) && self.config.overflow == Overflow::DropHead {
+            self.drop_heads(now_ms, out);
         }
+    }
+
+    fn drop_heads(&mut self, now_ms: u64, out: &mut Output) {
         while self.overflows(0, 0) && self.can_kill() {
             let Some(entry) = self.ready.top().and_then(|level| self.ready.pop(level)) else {
                 self.ready.missing().into_iter().for_each(|load| self.load(load, out));
@@ -97,7 +106,7 @@ impl Fifo {
                 self.counts.expired += 1;
                 self.kill(entry, DeathReason::Expired, now_ms, out);
             }
-            if !self.expire_rest(level, now_ms, out) {
+            if !self.expire_away(level, now_ms, out) {
                 return;
             }
         }
@@ -118,8 +127,8 @@ impl Fifo {
         let due = heads.filter_map(|head| match head {
             Head::Entry(head) => head.expires_ms(queue_ttl_ms),
             // What is being read will be looked at when it is there.
-            Head::Rest(_) if self.reading.is_some() => None,
-            Head::Rest(rest) => self.journal.runs.get(rest.load.run)?.ages.earliest_ms(queue_ttl_ms),
+            _ if self.reading.is_some() => None,
+            away => self.journal.runs.get(away.load()?.run)?.ages.earliest_ms(queue_ttl_ms),
         });
         due.min()
     }

@@ -79,9 +79,9 @@ impl Fifo {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
-            let Some(message) = entry.message().cloned() else { return };
-            let Entry { seq, at_ms, delivery_count, redelivered, .. } = *entry;
-            each(Fact::Put { seq, message, at_ms });
+            let Entry { seq, delivery_count, redelivered, .. } = *entry;
+            let Some(put) = entry.put() else { return };
+            each(put);
             if redelivered || delivery_count > 0 {
                 each(Fact::Returned { seq, delivery_count, redelivered });
             }

@@ -3,32 +3,34 @@
 //! ```text
 //!   returned   what came back and lies behind the head
 //!   head       the oldest, in memory               ──► pop
-//!   rest       run on the disk │ run │ in memory │ run │ in memory ◄── push
+//!   rest       run on the disk │ references │ in memory │ run │ in memory ◄── push
 //! ```
 //!
-//! Whatever was taken out of a level has a lower seq than all of its head and rest.
+//! What was taken out of a level had a lower seq than all of its head and rest, but for what had come back before.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::entry::Entry;
-use crate::Load;
-
-/// A backlog this small keeps its memory.
-const KEPT_CAPACITY: usize = 1024;
+use super::chunks::Chunks;
+use super::entry::{Entry, Lone, Reference, Spot};
+use crate::{Load, Loaded};
 
 #[derive(Default)]
 pub(super) struct Level {
-    /// Ascending by seq. Empty only if `rest` is, or begins with what is away.
-    head: VecDeque<Entry>,
+    /// Ascending by seq. Empty only if `rest` is, or begins with what is not in memory.
+    head: Chunks<Entry>,
     rest: VecDeque<Part>,
     /// By seq. The head of the level is the lower of the first of these and that of `head`.
-    returned: BTreeMap<u64, Entry>,
+    returned: BTreeMap<u64, Lone>,
     /// Seqs that are being written: the first of those still here, and the last.
     paging: Option<(u64, u64)>,
 }
 
+/// None is empty.
 enum Part {
-    Here(VecDeque<Entry>),
+    /// With their bodies.
+    Here(Chunks<Entry>),
+    /// Without: they have been read, and let go.
+    References(Chunks<Reference>),
     Away(Rest),
 }
 
@@ -48,7 +50,19 @@ pub(super) struct Rest {
 /// What comes next.
 pub(super) enum Head<'a> {
     Entry(&'a Entry),
+    Reference(Reference),
     Rest(&'a Rest),
+}
+
+impl Head<'_> {
+    /// What must be read, if it is not in memory.
+    pub fn load(&self) -> Option<Load> {
+        match self {
+            Self::Entry(_) => None,
+            Self::Reference(reference) => Some(reference.spot.load()),
+            Self::Rest(rest) => Some(rest.load),
+        }
+    }
 }
 
 impl Level {
@@ -68,21 +82,30 @@ impl Level {
 
     /// The lowest seq of head and rest.
     fn lowest(&self) -> Option<u64> {
-        match (self.head.front(), self.rest.front()) {
-            (Some(front), _) => Some(front.seq),
-            (None, Some(Part::Away(rest))) => Some(rest.seq),
-            _ => None,
+        if let Some(front) = self.head.front() {
+            return Some(front.seq);
+        }
+        match self.rest.front()? {
+            Part::Here(part) => part.front().map(|entry| entry.seq),
+            Part::References(part) => part.front().map(|reference| reference.seq),
+            Part::Away(rest) => Some(rest.seq),
         }
     }
 
     pub fn head(&self) -> Option<Head<'_>> {
         if self.returned_is_next() {
-            return self.returned.first_key_value().map(|(_, entry)| Head::Entry(entry));
+            return self.returned.first_key_value().map(|(_, lone)| match lone {
+                Lone::Here(entry) => Head::Entry(entry),
+                Lone::Away(reference) => Head::Reference(*reference),
+            });
         }
-        match (self.head.front(), self.rest.front()) {
-            (Some(front), _) => Some(Head::Entry(front)),
-            (None, Some(Part::Away(rest))) => Some(Head::Rest(rest)),
-            _ => None,
+        if let Some(front) = self.head.front() {
+            return Some(Head::Entry(front));
+        }
+        match self.rest.front()? {
+            Part::Here(part) => part.front().map(Head::Entry),
+            Part::References(part) => part.front().copied().map(Head::Reference),
+            Part::Away(rest) => Some(Head::Rest(rest)),
         }
     }
 
@@ -90,7 +113,7 @@ impl Level {
         match self.rest.back_mut() {
             None => self.head.push_back(entry),
             Some(Part::Here(last)) => last.push_back(entry),
-            Some(Part::Away(_)) => self.rest.push_back(Part::Here(VecDeque::from([entry]))),
+            Some(_) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
         }
     }
 
@@ -99,12 +122,12 @@ impl Level {
         self.rest.push_back(Part::Away(rest));
     }
 
-    /// The next one, unless that has not been read.
+    /// The next one, unless that has not been read; its body may have been let go.
     pub fn pop(&mut self) -> Option<Entry> {
         if self.returned_is_next() {
-            return self.returned.pop_first().map(|(_, entry)| entry);
+            return self.returned.pop_first().map(|(_, lone)| lone.into());
         }
-        let entry = self.head.pop_front()?;
+        let Some(entry) = self.head.pop_front() else { return self.pop_reference() };
         if let Some((from, _)) = &mut self.paging
             && entry.seq >= *from
         {
@@ -112,15 +135,23 @@ impl Level {
         }
         if self.head.is_empty() {
             self.advance();
-        } else if self.head.capacity() > KEPT_CAPACITY && self.head.len() < self.head.capacity() / 8 {
-            // A long backlog that has drained gives its memory back; the factor keeps the copying rare.
-            self.head.shrink_to(self.head.capacity() / 4);
         }
         Some(entry)
     }
 
+    fn pop_reference(&mut self) -> Option<Entry> {
+        let Some(Part::References(part)) = self.rest.front_mut() else { return None };
+        let reference = part.pop_front()?;
+        if part.is_empty() {
+            self.rest.pop_front();
+            self.advance();
+        }
+        Some(reference.into())
+    }
+
     fn advance(&mut self) {
-        if let Some(Part::Here(_)) = self.rest.front()
+        if self.head.is_empty()
+            && let Some(Part::Here(_)) = self.rest.front()
             && let Some(Part::Here(next)) = self.rest.pop_front()
         {
             self.head = next;
@@ -139,16 +170,32 @@ impl Level {
 
     /// Back to its place by seq. The front costs nothing, so a whole range should come back last first.
     pub fn put_back(&mut self, entry: Entry) {
-        if self.lowest().is_none_or(|lowest| entry.seq < lowest) {
-            self.head.push_front(entry);
-        } else {
-            self.returned.insert(entry.seq, entry);
+        if self.lowest().is_some_and(|lowest| entry.seq > lowest) {
+            self.returned.insert(entry.seq, entry.into());
+            return;
+        }
+        let Some(reference) = entry.reference().filter(|_| !entry.is_here()) else {
+            return self.head.push_front(entry);
+        };
+        if !self.head.is_empty() {
+            self.rest.push_front(Part::Here(std::mem::take(&mut self.head)));
+        }
+        match self.rest.front_mut() {
+            Some(Part::References(part)) => part.push_front(reference),
+            _ => self.rest.push_front(Part::References(Chunks::from_iter([reference]))),
         }
     }
 
-    /// What has not been read of a run and comes right behind the head, if that gets short.
+    /// What is to be read next, if the head gets short.
     pub fn read_ahead(&self, short: usize) -> Option<Load> {
-        self.next_rest().filter(|_| self.head.len() < short).map(|rest| rest.load)
+        if self.head.len() >= short {
+            return None;
+        }
+        match self.rest.front()? {
+            Part::Here(_) => None,
+            Part::References(part) => part.front().map(|reference| reference.spot.load()),
+            Part::Away(rest) => Some(rest.load),
+        }
     }
 
     /// What has not been read of a run and comes right behind the head.
@@ -177,42 +224,150 @@ impl Level {
         }
     }
 
+    /// Gives those of a block their bodies again that lie in front, or have come back. Returns what that takes in memory.
+    pub fn fill(&mut self, load: Load, block: Vec<Loaded>) -> u64 {
+        let stands = |reference: &Reference| reference.spot.load() == load;
+        let mut bytes = 0;
+        for loaded in block {
+            let Loaded { seq, message, at_ms } = loaded;
+            if let Some(lone) = self.returned.get_mut(&seq) {
+                if let Lone::Away(reference) = *lone
+                    && stands(&reference)
+                {
+                    let entry = reference.filled(message, at_ms);
+                    bytes += entry.memory_bytes();
+                    *lone = entry.into();
+                }
+            } else if let Some(Part::References(part)) = self.rest.front_mut()
+                && part.front().is_some_and(|front| front.seq == seq && stands(front))
+                && let Some(reference) = part.pop_front()
+            {
+                let entry = reference.filled(message, at_ms);
+                bytes += entry.memory_bytes();
+                self.head.push_back(entry);
+                if part.is_empty() {
+                    self.rest.pop_front();
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Lets go of the bodies that can be read again, but for that of the very next message if `keeps_head`, for its age
+    /// is looked at. Returns what that spares.
+    pub fn forget_loaded(&mut self, keeps_head: bool) -> u64 {
+        let next = match self.head() {
+            Some(Head::Entry(head)) if keeps_head => head.seq,
+            _ => 0,
+        };
+        let mut bytes = 0;
+        for entry in self.here_mut().filter(|entry| entry.spot.is_some() && entry.seq != next) {
+            bytes += entry.memory_bytes();
+            entry.forget_body();
+        }
+        if bytes > 0 {
+            self.narrow();
+        }
+        bytes
+    }
+
+    /// Bodies have been let go: what is kept of their entries becomes references.
+    pub fn narrow(&mut self) {
+        self.returned.values_mut().for_each(Lone::narrow);
+        let head = Part::Here(std::mem::take(&mut self.head));
+        for part in std::iter::once(head).chain(std::mem::take(&mut self.rest)) {
+            match part {
+                Part::Here(part) if part.is_empty() => {}
+                Part::Here(part) if part.iter().any(|entry| !entry.is_here()) => {
+                    part.into_iter().for_each(|entry| self.append(entry));
+                }
+                part => self.rest.push_back(part),
+            }
+        }
+        self.advance();
+    }
+
+    fn append(&mut self, entry: Entry) {
+        let away = entry.reference().filter(|_| !entry.is_here());
+        match (self.rest.back_mut(), away) {
+            (Some(Part::References(part)), Some(reference)) => part.push_back(reference),
+            (_, Some(reference)) => self.rest.push_back(Part::References(Chunks::from_iter([reference]))),
+            (Some(Part::Here(part)), None) => part.push_back(entry),
+            (_, None) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
+        }
+    }
+
     /// Takes everything out.
     pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
-        let mut entries: Vec<Entry> = std::mem::take(&mut self.returned).into_values().collect();
+        let mut entries: Vec<Entry> =
+            std::mem::take(&mut self.returned).into_values().map(Entry::from).collect();
         entries.extend(std::mem::take(&mut self.head));
         let mut rests = Vec::new();
         for part in std::mem::take(&mut self.rest) {
             match part {
                 Part::Here(part) => entries.extend(part),
+                Part::References(part) => entries.extend(part.into_iter().map(Entry::from)),
                 Part::Away(rest) => rests.push(rest),
             }
         }
         (entries, rests)
     }
 
-    /// What is in memory, or was and can be read again.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.parts().flatten().chain(self.returned.values())
+    /// Those in memory.
+    #[cfg(test)]
+    pub fn here(&self) -> impl Iterator<Item = &Entry> {
+        self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::here))
     }
 
-    /// Those between `first` and `last`; the cost is that of what is found and of the parts.
+    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        let rest = self
+            .rest
+            .iter_mut()
+            .filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
+        let parts = std::iter::once(&mut self.head).chain(rest).flat_map(Chunks::iter_mut);
+        parts.chain(self.returned.values_mut().filter_map(Lone::here_mut))
+    }
+
+    /// Those in memory between `first` and `last`; the cost is that of what is found and of the parts.
     pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         let parts = self.parts().flat_map(move |part| {
-            let from = part.partition_point(|entry| entry.seq < first);
-            part.range(from..).take_while(move |entry| entry.seq <= last)
+            part.iter_from(move |entry| entry.seq < first).take_while(move |entry| entry.seq <= last)
         });
-        parts.chain(self.returned.range(first..=last.max(first)).map(|(_, entry)| entry))
+        let returned = self.returned.range(first..=last.max(first));
+        parts.chain(returned.filter_map(|(_, lone)| lone.here()))
     }
 
-    /// Those whose bodies can be read again, in memory or not.
-    pub fn spotted(&mut self) -> impl Iterator<Item = &mut Entry> {
-        let rest = self.rest.iter_mut().filter_map(|part| match part {
-            Part::Here(part) => Some(part),
-            Part::Away(_) => None,
+    /// Those that stand in no run and lie before the first that has never been taken out: nobody else's seq lies
+    /// between them but of what is taken out now, or in runs.
+    pub fn taken_before(&self) -> impl Iterator<Item = &Entry> {
+        let fresh = self.parts().flat_map(Chunks::iter).find(|entry| entry.is_fresh());
+        let end = fresh.map_or(u64::MAX, |entry| entry.seq);
+        self.range(0, end.saturating_sub(1)).filter(|entry| entry.spot.is_none())
+    }
+
+    /// Those that stand in a run and have been read.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        let parts = self.rest.iter().filter_map(|part| match part {
+            Part::References(part) => Some(part.iter().copied()),
+            _ => None,
         });
-        let parts = std::iter::once(&mut self.head).chain(rest).flatten();
-        parts.chain(self.returned.values_mut()).filter(|entry| entry.spot.is_some())
+        let returned = self.returned.values().filter_map(Lone::reference);
+        let here = self.parts().flat_map(Chunks::iter).filter_map(Entry::reference);
+        here.chain(parts.flatten()).chain(returned)
+    }
+
+    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+        let (mut here, mut away) = (vec![&mut self.head], Vec::new());
+        for part in &mut self.rest {
+            match part {
+                Part::Here(part) => here.push(part),
+                Part::References(part) => away.push(part),
+                Part::Away(_) => {}
+            }
+        }
+        let here = here.into_iter().flat_map(Chunks::iter_mut).filter_map(|entry| entry.spot.as_mut());
+        let away = away.into_iter().flat_map(Chunks::iter_mut).map(|reference| &mut reference.spot);
+        here.chain(away).chain(self.returned.values_mut().filter_map(Lone::spot_mut))
     }
 
     /// What has not been read of this run.
@@ -225,61 +380,38 @@ impl Level {
 
     /// What has not been read.
     pub fn rests(&self) -> impl Iterator<Item = &Rest> {
-        self.rest.iter().filter_map(|part| match part {
-            Part::Here(_) => None,
-            Part::Away(rest) => Some(rest),
-        })
+        self.rest.iter().filter_map(|part| if let Part::Away(rest) = part { Some(rest) } else { None })
     }
 
-    fn parts(&self) -> impl Iterator<Item = &VecDeque<Entry>> {
-        let rest = self.rest.iter().filter_map(|part| match part {
-            Part::Here(part) => Some(part),
-            Part::Away(_) => None,
-        });
+    fn parts(&self) -> impl DoubleEndedIterator<Item = &Chunks<Entry>> {
+        let rest =
+            self.rest.iter().filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
         std::iter::once(&self.head).chain(rest)
     }
 
-    /// One that is ready, by its seq; those in `rest` have never been away.
-    pub fn find(&mut self, seq: u64) -> Option<&mut Entry> {
-        match self.head.binary_search_by_key(&seq, |entry| entry.seq) {
-            Ok(at) => self.head.get_mut(at),
-            Err(_) => self.returned.get_mut(&seq),
-        }
-    }
-
-    /// Begins to write entries that stand in no run: the next ones of the last part, or of the head behind its first
-    /// `keep` bytes of memory. Shows them as long as `each` wants more, and as long as nobody else's seq can lie
-    /// between them: behind one that was taken out before, only its neighbour.
-    pub fn page_out(&mut self, keep: u64, mut each: impl FnMut(&Entry) -> bool) {
+    /// Begins to write entries that stand in no run: the next ones of the last part that has any worth it, of the head
+    /// behind its first `keep` bytes of memory. Shows them as long as `each` wants more, and as long as nobody else's
+    /// seq can lie between them: behind one that was taken out before, only its neighbour. What breaks off so before it
+    /// takes `least` bytes of memory is not worth it.
+    pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) {
         if self.paging.is_some() {
             return;
         }
-        let last = match self.rest.back() {
-            Some(Part::Here(last)) => Some((last, 0)),
-            _ => None,
-        };
-        for (part, keep) in last.into_iter().chain([(&self.head, keep)]) {
-            let mut passed = 0;
-            let entries = part.iter().skip_while(|entry| {
-                passed += entry.memory_bytes();
-                passed <= keep || entry.spot.is_some()
-            });
-            let mut run: Option<(u64, &Entry)> = None;
-            for entry in entries {
-                let continues = run.is_none_or(|(_, last)| last.is_fresh() || last.seq + 1 == entry.seq);
-                if entry.spot.is_some() || !continues {
-                    break;
-                }
-                run = Some((run.map_or(entry.seq, |(first, _)| first), entry));
-                if !each(entry) {
-                    break;
-                }
+        let keeps = |part| if std::ptr::eq(part, &self.head) { keep } else { 0 };
+        let found =
+            self.parts().rev().find_map(|part| Some((part, worth_writing(part, least, keeps(part))?)));
+        let Some((part, first)) = found else { return };
+        let mut last: Option<&Entry> = None;
+        for entry in part.iter_from(|entry| entry.seq < first) {
+            if !continues(last, entry) {
+                break;
             }
-            if let Some((first, last)) = run {
-                self.paging = Some((first, last.seq));
-                return;
+            last = Some(entry);
+            if !each(entry) {
+                break;
             }
         }
+        self.paging = last.map(|last| (first, last.seq));
     }
 
     /// The writing has failed.
@@ -291,28 +423,27 @@ impl Level {
     /// shown.
     pub fn paged_out(&mut self, load: Load, mut each: impl FnMut(&Entry)) {
         let Some((from, last)) = self.paging.take() else { return };
-        let holds = |part: &VecDeque<Entry>| part.back().is_some_and(|e| e.seq >= from);
-        let at = self.rest.iter().rposition(|part| match part {
-            Part::Here(part) => part.front().is_some_and(|e| e.seq <= last) && holds(part),
-            Part::Away(_) => false,
-        });
+        let holds = |part: &Chunks<Entry>| {
+            part.front().is_some_and(|e| e.seq <= last) && part.back().is_some_and(|e| e.seq >= from)
+        };
+        let at =
+            self.rest.iter().rposition(|part| if let Part::Here(part) = part { holds(part) } else { false });
         let part = match at.and_then(|at| self.rest.get_mut(at)) {
             Some(Part::Here(part)) => part,
             _ => &mut self.head,
         };
-        let start = part.partition_point(|entry| entry.seq < from);
-        let end = part.partition_point(|entry| entry.seq <= last);
-        if start >= end {
+        let behind = part.split_off(|entry| entry.seq <= last);
+        let written = part.split_off(|entry| entry.seq < from);
+        if written.is_empty() {
+            part.extend(behind);
             return;
         }
-        let behind = part.split_off(end);
         let (mut messages, mut bytes) = (0, 0);
-        for entry in part.drain(start..) {
+        for entry in written {
             messages += 1;
             bytes += entry.len();
             each(&entry);
         }
-        part.shrink_to(part.len());
         let rest = Rest { load, index: 0, seq: from, messages, bytes };
         let emptied = part.is_empty();
         // Where the parts go that replace it.
@@ -329,4 +460,31 @@ impl Level {
         }
         self.rest.insert(to, Part::Away(rest));
     }
+}
+
+/// The seq from which on a part is worth writing.
+fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64) -> Option<u64> {
+    let mut passed = 0;
+    let mut found: Option<(u64, u64, &Entry)> = None;
+    for entry in part.iter() {
+        passed += entry.memory_bytes();
+        if passed <= keep {
+            continue;
+        }
+        found = match found {
+            Some((first, bytes, last)) if continues(Some(last), entry) => {
+                Some((first, bytes + entry.memory_bytes(), entry))
+            }
+            _ => entry.spot.is_none().then(|| (entry.seq, entry.memory_bytes(), entry)),
+        };
+        if found.is_some_and(|(_, bytes, _)| bytes >= least) {
+            break;
+        }
+    }
+    found.map(|(first, ..)| first)
+}
+
+/// Whether an entry can stand in a run behind another one.
+fn continues(last: Option<&Entry>, entry: &Entry) -> bool {
+    entry.spot.is_none() && last.is_none_or(|last| last.is_fresh() || last.seq + 1 == entry.seq)
 }

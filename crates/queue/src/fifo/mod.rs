@@ -1,9 +1,11 @@
 //! The fifo machine: one queue whose messages each go to one consumer.
 
+mod chunks;
 mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
+mod held;
 mod journal;
 mod level;
 mod paging;
@@ -20,6 +22,7 @@ use consumers::{Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use entry::Entry;
+use held::Held;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
@@ -51,9 +54,8 @@ pub struct Fifo {
     consumers: Consumers,
     leaving: Leaving,
     journal: Journal,
-    /// Messages that all consumers hold together.
-    unsettled: u64,
-    unsettled_bytes: u64,
+    /// What all consumers hold together.
+    held: Held,
     /// Whether any message can die of age; spares the others the look at the head.
     ages: bool,
     /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
@@ -97,8 +99,7 @@ impl Fifo {
             consumers: Consumers::new(config.single_active_consumer),
             leaving: Leaving::default(),
             journal: Journal::default(),
-            unsettled: 0,
-            unsettled_bytes: 0,
+            held: Held::default(),
             ages: config.message_ttl_ms.is_some(),
             used_ms: None,
             end: None,
@@ -172,10 +173,10 @@ impl Fifo {
     pub fn report(&self) -> Report {
         Report {
             ready: self.ready.len(),
-            unsettled: self.unsettled,
+            unsettled: self.held.messages(),
             leaving: self.leaving.len() as u64,
             ready_bytes: self.ready.bytes(),
-            unsettled_bytes: self.unsettled_bytes,
+            unsettled_bytes: self.held.bytes(),
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
             reading: self.reading.is_some() && self.ready.missing().is_some(),
@@ -206,7 +207,7 @@ impl Fifo {
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
-                self.kill_refused(Entry::new(message, self.next_seq, now_ms), now_ms, out);
+                self.kill_refused(Entry::new(message, 0, now_ms), now_ms, out);
             }
             return;
         }
@@ -252,8 +253,23 @@ impl Fifo {
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            let active = self.consumers.get(slot).standing == Standing::Serving;
-            out.effects.push(Effect::Active { consumer, active });
+            self.tell_active(slot, out);
+        }
+    }
+
+    /// Whether it is the active one, now that this has become known or has changed.
+    fn tell_active(&mut self, slot: Slot, out: &mut Output) {
+        let available = self.available(slot);
+        let consumer = self.consumers.get(slot);
+        let active = consumer.standing == Standing::Serving;
+        out.effects.push(Effect::Active { consumer: consumer.id, active, available });
+    }
+
+    /// Ready messages, as far as they are for this consumer.
+    fn available(&mut self, slot: Slot) -> u32 {
+        match self.consumers.get(slot).standing {
+            Standing::Serving => u32::try_from(self.ready.len()).unwrap_or(u32::MAX),
+            Standing::Waiting | Standing::Holding => 0,
         }
     }
 
@@ -281,13 +297,12 @@ impl Fifo {
             self.consumers.get(slot).grant.drain();
             self.consumers.regrant(slot);
         }
-        let ready = self.ready.len();
+        let available = self.available(slot);
         let consumer = self.consumers.get(slot);
-        let available = if consumer.standing == Standing::Serving { ready } else { 0 };
         let state = CreditState {
             delivery_count: consumer.grant.delivery_count,
             credit: consumer.grant.credit,
-            available: u32::try_from(available).unwrap_or(u32::MAX),
+            available,
             drained: drain,
         };
         out.effects.push(Effect::CreditState { consumer: consumer.id, state });
@@ -334,8 +349,7 @@ impl Fifo {
             self.journal.gone(&entry);
             consumer.unsettled.skip()
         } else {
-            self.unsettled += 1;
-            self.unsettled_bytes += entry.len();
+            self.held.add(&entry);
             entry.forget_body();
             consumer.unsettled.push(entry)
         };
@@ -368,8 +382,8 @@ impl Fifo {
         self.ages |= config.message_ttl_ms.is_some();
         // How many levels there are is settled when the queue is declared.
         self.config = Config { max_priority: self.config.max_priority, ..config };
-        for (consumer, active) in self.consumers.set_single_active(self.config.single_active_consumer) {
-            out.effects.push(Effect::Active { consumer, active });
+        for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
+            self.tell_active(slot, out);
         }
         self.make_room(now_ms, out);
     }
@@ -425,7 +439,7 @@ impl Fifo {
             self.ready = Ready::new(None);
             self.leaving = Leaving::default();
         }
-        (self.unsettled, self.unsettled_bytes) = (0, 0);
+        self.held = Held::default();
     }
 
     /// The queue has ended: answers whoever waits for an answer.

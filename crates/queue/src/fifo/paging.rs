@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::consumers::{Slot, Standing};
-use super::entry::{Body, Entry, Spot};
+use super::entry::{Entry, Reference, Spot};
+use super::held::Places;
 use super::level::Head;
+use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
-const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
+pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
 
 /// A run that is being written.
 pub(super) struct Writing {
-    run: u32,
-    level: usize,
-    last: u64,
-    messages: u32,
-    ages: Ages,
+    pub run: u32,
+    pub level: usize,
+    pub last: u64,
+    pub messages: u32,
+    pub ages: Ages,
+    /// Of a run of what was taken out of its level; else there are none.
+    pub places: Places,
 }
 
 /// Who waits for messages to be read from the disk.
@@ -48,41 +52,70 @@ pub(super) struct Fetch {
 impl Fifo {
     /// About the bytes of memory that [`Fifo::page_out`] could spare.
     pub fn pageable_bytes(&self) -> u64 {
-        self.ready.pageable_bytes()
+        self.ready.pageable_bytes() + self.held.pageable_bytes()
     }
 
     /// Lets go of everything that was read from the disk and nobody is waiting for.
     pub fn forget_loaded(&mut self) {
         if self.consumers.count() == 0 && self.ready.loaded_bytes() > 0 {
-            self.ready.forget_loaded();
+            self.ready.forget_loaded(self.ages);
         }
     }
 
-    /// Begins to move ready messages to the disk: shows the `Put`s of a run, of about `bytes_max` bytes and at least
-    /// one message. They are to be written in this order; then one of [`Fifo::handle_stored`] and
-    /// [`Fifo::handle_not_stored`] is to be called. While there are consumers, `head` bytes of memory stay, for they
-    /// will be asked for soon. `None` if nothing is worth it, or a run is being written.
-    pub fn page_out(&mut self, bytes_max: u64, head: u64, mut each: impl FnMut(&Fact)) -> Option<PageOut> {
+    /// Begins to move messages to the disk: shows the `Put`s of a run, of about `bytes_max` bytes and at least one
+    /// message, and is told at which byte of the run the block of each begins. They are to be written in this order;
+    /// then one of [`Fifo::handle_stored`] and [`Fifo::handle_not_stored`] is to be called. While there are consumers,
+    /// `head` bytes of ready messages stay in memory, for they will be asked for soon. `None` if nothing is worth it, or
+    /// a run is being written.
+    pub fn page_out(
+        &mut self,
+        bytes_max: u64,
+        head: u64,
+        mut each: impl FnMut(&Fact) -> u32,
+    ) -> Option<PageOut> {
         if self.end == Some(End::Deleted) || self.writing.is_some() {
             return None;
         }
+        // What holds more goes first; if nothing of it can, the other.
+        let held_first = self.held.pageable_bytes() > self.ready.pageable_bytes();
+        let mut found = None;
+        for held in [held_first, !held_first] {
+            found = match held {
+                true => self.page_out_held(bytes_max, &mut each),
+                false => self.page_out_ready(bytes_max, head, &mut each),
+            };
+            if found.is_some() {
+                break;
+            }
+        }
+        let (writing, messages) = found?;
+        let run = writing.run;
+        self.writing = Some(writing);
+        Some(PageOut { run, messages })
+    }
+
+    fn page_out_ready(
+        &mut self,
+        bytes_max: u64,
+        head: u64,
+        each: &mut dyn FnMut(&Fact) -> u32,
+    ) -> Option<(Writing, u32)> {
         let keep = if self.consumers.count() > 0 { head } else { 0 };
         let (mut bytes, mut messages) = (0, 0);
         let (mut last, mut ages) = (0, None);
         let level = self.ready.page_out(RUN_BYTES_MIN, keep, |entry| {
-            let Body::Here(message) = &entry.body else { return false };
-            let Entry { seq, at_ms, .. } = *entry;
-            each(&Fact::Put { seq, message: message.clone(), at_ms });
-            ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
-            last = seq;
+            let Some(put) = entry.put() else { return false };
+            if let Fact::Put { at_ms, .. } = put {
+                ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
+            }
+            each(&put);
+            last = entry.seq;
             messages += 1;
             bytes += entry.stored_bytes();
             bytes < bytes_max
         })?;
-        let run = self.journal.runs.next_number();
-        let ages = ages?;
-        self.writing = Some(Writing { run, level, last, messages, ages });
-        Some(PageOut { run, messages })
+        let (ages, run) = (ages?, self.journal.runs.next_number());
+        Some((Writing { run, level, last, messages, ages, places: Places::new() }, messages))
     }
 
     /// The run that was being written is safe: what is still ready of it leaves memory. If that is nothing, the run
@@ -93,7 +126,10 @@ impl Fifo {
             out.released.push(writing.run);
             return;
         }
-        let Writing { run, level, last, messages, ages } = writing;
+        if !writing.places.is_empty() {
+            return self.stored_held(writing, out);
+        }
+        let Writing { run, level, last, messages, ages, .. } = writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
         let mut marks = BTreeMap::new();
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
@@ -134,7 +170,9 @@ impl Fifo {
 
     /// The run could not be written: its messages stay.
     pub fn handle_not_stored(&mut self) {
-        if let Some(writing) = self.writing.take() {
+        if let Some(writing) = self.writing.take()
+            && writing.places.is_empty()
+        {
             self.ready.page_out_failed(writing.level);
         }
     }
@@ -178,12 +216,9 @@ impl Fifo {
     }
 
     /// Bodies that were let go come back to those who need one.
-    fn fill(&mut self, level: usize, load: Load, block: Block) {
-        for loaded in block.messages {
-            if !self.leaving.fill(load.run, &loaded) {
-                self.ready.fill(level, loaded.seq, loaded.message);
-            }
-        }
+    fn fill(&mut self, level: usize, load: Load, mut block: Block) {
+        block.messages.retain(|loaded| !self.leaving.fill(load.run, loaded));
+        self.ready.fill(level, load, block.messages);
     }
 
     /// Asks for a block, unless one is on its way.
@@ -218,15 +253,20 @@ impl Fifo {
         }
     }
 
-    /// Forgets what has not been read of the run that is next in a level, if all of it is dead of age and nobody
-    /// wants to see it. Returns whether there is anything else to look at now.
-    pub(super) fn expire_rest(&mut self, level: usize, now_ms: u64, out: &mut Output) -> bool {
-        let Some(Head::Rest(rest)) = self.ready.head(level) else { return false };
-        let (load, index, messages) = (rest.load, rest.index, rest.messages);
+    /// Looks at the age of what is next in a level and not in memory: if the whole run is dead and nobody wants to see
+    /// it, what has not been read of it is forgotten; if some of it may be dead, it is read. Returns whether there is
+    /// anything else to look at now.
+    pub(super) fn expire_away(&mut self, level: usize, now_ms: u64, out: &mut Output) -> bool {
+        let Some(head) = self.ready.head(level) else { return false };
+        let Some(load) = head.load() else { return false };
+        let rest = if let Head::Rest(rest) = head { Some((rest.index, rest.messages)) } else { None };
         let Some(run) = self.journal.runs.get(load.run) else { return false };
         let queue_ttl_ms = self.config.message_ttl_ms;
         let due = |end_ms: Option<u64>| end_ms.is_some_and(|end_ms| end_ms <= now_ms);
-        if self.config.dead_letter.is_none() && due(run.ages.latest_ms(queue_ttl_ms)) {
+        if let Some((index, messages)) = rest
+            && self.config.dead_letter.is_none()
+            && due(run.ages.latest_ms(queue_ttl_ms))
+        {
             self.counts.expired += messages;
             self.counts.dropped += messages;
             self.ready.pop_rest(level);
@@ -280,9 +320,9 @@ impl Fifo {
         let place = |index: u32| moved.binary_search_by_key(&index, |moved| moved.from).ok();
         let boundary = moved.partition_point(|moved| moved.from < living.unread);
         let mut alive = (moved.len() - boundary) as u32;
-        let all = self.ready.spotted().chain(self.consumers.held_mut()).chain(self.leaving.iter_mut());
-        for entry in all {
-            let Some(spot) = entry.spot.as_mut().filter(|spot| spot.run == old) else { continue };
+        let held = self.consumers.unsettled_mut().flat_map(Unsettled::spots_mut);
+        let leaving = self.leaving.iter_mut().filter_map(|entry| entry.spot.as_mut());
+        for spot in self.ready.spots_mut().chain(held).chain(leaving).filter(|spot| spot.run == old) {
             let Some(at) = place(spot.index) else { continue };
             *spot = Spot { run: new, block: moved[at].block, index: at as u32 };
             alive += 1;
@@ -302,8 +342,7 @@ impl Fifo {
 
     /// Positions in these runs of what has been read and is alive, ascending by run and position.
     fn positions(&self, runs: &[u32]) -> Vec<(u32, u32)> {
-        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
-        let spots = all.filter_map(|entry| entry.spot.filter(|spot| runs.contains(&spot.run)));
+        let spots = self.references().map(|reference| reference.spot).filter(|spot| runs.contains(&spot.run));
         let mut positions: Vec<(u32, u32)> = spots.map(|spot| (spot.run, spot.index)).collect();
         positions.sort_unstable();
         positions
@@ -327,13 +366,17 @@ impl Fifo {
             let priorities = self.ready.priorities_of(run.level);
             self.journal.runs.say(number, priorities, &positions, unread, &mut each);
         }
-        let all = self.ready.entries().chain(self.consumers.held()).chain(self.leaving.iter());
-        for entry in all {
-            let Entry { seq, delivery_count, redelivered, .. } = *entry;
-            let marked = entry.journaled && (redelivered || delivery_count > 0);
-            if marked && entry.spot.is_some_and(|spot| runs.contains(&spot.run)) {
+        for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
+            let Reference { seq, delivery_count, redelivered, journaled, .. } = reference;
+            if journaled && (redelivered || delivery_count > 0) {
                 each(Fact::Returned { seq, delivery_count, redelivered });
             }
         }
+    }
+
+    /// What stands in runs and has been read.
+    fn references(&self) -> impl Iterator<Item = Reference> {
+        let leaving = self.leaving.iter().filter_map(Entry::reference);
+        self.ready.references().chain(self.consumers.references()).chain(leaving)
     }
 }

@@ -1,10 +1,8 @@
 //! Messages that wait for a consumer, in order.
 
-use message::Message;
-
-use super::entry::{Body, Entry};
+use super::entry::{Entry, Reference, Spot};
 use super::level::{Head, Level, Rest};
-use crate::{Load, Stored};
+use crate::{Load, Loaded, Stored};
 
 /// With fewer messages than this in memory the next block is read: what one grant of a consumer asks for.
 const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
@@ -18,7 +16,7 @@ pub(super) struct Ready {
     bytes: u64,
     /// What could be paged out takes in memory, about.
     pageable_bytes: u64,
-    /// What can be read again takes in memory, about.
+    /// Bodies that can be read again take in memory, about.
     loaded_bytes: u64,
 }
 
@@ -83,11 +81,7 @@ impl Ready {
 
     /// What must be read before the next message can be taken.
     pub fn missing(&self) -> Option<Load> {
-        match self.head(self.top()?)? {
-            Head::Rest(rest) => Some(rest.load),
-            Head::Entry(entry) if entry.is_here() => None,
-            Head::Entry(entry) => entry.spot.map(|spot| Load { run: spot.run, block: spot.block }),
-        }
+        self.head(self.top()?)?.load()
     }
 
     /// What should be read before it is missing.
@@ -146,7 +140,7 @@ impl Ready {
         }
         (0..self.levels.len()).find(|&level| {
             let mut any = false;
-            self.levels[level].page_out(keep, |entry| {
+            self.levels[level].page_out(least, keep, |entry| {
                 any = true;
                 each(entry)
             });
@@ -209,29 +203,47 @@ impl Ready {
         left.is_some()
     }
 
-    /// Gives one that is ready its body again.
-    pub fn fill(&mut self, level: usize, seq: u64, message: Message) {
-        if let Some(entry) = self.levels[level].find(seq).filter(|entry| !entry.is_here()) {
-            self.loaded_bytes -= entry.memory_bytes();
-            entry.body = Body::Here(message);
-            self.loaded_bytes += entry.memory_bytes();
+    /// Gives those of a block their bodies again that will be needed soon.
+    pub fn fill(&mut self, level: usize, load: Load, block: Vec<Loaded>) {
+        self.loaded_bytes += self.levels[level].fill(load, block);
+    }
+
+    /// Lets go of what can be read again; see [`Level::forget_loaded`].
+    pub fn forget_loaded(&mut self, keeps_heads: bool) {
+        for level in &mut self.levels {
+            self.loaded_bytes -= level.forget_loaded(keeps_heads);
         }
     }
 
-    /// Lets go of what can be read again.
-    pub fn forget_loaded(&mut self) {
-        for level in &mut self.levels {
-            for entry in level.spotted() {
-                self.loaded_bytes -= entry.memory_bytes();
+    /// Those of a level that stand in no run now may stand in one: `stands` says where. Their bodies are let go.
+    pub fn stored(&mut self, level: usize, mut stands: impl FnMut(&mut Entry)) {
+        let mut freed = 0;
+        for entry in self.levels[level].here_mut().filter(|entry| entry.spot.is_none()) {
+            stands(entry);
+            if entry.spot.is_some() {
+                freed += entry.memory_bytes();
                 entry.forget_body();
-                self.loaded_bytes += entry.memory_bytes();
             }
         }
+        if freed > 0 {
+            self.levels[level].narrow();
+        }
+        self.pageable_bytes -= freed;
     }
 
-    /// Those whose bodies can be read again, in memory or not.
-    pub fn spotted(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.levels.iter_mut().flat_map(Level::spotted)
+    /// By level, those of [`Level::taken_before`].
+    pub fn taken_before(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let levels = self.levels.iter().enumerate();
+        levels.flat_map(|(at, level)| level.taken_before().map(move |entry| (at, entry)))
+    }
+
+    /// Those that stand in a run and have been read.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.levels.iter().flat_map(Level::references)
+    }
+
+    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+        self.levels.iter_mut().flat_map(Level::spots_mut)
     }
 
     /// What has not been read of this run.
@@ -274,9 +286,13 @@ impl Ready {
         self.levels.iter().flat_map(move |level| level.range(first, last))
     }
 
-    /// Everything that is in memory, or was and can be read again.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.levels.iter().flat_map(Level::entries)
+    /// Copies of what is in memory, or was and can be read again.
+    #[cfg(test)]
+    pub fn copies(&self) -> Vec<Entry> {
+        let here: Vec<Entry> = self.levels.iter().flat_map(Level::here).cloned().collect();
+        let away =
+            self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
+        here.iter().cloned().chain(away).collect()
     }
 
     /// What has not been read.

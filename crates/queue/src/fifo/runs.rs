@@ -133,6 +133,21 @@ impl Runs {
         self.runs.insert(stored.run, run);
     }
 
+    /// A run is on the disk of which everything alive has been read, so to speak: it is held, or has come back.
+    pub fn add_held(&mut self, stored: &Stored, level: usize, living: u32) {
+        self.add(stored, level, 0, living, Marks::new());
+        if let Some(run) = self.runs.get_mut(&stored.run) {
+            run.unread = false;
+        }
+    }
+
+    /// The level and the first seq of each, in that order.
+    pub fn firsts(&self) -> Vec<(usize, u64)> {
+        let mut firsts: Vec<(usize, u64)> = self.runs.values().map(|run| (run.level, run.first)).collect();
+        firsts.sort_unstable();
+        firsts
+    }
+
     /// A run of an earlier life.
     pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
         let taken_messages: u32 = life.taken.iter().map(|(first, last)| last - first + 1).sum();

@@ -45,10 +45,11 @@ impl Fifo {
         if self.consumers.get(slot).standing == Standing::Holding {
             return;
         }
-        self.retire(slot, now_ms, out);
+        let next = self.retire(slot, now_ms);
         self.consumers.get(slot).cancelled = true;
         self.forget_if_done(slot);
         if !self.end_if_unused(out) {
+            next.into_iter().for_each(|next| self.tell_active(next, out));
             self.dispatch(now_ms, out);
         }
     }
@@ -57,29 +58,27 @@ impl Fifo {
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Detached });
         let Some(slot) = self.consumers.slot(id) else { return };
         let was_consumer = self.consumers.get(slot).standing != Standing::Holding;
-        self.retire(slot, now_ms, out);
+        let next = self.retire(slot, now_ms);
         let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
-        for entry in &entries {
-            self.unsettled -= 1;
-            self.unsettled_bytes -= entry.len();
-        }
+        entries.iter().for_each(|entry| self.held.remove(entry));
         if was_consumer && self.end_if_unused(out) {
             return;
         }
-        self.requeue(&mut entries, failed, now_ms, out);
+        self.put_back(&mut entries, failed, out);
+        // What comes back is available to it.
+        next.into_iter().for_each(|next| self.tell_active(next, out));
+        self.shed(now_ms, out);
+        self.dispatch(now_ms, out);
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
-        let (mut messages, mut bytes) = (0, 0);
-        let journal = &mut self.journal;
-        self.consumers.get(slot).unsettled.take(first, last, |entry| {
-            messages += 1;
-            bytes += entry.len();
+        let Self { journal, held, consumers, counts, .. } = self;
+        let before = held.messages();
+        consumers.get(slot).unsettled.take(first, last, |entry| {
+            held.remove(&entry);
             journal.gone(&entry);
         });
-        self.unsettled -= messages;
-        self.unsettled_bytes -= bytes;
-        self.counts.acknowledged += messages;
+        counts.acknowledged += before - held.messages();
     }
 
     fn reject(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
@@ -96,42 +95,36 @@ impl Fifo {
 
     fn release(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
         let mut entries = self.take(slot, first, last);
-        self.requeue(&mut entries, failed, now_ms, out);
+        self.put_back(&mut entries, failed, out);
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
+        self.shed(now_ms, out);
+        self.dispatch(now_ms, out);
     }
 
     /// Back to their places; `entries` ascend by number.
-    fn requeue(&mut self, entries: &mut Vec<Entry>, failed: bool, now_ms: u64, out: &mut Output) {
+    fn put_back(&mut self, entries: &mut Vec<Entry>, failed: bool, out: &mut Output) {
         for entry in entries.iter_mut() {
             returned(entry, failed, &mut out.facts);
         }
         while let Some(entry) = entries.pop() {
             self.ready.put_back(entry);
         }
-        self.shed(now_ms, out);
-        self.dispatch(now_ms, out);
     }
 
     fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
         self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry));
-        for entry in &entries {
-            self.unsettled -= 1;
-            self.unsettled_bytes -= entry.len();
-        }
+        entries.iter().for_each(|entry| self.held.remove(entry));
         entries
     }
 
-    /// No consumer any more; another one may be active now.
-    fn retire(&mut self, slot: Slot, now_ms: u64, out: &mut Output) {
+    /// No consumer any more. Returns the one that is active now in its place.
+    fn retire(&mut self, slot: Slot, now_ms: u64) -> Option<Slot> {
         if self.consumers.get(slot).standing != Standing::Holding {
             self.used_ms = Some(now_ms);
         }
-        if let Some(next) = self.consumers.retire(slot) {
-            let consumer = self.consumers.get(next).id;
-            out.effects.push(Effect::Active { consumer, active: true });
-        }
+        self.consumers.retire(slot)
     }
 
     fn end_if_unused(&mut self, out: &mut Output) -> bool {

@@ -1,27 +1,55 @@
 //! What one consumer has been sent and has not settled, by its own numbers.
+//!
+//! ```text
+//!   stragglers      chunk │ chunk │ ... │ chunk ◄── push
+//! ```
+//!
+//! A chunk is found by division, so that a settled range costs its length and no search. Where all bodies are only on
+//! the disk, a chunk holds references.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::entry::Entry;
+use super::entry::{Entry, Lone, Reference, Spot};
 
-/// Up to this length a ring with holes is left alone. Tests have short lives.
-const SPARSE_LEN: usize = if cfg!(test) { 4 } else { 64 };
+/// Numbers of a chunk.
+const CHUNK: usize = if cfg!(test) { 4 } else { 128 };
 
-/// A ring indexed by number, so that a settled range costs its length and no search.
 pub(super) struct Unsettled {
-    /// The number of the first slot of `ring`.
+    /// The number of the first slot of the first chunk.
     base: u64,
-    ring: VecDeque<Option<Entry>>,
-    /// Slots of `ring` that are filled.
+    /// The number of the next delivery.
+    next: u64,
+    chunks: VecDeque<Chunk>,
+    /// Slots of `chunks` that are filled.
     filled: usize,
-    /// Left behind by a ring that was mostly holes: a consumer that never settles one delivery must not pin
+    /// Left behind by chunks that were mostly holes: a consumer that never settles one delivery must not pin
     /// a slot for each one after it.
-    stragglers: BTreeMap<u64, Entry>,
+    stragglers: BTreeMap<u64, Lone>,
+    /// The memory of a chunk that was emptied, for the next.
+    spare: Vec<Option<Entry>>,
+}
+
+struct Chunk {
+    filled: usize,
+    slots: Slots,
+}
+
+/// What is behind the end is empty.
+enum Slots {
+    Wide(Vec<Option<Entry>>),
+    Narrow(Vec<Option<Reference>>),
 }
 
 impl Unsettled {
     pub fn new() -> Self {
-        Self { base: 1, ring: VecDeque::new(), filled: 0, stragglers: BTreeMap::new() }
+        Self {
+            base: 1,
+            next: 1,
+            chunks: VecDeque::new(),
+            filled: 0,
+            stragglers: BTreeMap::new(),
+            spare: Vec::new(),
+        }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -30,19 +58,24 @@ impl Unsettled {
 
     /// Holds the entry; returns its number.
     pub fn push(&mut self, entry: Entry) -> u64 {
-        let number = self.base + self.ring.len() as u64;
-        self.ring.push_back(Some(entry));
+        let number = self.next;
+        let at = (number - self.base) as usize;
+        while self.chunks.len() <= at / CHUNK {
+            let chunk = Chunk::new(std::mem::take(&mut self.spare), !self.chunks.is_empty());
+            self.chunks.push_back(chunk);
+        }
+        self.chunks[at / CHUNK].push(at % CHUNK, entry);
+        self.next += 1;
         self.filled += 1;
         number
     }
 
     /// Uses a number without holding anything: the delivery is settled as it is sent.
     pub fn skip(&mut self) -> u64 {
-        let number = self.base + self.ring.len() as u64;
-        if self.ring.is_empty() {
-            self.base += 1;
-        } else {
-            self.ring.push_back(None);
+        let number = self.next;
+        self.next += 1;
+        if self.filled == 0 {
+            self.restart();
         }
         number
     }
@@ -54,52 +87,224 @@ impl Unsettled {
         }
         if !self.stragglers.is_empty() {
             while let Some((&number, _)) = self.stragglers.range(first..=last).next() {
-                self.stragglers.remove(&number).into_iter().for_each(&mut each);
+                self.stragglers.remove(&number).into_iter().for_each(|lone| each(lone.into()));
             }
         }
-        let end = self.base + self.ring.len() as u64;
-        let range = first.max(self.base)..last.saturating_add(1).min(end);
-        for number in range {
-            if let Some(entry) = self.ring[(number - self.base) as usize].take() {
-                self.filled -= 1;
-                each(entry);
-            }
+        let (mut number, end) = (first.max(self.base), last.saturating_add(1).min(self.next));
+        while number < end {
+            let at = (number - self.base) as usize;
+            let Some(chunk) = self.chunks.get_mut(at / CHUNK) else { break };
+            let left = (end - number) as usize;
+            let to = CHUNK.min(at % CHUNK + left);
+            self.filled -= chunk.take(at % CHUNK, to, &mut each);
+            number += (to - at % CHUNK) as u64;
         }
         self.trim();
     }
 
     /// Takes everything out, in ascending order.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
-        self.stragglers.into_values().chain(self.ring.into_iter().flatten())
+        let chunks = self.chunks.into_iter().flat_map(Chunk::into_entries);
+        self.stragglers.into_values().map(Entry::from).chain(chunks)
+    }
+
+    /// Those that are kept with all that is known of them.
+    pub fn here(&self) -> impl Iterator<Item = &Entry> {
+        let chunks = self.chunks.iter().flat_map(|chunk| chunk.wide().iter().flatten());
+        self.stragglers.values().filter_map(Lone::here).chain(chunks)
+    }
+
+    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        let chunks = self.chunks.iter_mut().flat_map(|chunk| chunk.wide_mut().iter_mut().flatten());
+        self.stragglers.values_mut().filter_map(Lone::here_mut).chain(chunks)
+    }
+
+    /// Those that stand in a run.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        let chunks = self.chunks.iter().flat_map(Chunk::references);
+        self.stragglers.values().filter_map(Lone::reference).chain(chunks)
+    }
+
+    pub fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+        let chunks = self.chunks.iter_mut().flat_map(Chunk::spots_mut);
+        self.stragglers.values_mut().filter_map(Lone::spot_mut).chain(chunks)
+    }
+
+    /// Bodies have been let go: what is kept of their entries becomes references, chunk by chunk.
+    pub fn narrow(&mut self) {
+        self.stragglers.values_mut().for_each(Lone::narrow);
+        self.chunks.iter_mut().for_each(Chunk::narrow);
     }
 
     fn trim(&mut self) {
-        while let Some(None) = self.ring.front() {
-            self.ring.pop_front();
-            self.base += 1;
+        if self.filled == 0 {
+            return self.restart();
         }
-        while self.ring.len() > SPARSE_LEN && self.filled < self.ring.len() / 4 {
-            for entry in self.ring.drain(..self.ring.len() / 2) {
-                if let Some(entry) = entry {
-                    self.stragglers.insert(self.base, entry);
-                    self.filled -= 1;
+        while self.chunks.len() > 1
+            && let Some(empty) = self.chunks.pop_front_if(|chunk| chunk.filled == 0)
+        {
+            self.base += CHUNK as u64;
+            self.keep(empty);
+        }
+        while self.chunks.len() > 1 && self.filled < self.chunks.len() * CHUNK / 4 {
+            for chunk in self.chunks.drain(..self.chunks.len() / 2) {
+                self.filled -= chunk.filled;
+                for (at, entry) in chunk.into_numbered() {
+                    self.stragglers.insert(self.base + at, entry.into());
                 }
-                self.base += 1;
+                self.base += CHUNK as u64;
             }
         }
     }
 
-    /// Everything, in ascending order of its numbers.
-    pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.stragglers.values().chain(self.ring.iter().flatten())
+    /// Nothing is held in chunks: the next number is that of a first slot.
+    fn restart(&mut self) {
+        self.base = self.next;
+        while self.chunks.len() > 1
+            && let Some(chunk) = self.chunks.pop_back()
+        {
+            self.keep(chunk);
+        }
+        if let Some(chunk) = self.chunks.front_mut() {
+            chunk.clear();
+        }
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
-        self.stragglers.values_mut().chain(self.ring.iter_mut().flatten())
+    fn keep(&mut self, chunk: Chunk) {
+        if let Slots::Wide(mut slots) = chunk.slots
+            && slots.capacity() > self.spare.capacity()
+        {
+            slots.clear();
+            self.spare = slots;
+        }
     }
 
     #[cfg(test)]
     pub fn slots(&self) -> usize {
-        self.ring.len() + self.stragglers.len()
+        self.chunks.len() * CHUNK + self.stragglers.len()
+    }
+
+    /// Copies of all of them.
+    #[cfg(test)]
+    pub fn copies(&self) -> Vec<Entry> {
+        let here = self.here().cloned();
+        here.chain(self.references().map(Entry::from).filter(|e| !self.here().any(|h| h.seq == e.seq)))
+            .collect()
+    }
+}
+
+impl Chunk {
+    /// `whole`: with the memory for all its numbers at once.
+    fn new(mut slots: Vec<Option<Entry>>, whole: bool) -> Self {
+        if whole {
+            slots.reserve_exact(CHUNK);
+        }
+        Self { filled: 0, slots: Slots::Wide(slots) }
+    }
+
+    /// Fills a slot behind all others.
+    fn push(&mut self, at: usize, entry: Entry) {
+        if !entry.is_here()
+            && let Some(reference) = entry.reference()
+        {
+            if self.filled == 0 {
+                self.slots = Slots::Narrow(Vec::new());
+            }
+            if let Slots::Narrow(slots) = &mut self.slots {
+                slots.resize(at, None);
+                slots.push(Some(reference));
+                self.filled += 1;
+                return;
+            }
+        }
+        if let Slots::Narrow(slots) = &mut self.slots {
+            let slots = std::mem::take(slots);
+            self.slots = Slots::Wide(slots.into_iter().map(|slot| slot.map(Entry::from)).collect());
+        }
+        if let Slots::Wide(slots) = &mut self.slots {
+            if slots.len() < at {
+                slots.resize_with(at, || None);
+            }
+            slots.push(Some(entry));
+            self.filled += 1;
+        }
+    }
+
+    /// Takes those from one slot up to another; returns how many they were.
+    fn take(&mut self, from: usize, to: usize, mut each: impl FnMut(Entry)) -> usize {
+        let mut taken = 0;
+        let mut take = |entry| {
+            taken += 1;
+            each(entry);
+        };
+        match &mut self.slots {
+            Slots::Wide(slots) => {
+                let to = to.min(slots.len());
+                slots
+                    .get_mut(from..to)
+                    .unwrap_or_default()
+                    .iter_mut()
+                    .filter_map(Option::take)
+                    .for_each(&mut take);
+            }
+            Slots::Narrow(slots) => {
+                let to = to.min(slots.len());
+                let slots = slots.get_mut(from..to).unwrap_or_default().iter_mut();
+                slots.filter_map(Option::take).for_each(|reference| take(reference.into()));
+            }
+        }
+        self.filled -= taken;
+        taken
+    }
+
+    fn clear(&mut self) {
+        match &mut self.slots {
+            Slots::Wide(slots) => slots.clear(),
+            Slots::Narrow(_) => self.slots = Slots::Wide(Vec::new()),
+        }
+    }
+
+    fn narrow(&mut self) {
+        let Slots::Wide(slots) = &self.slots else { return };
+        if self.filled > 0 && !slots.iter().flatten().any(Entry::is_here) {
+            let slots = slots.iter().map(|slot| slot.as_ref().and_then(Entry::reference));
+            self.slots = Slots::Narrow(slots.collect());
+        }
+    }
+
+    fn wide(&self) -> &[Option<Entry>] {
+        if let Slots::Wide(slots) = &self.slots { slots } else { &[] }
+    }
+
+    fn wide_mut(&mut self) -> &mut [Option<Entry>] {
+        if let Slots::Wide(slots) = &mut self.slots { slots } else { &mut [] }
+    }
+
+    fn references(&self) -> impl Iterator<Item = Reference> {
+        let narrow: &[Option<Reference>] = if let Slots::Narrow(slots) = &self.slots { slots } else { &[] };
+        self.wide().iter().flatten().filter_map(Entry::reference).chain(narrow.iter().flatten().copied())
+    }
+
+    fn spots_mut(&mut self) -> impl Iterator<Item = &mut Spot> {
+        let (wide, narrow): (&mut [_], &mut [_]) = match &mut self.slots {
+            Slots::Wide(slots) => (slots, &mut []),
+            Slots::Narrow(slots) => (&mut [], slots),
+        };
+        let wide = wide.iter_mut().flatten().filter_map(|entry: &mut Entry| entry.spot.as_mut());
+        wide.chain(narrow.iter_mut().flatten().map(|reference: &mut Reference| &mut reference.spot))
+    }
+
+    /// With their slots.
+    fn into_numbered(self) -> impl Iterator<Item = (u64, Entry)> {
+        let (wide, narrow) = match self.slots {
+            Slots::Wide(slots) => (slots, Vec::new()),
+            Slots::Narrow(slots) => (Vec::new(), slots),
+        };
+        let narrow = narrow.into_iter().map(|slot| slot.map(Entry::from));
+        (0..).zip(wide.into_iter().chain(narrow)).filter_map(|(at, slot)| Some((at, slot?)))
+    }
+
+    fn into_entries(self) -> impl Iterator<Item = Entry> {
+        self.into_numbered().map(|(_, entry)| entry)
     }
 }

@@ -122,7 +122,7 @@ pub const KEYS: &[Key] = &[
     key(
         "amqp10.link_credit",
         "fixed",
-        "fixed, or adaptive: more than amqp10.max_link_credit while messages are confirmed fast.",
+        "fixed, or adaptive: more than amqp10.max_link_credit while that brings more confirms per second.",
         |c, _, v| put(&mut c.settings.link_credit, link_credit(v)),
     ),
     key("amqp10.max_queue_credit", "256", "Messages that a consumer's link asks of its queue.", |c, _, v| {
@@ -146,7 +146,7 @@ pub const KEYS: &[Key] = &[
     key(
         "classic_queue.backlog_memory",
         "64MiB",
-        "Memory for messages that wait in queues; the others wait on the disk.",
+        "Memory for messages in queues, waiting or held by consumers; the others are on the disk.",
         |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
     ),
     key(

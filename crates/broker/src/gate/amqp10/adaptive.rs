@@ -1,9 +1,15 @@
-//! Link credit that follows how fast receipts return (`amqp10.link_credit = adaptive`).
+//! Link credit that follows what it brings (`amqp10.link_credit = adaptive`).
+//!
+//! What a publisher gets through is its credit divided by the time that a receipt takes, until something else is the limit:
+//! more credit is worth its memory as long as it brings more receipts per second, whatever each of them takes. Where they
+//! come at once, nothing waits behind anything, and more credit only makes larger turns of the same work.
 //!
 //! ```text
-//!   base ──a hungry sender, receipts within FAST_MS: double──> ... ──> CREDIT_MAX, or what the bytes allow
-//!     ^                                                         │
-//!     └───────────── receipts later than SLOW_MS: half ─────────┘
+//!                  HOLD periods                         a period to settle, and one to compare
+//!   (Hold) ------------------------> credit doubled or halved ------------------------> (Trial)
+//!     ^  the other way is tried next                                                     |    |
+//!     +--------- the rate says that it was not worth it: back --------------------------+    |
+//!                                        worth it: again, the same way  <-----------------------+
 //! ```
 //!
 //! It never goes below the fixed credit, so that a slow queue costs a publisher nothing that it had without this. What
@@ -13,11 +19,22 @@
 /// brings. At the bound the credit stays.
 const CREDIT_MAX: u32 = 4_096;
 
-/// A receipt within this time, in milliseconds, is fast: a log that is written, not synced.
-const FAST_MS: u64 = 2;
+/// A rate is taken over at least this long, in milliseconds: several syncs of a slow disk, whose receipts come in
+/// bursts, and many steps of a clock that counts milliseconds.
+const PERIOD_MS: u64 = 32;
 
-/// A receipt that takes longer is slow: more credit would only wait longer.
-const SLOW_MS: u64 = 5;
+/// A receipt within this time, in milliseconds, comes at once: from a log that is written, not synced.
+const AT_ONCE_MS: u64 = 2;
+
+/// Twice the credit must bring this part more receipts per second, and half of it must cost as much, to be worth it.
+/// Less would follow the noise of the machine.
+const WORTH: u64 = 8;
+
+/// Periods between one try and the next: what a try in vain costs is spread over so many.
+const HOLD: u32 = 16;
+
+/// And before the first: a sender that has just come is tried soon.
+const FIRST_HOLD: u32 = 2;
 
 /// Bytes that the credit of one link may promise beyond the fixed one. At the bound it does not grow.
 const LINK_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -46,17 +63,65 @@ pub(super) struct Adaptive {
     credit: u32,
     /// Bytes taken from the budget.
     reserved: u64,
-    /// One message whose receipt is waited for: its number, and when it came.
-    probe: Option<(u64, u64)>,
-    /// The last probe was fast.
-    fast: bool,
     /// The largest message of late.
     message_bytes: u64,
+    period: Period,
+    way: Way,
+    step: Step,
+}
+
+/// What is counted of one stretch of time.
+#[derive(Debug, Default)]
+struct Period {
+    started_ms: u64,
+    receipts: u32,
+    /// The sender has waited for credit.
+    hungry: bool,
+    /// One message whose receipt is waited for: its number, and when it came.
+    probe: Option<(u64, u64)>,
+    /// How long the fastest probe took, in milliseconds. A busy machine makes some late; a disk that syncs, all.
+    fastest_ms: Option<u64>,
+}
+
+/// Where a try goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+/// See the drawing above. Rates are receipts per second.
+#[derive(Debug)]
+enum Step {
+    Hold {
+        periods: u32,
+    },
+    Trial {
+        /// What it was, and brought, before.
+        credit: u32,
+        rate: u64,
+        /// The period belongs to the new credit from its beginning.
+        settled: bool,
+    },
+}
+
+impl Period {
+    fn at_once(&self) -> bool {
+        self.fastest_ms.is_some_and(|ms| ms <= AT_ONCE_MS)
+    }
 }
 
 impl Adaptive {
     pub fn new(base: u32) -> Self {
-        Self { base, credit: base, reserved: 0, probe: None, fast: false, message_bytes: 1 }
+        Self {
+            base,
+            credit: base,
+            reserved: 0,
+            message_bytes: 1,
+            period: Period::default(),
+            way: Way::Up,
+            step: Step::Hold { periods: FIRST_HOLD },
+        }
     }
 
     /// What the link is granted at a time.
@@ -67,25 +132,31 @@ impl Adaptive {
     /// A message has come.
     pub fn handle_sent(&mut self, seq: u64, bytes: u32, now_ms: u64) {
         self.message_bytes = self.message_bytes.max(bytes.into());
-        self.probe.get_or_insert((seq, now_ms));
+        self.period.probe.get_or_insert((seq, now_ms));
     }
 
     /// A message has got its receipts.
     pub fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut Budget) {
-        let Some((_, sent_ms)) = self.probe.take_if(|(probe, _)| *probe == seq) else { return };
-        let took_ms = now_ms.saturating_sub(sent_ms);
-        self.fast = took_ms <= FAST_MS;
-        if took_ms > SLOW_MS {
-            self.set(self.credit / 2, budget);
+        let period = &mut self.period;
+        if let Some((_, sent_ms)) = period.probe.take_if(|(probe, _)| *probe == seq) {
+            let took_ms = now_ms.saturating_sub(sent_ms);
+            period.fastest_ms = Some(period.fastest_ms.map_or(took_ms, |fastest| fastest.min(took_ms)));
+        }
+        period.receipts = period.receipts.saturating_add(1);
+        let length_ms = now_ms.saturating_sub(period.started_ms);
+        // All of the credit has been used once, so that the rate is what it brings.
+        if length_ms >= PERIOD_MS && period.receipts >= self.credit {
+            let next = Period { started_ms: now_ms, probe: period.probe, ..Period::default() };
+            let ended = std::mem::replace(period, next);
+            let rate = u64::from(ended.receipts) * 1000 / length_ms;
+            self.compare(rate, &ended, budget);
         }
     }
 
-    /// It is time to grant; `left` is what the sender has left. One that waited for us is granted more, if receipts
-    /// are fast.
+    /// It is time to grant; `left` is what the sender has left.
     pub fn poll_grant(&mut self, left: u32, budget: &mut Budget) -> u32 {
-        let hungry = left <= self.credit / 4;
-        let wanted = if hungry && self.fast { self.credit.saturating_mul(2) } else { self.credit };
-        self.set(wanted, budget);
+        self.period.hungry |= left <= self.credit / 4;
+        self.set(self.credit, budget);
         // Large messages are forgotten as smaller ones follow.
         self.message_bytes = (self.message_bytes / 2).max(1);
         // What was granted is not taken back.
@@ -95,6 +166,47 @@ impl Adaptive {
     /// Gives back what it has taken.
     pub fn release(&mut self, budget: &mut Budget) {
         self.set(self.base, budget);
+    }
+
+    /// A period has ended, with so many receipts per second.
+    fn compare(&mut self, rate: u64, period: &Period, budget: &mut Budget) {
+        match &mut self.step {
+            Step::Hold { periods: 0 | 1 } => self.attempt(rate, period, budget),
+            Step::Hold { periods } => *periods -= 1,
+            Step::Trial { settled: settled @ false, .. } => *settled = true,
+            Step::Trial { credit, rate: before, .. } => {
+                let (credit, before) = (*credit, *before);
+                let worth = match self.way {
+                    Way::Up => period.at_once() || rate >= before + before / WORTH,
+                    Way::Down => rate + before / WORTH >= before,
+                };
+                if worth {
+                    return self.attempt(rate, period, budget);
+                }
+                self.set(credit, budget);
+                self.turn();
+            }
+        }
+    }
+
+    /// Tries another credit, if there is one to be tried.
+    fn attempt(&mut self, rate: u64, period: &Period, budget: &mut Budget) {
+        let credit = self.credit;
+        match self.way {
+            // Who does not use what it has is not helped by more.
+            Way::Up if period.hungry => self.set(credit.saturating_mul(2), budget),
+            Way::Down if !(period.hungry && period.at_once()) => self.set(credit / 2, budget),
+            _ => {}
+        }
+        if self.credit == credit {
+            return self.turn();
+        }
+        self.step = Step::Trial { credit, rate, settled: false };
+    }
+
+    fn turn(&mut self) {
+        self.way = if self.way == Way::Up { Way::Down } else { Way::Up };
+        self.step = Step::Hold { periods: HOLD };
     }
 
     /// So much, or what bounds and bytes allow.
@@ -117,43 +229,93 @@ mod tests {
 
     const BASE: u32 = 170;
 
-    /// One message, its receipt after so long, and the next grant.
-    fn exchange(link: &mut Adaptive, bytes: u32, took_ms: u64, left: u32, budget: &mut Budget) -> u32 {
-        link.handle_sent(7, bytes, 1_000);
-        link.handle_receipt(7, 1_000 + took_ms, budget);
-        link.poll_grant(left, budget)
+    /// A queue that gives its receipts in bursts, so many milliseconds apart and so many at most, to a sender that
+    /// always uses all of its credit. What the link is granted at the end of each of `bursts`.
+    fn bursts(
+        link: &mut Adaptive,
+        budget: &mut Budget,
+        (apart_ms, most): (u64, u32),
+        bursts: u64,
+    ) -> Vec<u32> {
+        let start = link.period.started_ms;
+        (1..=bursts)
+            .map(|n| {
+                let now_ms = start + n * apart_ms;
+                for seq in 0..u64::from(link.credit().min(most)) {
+                    link.handle_sent(seq, 12, now_ms - apart_ms);
+                    link.handle_receipt(seq, now_ms, budget);
+                }
+                link.poll_grant(0, budget)
+            })
+            .collect()
     }
 
     #[test]
-    fn a_hungry_sender_with_fast_receipts_grows_to_the_bound() {
+    fn a_queue_that_confirms_late_but_many_at_once_gets_more() {
         let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
-        let granted: Vec<u32> = (0..6).map(|_| exchange(&mut link, 12, 1, 0, &mut budget)).collect();
-        assert_eq!(granted, [340, 680, 1360, 2720, 4096, 4096]);
+        let granted = bursts(&mut link, &mut budget, (8, u32::MAX), 100);
+        assert!(granted.is_sorted());
+        assert_eq!(granted.last(), Some(&CREDIT_MAX));
     }
 
     #[test]
-    fn who_is_not_hungry_or_not_fast_does_not_grow() {
+    fn a_queue_that_confirms_at_once_gets_all_that_is_used() {
         let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
-        assert_eq!(exchange(&mut link, 12, 1, BASE / 2, &mut budget), BASE);
-        assert_eq!(exchange(&mut link, 12, FAST_MS + 1, 0, &mut budget), BASE);
+        let granted = bursts(&mut link, &mut budget, (1, 1_000), 10_000);
+        assert!(granted.is_sorted());
+        assert_eq!(granted.last(), Some(&CREDIT_MAX));
     }
 
     #[test]
-    fn slow_receipts_bring_it_back_to_the_fixed_credit_and_not_below() {
+    fn it_stops_where_more_brings_no_more_per_second() {
         let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
-        (0..6).for_each(|_| _ = exchange(&mut link, 12, 0, 0, &mut budget));
-        let granted: Vec<u32> = (0..6).map(|_| exchange(&mut link, 12, 20, 0, &mut budget)).collect();
-        assert_eq!(granted, [2048, 1024, 512, 256, 170, 170]);
-        assert_eq!(budget.left, NODE_BYTES_MAX);
+        let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
+        let late = &granted[200..];
+        // 680 is what 600 need; the tries up and down last a few periods and are taken back.
+        assert!(late.iter().filter(|c| **c == 680).count() * 4 > late.len() * 3, "{late:?}");
+        assert!(late.iter().all(|c| (340..=1360).contains(c)), "{late:?}");
+    }
+
+    #[test]
+    fn a_queue_that_takes_no_more_leaves_it_at_the_fixed_credit() {
+        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let granted = bursts(&mut link, &mut budget, (8, BASE), 1_000);
+        assert!(granted.iter().filter(|c| **c == BASE).count() * 4 > granted.len() * 3, "{granted:?}");
+    }
+
+    #[test]
+    fn it_comes_back_when_the_queue_has_become_slow() {
+        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        bursts(&mut link, &mut budget, (8, u32::MAX), 100);
+        assert_eq!(link.credit(), CREDIT_MAX);
+        // From now on 20 a millisecond.
+        bursts(&mut link, &mut budget, (8, 160), 10_000);
+        assert!(link.credit() <= 2 * BASE, "{}", link.credit());
+    }
+
+    #[test]
+    fn who_does_not_use_it_gets_no_more_and_gives_it_back() {
+        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        for now_ms in 0..1_000 {
+            link.handle_receipt(0, now_ms, &mut budget);
+            assert_eq!(link.poll_grant(BASE / 2, &mut budget), BASE);
+        }
+        bursts(&mut link, &mut budget, (8, u32::MAX), 400);
+        assert_eq!(link.credit(), CREDIT_MAX);
+        // A hundred a millisecond, whatever it is granted.
+        for now_ms in 0..60_000 {
+            (0..100).for_each(|_| link.handle_receipt(0, 10_000 + now_ms, &mut budget));
+            link.poll_grant(link.credit() / 2, &mut budget);
+        }
+        assert_eq!((link.credit(), budget.left), (BASE, NODE_BYTES_MAX));
     }
 
     #[test]
     fn large_messages_are_not_promised() {
         let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
-        for _ in 0..6 {
-            exchange(&mut link, 1 << 20, 0, 0, &mut budget);
-        }
-        assert!(link.credit() <= BASE + 8, "{}", link.credit());
+        link.handle_sent(0, 1 << 20, 0);
+        link.set(u32::MAX, &mut budget);
+        assert!(link.credit() <= BASE + 4, "{}", link.credit());
     }
 
     proptest! {
@@ -162,17 +324,17 @@ mod tests {
         fn bounds_hold(
             base in 1u32..6_000,
             shards in 1u64..100_000_000,
-            steps in vec((0usize..4, 0u32..20_000_000, 0u64..12, any::<u32>(), any::<bool>()), 0..200),
+            steps in vec((0usize..4, 0u32..20_000_000, 0u64..200, any::<u32>(), 0u32..10_000), 0..200),
         ) {
             let mut budget = Budget::share(shards);
             let total = budget.left;
+            let mut now_ms = 0;
             let mut links: Vec<Adaptive> = (0..4).map(|_| Adaptive::new(base)).collect();
-            for (seq, (n, bytes, took_ms, left, answered)) in steps.into_iter().enumerate() {
+            for (n, bytes, later_ms, left, receipts) in steps {
+                now_ms += later_ms;
                 let link = &mut links[n];
-                link.handle_sent(seq as u64, bytes, 0);
-                if answered {
-                    link.handle_receipt(link.probe.map_or(0, |(seq, _)| seq), took_ms, &mut budget);
-                }
+                link.handle_sent(0, bytes, now_ms);
+                (0..receipts).for_each(|_| link.handle_receipt(0, now_ms, &mut budget));
                 let left = left % (link.credit() / 2 + 1);
                 let granted = link.poll_grant(left, &mut budget);
                 prop_assert!(granted >= base && granted <= base.max(CREDIT_MAX));

@@ -12,7 +12,8 @@ use crate::settings::SLUICE_VERSION;
 const VHOST_PREFIX: &str = "vhost:";
 
 /// A refused login is told after this long, so that guessing passwords is slow (behaviour B.1; the reference waits as
-/// long). It does not outlast the handshake timeout: who guesses may keep a connection no longer than who is silent.
+/// long). It does not outlast the handshake timeout: who guesses may keep a connection no longer than who is silent. Over
+/// many connections at once, `access::guesses` bounds it.
 const REFUSAL_DELAY_MS: u64 = 3000;
 
 impl Gate {
@@ -33,7 +34,7 @@ impl Gate {
             sasl::PLAIN => match parse_plain(response) {
                 Ok(plain) => cx
                     .access
-                    .login(&plain.user, plain.password.expose())
+                    .login(&plain.user, plain.password.expose(), self.peer, cx.now_ms)
                     .map_err(|refused| format!("user '{}': {}", plain.user, explain(refused))),
                 Err(malformed) => Err(format!("malformed PLAIN response: {malformed}")),
             },
@@ -137,6 +138,7 @@ impl Gate {
 fn explain(refused: LoginRefused) -> &'static str {
     match refused {
         LoginRefused::UnknownUserOrPassword => "unknown user or wrong password",
+        LoginRefused::TooManyFailures => "too many failed logins from its address",
         LoginRefused::AnonymousDisabled => "anonymous login is disabled",
     }
 }

@@ -2,7 +2,8 @@
 
 use amqp10::sections::ANNOTATION_PREFIX;
 use amqp10::{
-    Attach, DeliveryState, Flow, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value, condition,
+    Attach, DeliveryState, Flow, Map, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value,
+    condition,
 };
 use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
 
@@ -14,6 +15,9 @@ use crate::catalog::QueueRecord;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::Settings;
+
+/// The link state of a single active consumer: whether this is it (behaviour B.6).
+const ACTIVE: &str = "rabbitmq:active";
 
 /// A consuming link.
 #[derive(Debug)]
@@ -168,8 +172,10 @@ impl Gate {
                 let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &vhost);
                 self.detach(session, link, error(condition, reason), cx);
             }
-            Effect::Active { active, .. } => {
-                tracing::debug!(connection = %self.name, session, link, active, "single active consumer");
+            Effect::Active { active, available, .. } => {
+                let mut properties = Map::new();
+                properties.insert(Symbol::from_static(ACTIVE), Value::Boolean(active));
+                self.conn.report_state(session, link, available, properties);
             }
             _ => {}
         }

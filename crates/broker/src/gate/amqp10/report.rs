@@ -95,7 +95,8 @@ impl Gate {
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
         match wanted {
             Wanted::Connection(name) => *self.name == **name,
-            Wanted::Link(name) => {
+            Wanted::Link { vhost: Some(vhost), .. } if *self.vhost != **vhost => false,
+            Wanted::Link { name, .. } => {
                 self.conn.sessions().any(|(_, s)| s.links().any(|(_, link)| link.name == *name))
             }
             Wanted::Consumers(queue) => {

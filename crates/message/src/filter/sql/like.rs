@@ -91,9 +91,8 @@ impl Like {
             ),
             Shape::Pieces { first, rest } => {
                 let text = std::str::from_utf8(subject).ok()?;
-                let (Some(behind), Some(rest)) = (first.strip_start(text), rest) else {
-                    return Some(rest.is_none() && first.strip_start(text) == Some(""));
-                };
+                let Some(behind) = first.strip_start(text) else { return Some(false) };
+                let Some(rest) = rest else { return Some(behind.is_empty()) };
                 if rest.work.saturating_mul(behind.len()) > WORK_MAX {
                     return None;
                 }

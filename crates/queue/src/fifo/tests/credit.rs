@@ -101,21 +101,21 @@ fn higher_priority_is_served_first_while_it_has_credit() {
 #[test]
 fn the_first_is_active_and_the_next_follows_it() {
     let mut q = Page::new(with(|config| config.single_active_consumer = true));
-    q.attach(1).is("attached 1; active 1");
-    q.attach(2).is("attached 2; inactive 2");
-    q.attach_with(3, |attach| attach.priority = 5).is("attached 3; inactive 3");
+    q.attach(1).is("attached 1; active 1 of 0");
+    q.attach(2).is("attached 2; inactive 2 of 0");
+    q.attach_with(3, |attach| attach.priority = 5).is("attached 3; inactive 3 of 0");
     q.publish("a b c d");
     q.grant(2, 0, 9).is("");
     q.echo(3, 0, 1).is("credit 3 at 0+1 of 0");
     q.drain(2, 0, 9).is("credit 2 at 9+0 of 0 drained");
     q.grant(1, 0, 2).is("1#1 a; 1#2 b");
     assert_eq!(q.fifo.report().active_consumer, Some(1));
-    q.detach(1, false).is("gone 1 Detached; active 3; 3#1 a again");
-    q.cancel(3).is("gone 3 Cancelled; active 2");
+    q.detach(1, false).is("gone 1 Detached; active 3 of 4; 3#1 a again");
+    q.cancel(3).is("gone 3 Cancelled; active 2 of 3");
     q.grant(2, 9, 9).is("2#1 b again; 2#2 c; 2#3 d");
     q.accept(3, 1, 1).is("");
     q.detach(2, false).is("gone 2 Detached");
-    q.attach(4).is("attached 4; active 4");
+    q.attach(4).is("attached 4; active 4 of 3");
 }
 
 #[test]
@@ -135,9 +135,9 @@ fn a_single_active_consumer_can_be_configured() {
     q.attach_with(2, |attach| attach.priority = 1);
     q.grant(1, 0, 5);
     q.grant(2, 0, 1);
-    q.configure(with(|config| config.single_active_consumer = true)).is("active 2; inactive 1");
+    q.configure(with(|config| config.single_active_consumer = true)).is("active 2 of 0; inactive 1 of 0");
     q.publish("a b").is("1 ok; 2#1 a; 2 ok");
-    q.configure(config()).is("active 2; active 1; 1#1 b");
+    q.configure(config()).is("active 1 of 1; 1#1 b");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Fact, Living};
+use crate::{Fact, Living, Overflow};
 
 #[test]
 fn what_is_paged_out_comes_back_in_order() {
@@ -326,4 +326,146 @@ fn a_damaged_queue_leaves_memory_like_others() {
     q.page_out(2);
     q.stored().is("| stored 1: 1..=2, 2 of 2");
     assert_eq!((q.fifo.pageable_bytes(), q.fifo.report().ready), (0, 2));
+}
+
+#[test]
+fn what_is_held_leaves_memory_and_is_read_again() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e!");
+    q.attach(1);
+    q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
+    assert!(q.fifo.pageable_bytes() > 0);
+    assert_eq!(q.page_out(9).unwrap().messages, 5);
+    q.stored().is("| stored 1: 1..=5, 5 of 5");
+    let report = q.fifo.report();
+    assert_eq!((q.fifo.pageable_bytes(), q.fifo.live_bytes()), (0, 0));
+    assert_eq!((report.unsettled, report.unsettled_bytes), (5, 5));
+    q.accept(1, 2, 2).is("| taken 1: 1..=1");
+    q.release(1, 3, 4).is("| returned 3 count 0 again; returned 4 count 0 again");
+    q.grant(1, 5, 2).is("");
+    q.load().is("1#6 c again");
+    q.load().is("1#7 d again");
+    q.restart();
+    q.attach(2);
+    q.grant(2, 0, 9).is("");
+    q.load().is("2#1 a; 2#2 c again");
+    q.load().is("2#3 d again; 2#4 e");
+    q.accept(2, 1, 4).is("| taken 1: 0..=0; taken 1: 2..=4");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn what_becomes_of_held_messages_while_they_are_written() {
+    let mut q = Page::new(with(|config| config.dead_letter = dead_letters(true)));
+    q.publish("a! b! c! d! e");
+    q.attach(1);
+    q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
+    assert_eq!(q.page_out(9).unwrap().messages, 5);
+    q.accept(1, 1, 1).is("| gone 1");
+    q.release(1, 2, 2).is("| returned 2 count 0 again");
+    q.reject(1, 3, 3).is("dead 1 c rejected to dlx/dead | returned 3 count 1 again");
+    q.stored()
+        .is("| stored 1: 1..=5, 3 of 5; taken 1: 0..=0; returned 2 count 0 again; returned 3 count 1 again");
+    q.dead_lettered(1, false).is("| taken 1: 2..=2");
+    q.restart();
+    q.attach(2);
+    q.grant(2, 0, 9).is("");
+    q.load().is("2#1 b again");
+    q.load().is("2#2 d | taken 1: 4..=4");
+}
+
+#[test]
+fn held_messages_of_a_run_that_failed_stay() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.attach(1);
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    q.page_out(9);
+    let pageable = q.fifo.pageable_bytes();
+    q.fifo.handle_not_stored();
+    assert_eq!(q.fifo.pageable_bytes(), pageable);
+    q.release(1, 1, 2).is("| returned 1 count 0 again; returned 2 count 0 again");
+    q.grant(1, 2, 2).is("1#3 a again; 1#4 b again");
+}
+
+#[test]
+fn a_run_of_held_messages_that_all_went_is_released() {
+    let mut q = Page::new(config());
+    q.publish("a! b!");
+    q.attach(1);
+    q.grant(1, 0, 2).is("1#1 a; 1#2 b");
+    q.page_out(9);
+    q.accept(1, 1, 2).is("| gone 1..=2");
+    q.stored().is("");
+    assert_eq!(q.shelf.runs(), []);
+}
+
+#[test]
+fn what_came_back_between_held_messages_is_in_their_run() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e! f!");
+    q.attach(1);
+    q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
+    q.fetch(7, 1, false).is("fetched [7#1 f] of 0");
+    q.publish("g!");
+    q.cancel(1).is("gone 1 Cancelled");
+    q.release(1, 2, 2).is("| returned 2 count 0 again");
+    q.release(1, 4, 4).is("| returned 4 count 0 again");
+    assert_eq!(q.page_out(9).unwrap().messages, 6, "g was never taken");
+    q.stored().is("| stored 1: 1..=6, 6 of 6; returned 2 count 0 again; returned 4 count 0 again");
+    q.attach(2);
+    q.grant(2, 0, 9).is("");
+    q.load().is("2#1 b again");
+    q.load().is("2#2 d again; 2#3 g");
+}
+
+#[test]
+fn a_run_of_held_messages_does_not_reach_over_another_run() {
+    let mut q = Page::new(config());
+    q.publish("a! b! c! d! e!");
+    q.attach(1);
+    q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
+    assert_eq!(q.page_out(1).unwrap().messages, 1, "the newest first");
+    q.stored().is("| stored 1: 5..=5, 1 of 1");
+    q.publish("f! g!");
+    q.grant(1, 5, 2).is("1#6 f; 1#7 g");
+    assert_eq!(q.page_out(9).unwrap().messages, 2);
+    q.stored().is("| stored 2: 6..=7, 2 of 2");
+    assert_eq!(q.page_out(9).unwrap().messages, 4);
+    q.stored().is("| stored 3: 1..=4, 4 of 4");
+    assert_eq!(q.fifo.pageable_bytes(), 0);
+}
+
+#[test]
+fn the_age_of_what_was_let_go_is_looked_at() {
+    let mut q = Page::new(config());
+    q.publish("a!~50 b!~90 c!");
+    q.attach(1);
+    q.grant(1, 0, 3).is("1#1 a; 1#2 b; 1#3 c");
+    q.page_out(9);
+    q.stored().is("| stored 1: 1..=3, 3 of 3");
+    q.detach(1, false)
+        .is("gone 1 Detached | returned 1 count 0 again; returned 2 count 0 again; returned 3 count 0 again");
+    assert_eq!(q.fifo.next_deadline(), Some(1050));
+    q.timeout(1050).is("");
+    q.load().is("| taken 1: 0..=0");
+    assert_eq!((q.fifo.next_deadline(), q.fifo.report().expired), (Some(1090), 1));
+    q.fifo.forget_loaded();
+    assert_eq!(q.fifo.next_deadline(), Some(1090), "the head stays");
+}
+
+#[test]
+fn a_refused_dead_letter_is_no_message_of_a_run() {
+    let mut q = Page::new(with(|config| {
+        config.dead_letter = dead_letters(true);
+        (config.max_length, config.overflow) = (Some(1), Overflow::RejectPublishDlx);
+    }));
+    q.publish("a! b!").is("1 ok!; 2 full; dead 1 b maxlen to dlx/dead | put 1 a");
+    q.attach(1);
+    q.grant(1, 0, 1).is("1#1 a");
+    q.publish("c!").is("3 ok! | put 2 c");
+    q.grant(1, 1, 1).is("1#2 c");
+    assert_eq!(q.page_out(9).unwrap().messages, 2);
+    q.stored().is("| stored 1: 1..=2, 2 of 2");
+    q.dead_lettered(1, false).is("");
 }

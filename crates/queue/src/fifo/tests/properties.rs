@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::model::{Model, Place, Say};
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
+use crate::fifo::unsettled::Unsettled;
 use crate::fifo::{DEAD_LETTER_RETRY_MS, Fifo, Output};
 use crate::*;
 
@@ -356,9 +357,10 @@ impl Run {
 
     /// Messages that must survive, with their marks.
     fn marks(&self, fifo: &Fifo) -> Vec<(u64, u32, bool)> {
-        let held = fifo.consumers.iter().flat_map(|consumer| consumer.unsettled.iter());
+        let held = fifo.consumers.unsettled().flat_map(Unsettled::copies);
         let unread = self.shelf.unread(fifo);
-        let all = fifo.ready.entries().chain(held).chain(fifo.leaving.iter()).chain(&unread);
+        let all =
+            fifo.ready.copies().into_iter().chain(held).chain(fifo.leaving.iter().cloned()).chain(unread);
         let mut marks: Vec<_> = all
             .filter(|entry| entry.journaled)
             .map(|entry| (entry.seq, entry.delivery_count, entry.redelivered))
@@ -473,8 +475,8 @@ proptest! {
                 prop_assert_eq!(report.published, here + gone);
             }
             let unread = run.shelf.unread(&run.fifo);
-            let held = run.fifo.consumers.iter().flat_map(|consumer| consumer.unsettled.iter());
-            let ready = run.fifo.ready.entries().chain(&unread);
+            let held = run.fifo.consumers.unsettled().flat_map(Unsettled::copies);
+            let ready = run.fifo.ready.copies().into_iter().chain(unread);
             let here: Vec<u64> = ready.chain(held).map(|entry| entry.seq).collect();
             let distinct: BTreeSet<u64> = here.iter().copied().collect();
             prop_assert_eq!(here.len(), distinct.len());

@@ -20,6 +20,7 @@ impl Shelf {
         let out = fifo.page_out(messages * 81, 500, |fact| {
             let Fact::Put { seq, ref message, at_ms } = *fact else { panic!("{fact:?}") };
             run.push(Loaded { seq, at_ms, message: message.clone() });
+            ((run.len() - 1) / BLOCK * BLOCK) as u32
         })?;
         assert_eq!(run.len(), out.messages as usize);
         assert!(self.runs.insert(out.run, run).is_none());

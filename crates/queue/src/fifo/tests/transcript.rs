@@ -272,8 +272,12 @@ fn effect(effect: &Effect) -> String {
         Effect::Attached { consumer, .. } => format!("attached {}", consumer.0),
         Effect::Refused { why, .. } => format!("refused {why:?}"),
         Effect::Gone { consumer, reason } => format!("gone {} {reason:?}", consumer.0),
-        Effect::Active { consumer, active: true } => format!("active {}", consumer.0),
-        Effect::Active { consumer, active: false } => format!("inactive {}", consumer.0),
+        Effect::Active { consumer, active: true, available } => {
+            format!("active {} of {available}", consumer.0)
+        }
+        Effect::Active { consumer, active: false, available } => {
+            format!("inactive {} of {available}", consumer.0)
+        }
         Effect::Delivery(d) => delivery(d),
         Effect::CreditState { consumer, state: s } => {
             let drained = if s.drained { " drained" } else { "" };

@@ -1,0 +1,464 @@
+//! What a stream confirmed reads back whole, in its order and from any offset, and nothing else does: random appends,
+//! syncs that end when they end, reads and retention on a disk that returns errors and crashes. A failing run prints
+//! its plan, which is all that is needed to run it again.
+//!
+//! `SLUICE_SOAK=n` runs n times as many.
+
+mod chunks;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use log::{
+    Bloom, Chunk, ChunkJob, Kept, NewChunk, Position, ReadFrom, StreamAnswer, StreamError, StreamJob,
+    StreamLimits, StreamReader, StreamSyncJob, Streams,
+};
+
+/// Everything that decides a run.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    seed: u64,
+    lives: u32,
+    /// The first life ends at this change.
+    die_at: Option<u64>,
+    /// This change of the first life fails.
+    fail_at: Option<(u64, i32)>,
+    /// Faults at random in all lives.
+    faults: bool,
+    /// How the first life ends; others at random.
+    crash: Option<Crash>,
+}
+
+const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
+
+/// What was promised of a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Safe {
+    /// It survives the process.
+    Written,
+    /// It survives power loss.
+    Synced,
+    /// It was written, and a sync of it refused, or asked for in another life.
+    Doubtful,
+}
+
+/// What the owner of a stream knows.
+#[derive(Default)]
+struct Model {
+    kept: Kept,
+    confirmed: Vec<(Chunk, Safe)>,
+    /// Every chunk that was ever handed over, by its first offset, and the bytes of its filter.
+    history: BTreeMap<u64, Vec<(Chunk, usize)>>,
+    /// It has limits of bytes or age.
+    is_limited: bool,
+    now_ms: u64,
+    /// Chunks that nothing was promised of may be missing between others.
+    torn: bool,
+    /// Power was lost since it was opened last.
+    lost_power: bool,
+    /// Nothing can be read any more.
+    dead: bool,
+    /// The append that is away.
+    away: Option<(Vec<Chunk>, bool)>,
+}
+
+impl Model {
+    fn next_chunks(&mut self, random: &mut Random) -> Vec<NewChunk> {
+        let mut first = self.kept.next;
+        let chunks = (0..1 + random.below(4)).map(|_| {
+            self.now_ms += random.below(20);
+            let bytes = if random.one_in(60) { 70_000 } else { 1 + random.below(400) };
+            let seed = random.next();
+            let data = (0..bytes).map(|at| (seed.wrapping_mul(2 * at + 1) >> 56) as u8).collect();
+            let bloom = random.one_in(2).then(|| {
+                let mut bloom = Bloom::new(16 + random.below(30) as u8);
+                bloom.insert(&[random.next() as u8]);
+                bloom
+            });
+            let entries = 1 + random.below(5) as u16;
+            let chunk = NewChunk { first, entries, timestamp_ms: self.now_ms, bloom, data };
+            first += u64::from(entries);
+            chunk
+        });
+        chunks.collect()
+    }
+
+    fn hand_over(&mut self, chunks: &[NewChunk], sync: bool) {
+        for chunk in chunks {
+            let bloom = chunk.bloom.as_ref().map_or(0, |bloom| bloom.as_bytes().len());
+            self.history.entry(chunk.first).or_default().push((plain(chunk), bloom));
+        }
+        let chunks = chunks.iter().map(plain).collect();
+        self.away = Some((chunks, sync));
+    }
+
+    fn keep(&mut self, kept: Kept) {
+        self.confirmed.retain(|(chunk, _)| chunk.first >= kept.first);
+        if let Some((last, _)) = self.confirmed.last().filter(|_| !self.torn) {
+            assert_eq!((kept.next, kept.last_chunk), (end(last), Some(last.first)));
+            assert_eq!(kept.last_timestamp_ms, Some(last.timestamp_ms));
+            assert_eq!(kept.first, self.confirmed[0].0.first);
+            let first_ms = kept.first_timestamp_ms;
+            assert!(first_ms == Some(self.confirmed[0].0.timestamp_ms) || first_ms.is_none() && self.dead);
+        }
+        self.kept = kept;
+    }
+
+    fn appended(&mut self, result: Result<Kept, log::AppendFailure>) {
+        let (mut chunks, sync) = self.away.take().expect("an append is answered once");
+        let (kept, refused) = match result {
+            Ok(kept) => (kept, false),
+            Err(failure) => {
+                let StreamError::Io { .. } = failure.error else { panic!("{}", failure.error) };
+                let back: Vec<Chunk> = failure.chunks.iter().map(plain).collect();
+                let written = chunks.len() - back.len();
+                assert_eq!(chunks[written..], back, "what was not written comes back");
+                chunks.truncate(written);
+                (*failure.kept.expect("it is open"), sync && written == 0)
+            }
+        };
+        if sync && !chunks.is_empty() {
+            let written = self.confirmed.iter_mut().filter(|(_, safe)| *safe == Safe::Written);
+            written.for_each(|(_, safe)| *safe = Safe::Synced);
+        } else if refused {
+            self.doubt(u64::MAX);
+        }
+        let safe = if sync { Safe::Synced } else { Safe::Written };
+        self.confirmed.extend(chunks.into_iter().map(|chunk| (chunk, safe)));
+        self.keep(kept);
+    }
+
+    /// Of what is below, nothing more will be promised.
+    fn doubt(&mut self, below: u64) {
+        for (_, safe) in
+            self.confirmed.iter_mut().filter(|(chunk, safe)| chunk.first < below && *safe == Safe::Written)
+        {
+            *safe = Safe::Doubtful;
+        }
+    }
+
+    fn job(&self, stream: u64, from: ReadFrom) -> ChunkJob {
+        chunks::job(stream, from, &self.kept)
+    }
+
+    /// What is promised reads back.
+    fn check(&self, stream: u64, reader: &mut StreamReader<FalseDisk>, random: &mut Random) {
+        if !self.torn {
+            let mut job = self.job(stream, ReadFrom::First);
+            job.bytes_max = *pick(random, &[1, 1000, 100_000]);
+            let mut all = Vec::new();
+            loop {
+                let found = reader.read(&job).unwrap();
+                all.extend(found.chunks);
+                if found.end {
+                    assert_eq!(found.next.offset, self.kept.next);
+                    break;
+                }
+                job.from = ReadFrom::At(found.next);
+            }
+            assert!(all.iter().eq(self.confirmed.iter().map(|(chunk, _)| chunk)), "stream {stream}");
+        }
+        for (chunk, safe) in &self.confirmed {
+            if *safe == Safe::Doubtful || !self.torn && !random.one_in(8) {
+                continue;
+            }
+            let offset = chunk.first + random.below(u64::from(chunk.entries));
+            let job = ChunkJob { bytes_max: 1, ..self.job(stream, ReadFrom::Offset(offset)) };
+            let found = reader.read(&job).unwrap();
+            assert_eq!(found.chunks, std::slice::from_ref(chunk), "stream {stream}, offset {offset}");
+        }
+    }
+
+    /// What another process found.
+    fn restart(&mut self, stream: u64, kept: &Kept, reader: &mut StreamReader<FalseDisk>) {
+        let mut found: Vec<Chunk> = Vec::new();
+        for (at, &segment) in kept.segments.iter().enumerate() {
+            let end_of = kept.segments.get(at + 1).copied().unwrap_or(kept.next);
+            let mut from = Position { segment, at: 8, offset: segment };
+            while from.offset < end_of {
+                let job =
+                    ChunkJob { until: end_of, bytes_max: 1, ..chunks::job(stream, ReadFrom::At(from), kept) };
+                match reader.read(&job) {
+                    Ok(read) if !read.chunks.is_empty() => {
+                        from = read.next;
+                        found.extend(read.chunks);
+                    }
+                    Ok(_) => break,
+                    Err(StreamError::Damaged { .. }) => break,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        }
+        for chunk in &found {
+            assert!(
+                self.history[&chunk.first].iter().any(|(known, _)| known == chunk),
+                "invented: {chunk:?}"
+            );
+        }
+        for (chunk, safe) in &self.confirmed {
+            // Limits were being looked at when the disk died.
+            let segment = self.kept.segments.iter().rfind(|&&first| first <= chunk.first);
+            let went =
+                self.dead && self.is_limited && segment.is_some_and(|first| !kept.segments.contains(first));
+            let promised = (*safe == Safe::Synced || *safe == Safe::Written && !self.lost_power) && !went;
+            assert!(!promised || found.contains(chunk), "lost: {safe:?} {}", chunk.first);
+        }
+        let dense = found.windows(2).all(|two| end(&two[0]) == two[1].first)
+            && found.first().map_or(kept.next, |first| first.first) == kept.first
+            && found.last().map_or(kept.first, end) == kept.next;
+        let doubts = self.confirmed.iter().any(|(_, safe)| *safe != Safe::Synced);
+        assert!(dense || self.torn || self.lost_power || doubts, "a hole");
+        self.torn |= !dense;
+        let safe = |chunk: &Chunk| {
+            let known = self.confirmed.iter().find(|(known, _)| known == chunk);
+            known.map_or(Safe::Written, |(_, safe)| *safe)
+        };
+        // A sync asks for the last segment of another life, and for no other.
+        self.confirmed = found.iter().map(|chunk| (chunk.clone(), safe(chunk))).collect();
+        self.doubt(kept.segments.last().copied().unwrap_or(0));
+        (self.away, self.lost_power, self.dead) = (None, false, false);
+        self.kept = kept.clone();
+        self.now_ms = self.now_ms.max(kept.last_timestamp_ms.unwrap_or(0));
+    }
+
+    /// The segments that limits leave of what is confirmed.
+    fn retained(&self, limits: &StreamLimits, now_ms: u64) -> Vec<u64> {
+        let mut segments: Vec<(u64, u64, u64)> =
+            self.kept.segments.iter().map(|&first| (first, 8, 0)).collect();
+        for (chunk, _) in &self.confirmed {
+            let at = segments.iter().rposition(|segment| segment.0 <= chunk.first).unwrap();
+            let written = self.history[&chunk.first].iter().rfind(|(known, _)| known == chunk).unwrap();
+            segments[at].1 += (48 + written.1 + chunk.data.len()) as u64;
+            segments[at].2 = chunk.timestamp_ms;
+        }
+        while segments.len() > 1 {
+            let bytes: u64 = segments.iter().map(|segment| segment.1).sum();
+            let too_old = limits.age_max_ms.is_some_and(|age| segments[0].2 + age < now_ms);
+            if limits.bytes_max.is_none_or(|most| bytes <= most) && !too_old {
+                break;
+            }
+            segments.remove(0);
+        }
+        segments.iter().map(|segment| segment.0).collect()
+    }
+}
+
+fn plain(chunk: &NewChunk) -> Chunk {
+    let &NewChunk { first, entries, timestamp_ms, .. } = chunk;
+    Chunk { first, entries, timestamp_ms, data: chunk.data.clone() }
+}
+
+fn end(chunk: &Chunk) -> u64 {
+    chunk.first + u64::from(chunk.entries)
+}
+
+/// Opens that named damage after power was lost, of all.
+static DAMAGED: AtomicU64 = AtomicU64::new(0);
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the changes the first life made to the disk.
+fn run(plan: Plan) -> u64 {
+    let mut random = Random(plan.seed);
+    let mut disk = FalseDisk::new(random.next());
+    let mut models: BTreeMap<u64, Model> = (0..3).map(|stream| (stream, Model::default())).collect();
+    let mut changes = 0;
+    for life in 0..plan.lives {
+        if life == 0 {
+            plan.die_at.inspect(|&n| disk.die_at(n));
+            plan.fail_at.inspect(|&(n, errno)| disk.fail_nth(n, errno));
+        } else if random.one_in(2) && life + 1 < plan.lives {
+            disk.die_at(random.below(60));
+        }
+        live(&disk, &mut models, &mut random, plan.faults);
+        if life == 0 {
+            changes = disk.changes();
+        }
+        let crash = *pick(&mut random, &[Crash::Process, Crash::Power]);
+        let crash = plan.crash.filter(|_| life == 0).unwrap_or(crash);
+        for model in models.values_mut() {
+            (model.lost_power, model.dead) =
+                (model.lost_power | (crash == Crash::Power), model.dead | disk.is_dead());
+        }
+        disk = disk.crash(crash);
+    }
+    changes
+}
+
+fn live(disk: &FalseDisk, models: &mut BTreeMap<u64, Model>, random: &mut Random, faults: bool) {
+    let mut streams = Streams::new(disk.clone()).expect("the disk reads");
+    streams.keep(|stream| models.contains_key(&stream));
+    let mut reader = StreamReader::new(disk.clone());
+    let quiet = !faults && !disk.is_dead();
+    if faults && random.one_in(4) {
+        disk.drop_refused();
+        // Nothing but what is synced is sure to be there once a sync was refused.
+        models.values_mut().for_each(|model| model.torn = true);
+    }
+    for stream in models.keys().copied().collect::<Vec<_>>() {
+        let limits =
+            StreamLimits { segment_bytes: 200 + random.below(3000), bytes_max: None, age_max_ms: None };
+        let mut answers = Vec::new();
+        let job = StreamJob::Open { shard: 0, stream, limits, now_ms: 0 };
+        assert!(streams.handle(job, &mut answers).is_none());
+        let Some(StreamAnswer::Opened { result, .. }) = answers.pop() else { panic!("{answers:?}") };
+        OPENED.fetch_add(1, Relaxed);
+        let model = models.get_mut(&stream).unwrap();
+        match result {
+            Ok(kept) => model.restart(stream, &kept, &mut reader),
+            Err(StreamError::Damaged { .. }) if model.lost_power => {
+                DAMAGED.fetch_add(1, Relaxed);
+                let unsynced =
+                    model.history.len() > model.confirmed.iter().filter(|c| c.1 == Safe::Synced).count();
+                assert!(unsynced, "what was synced is never damaged");
+                streams.handle(StreamJob::Remove { stream }, &mut answers);
+                models.remove(&stream);
+                continue;
+            }
+            Err(StreamError::Io { .. }) if disk.is_dead() => return,
+            Err(error) => panic!("{error}"),
+        }
+        model.is_limited = false;
+    }
+    let mut syncs: Vec<StreamSyncJob> = Vec::new();
+    for _ in 0..random.below(40) {
+        if faults && random.one_in(3) {
+            let ops = if random.one_in(3) { vec![*pick(random, &CHANGES)] } else { CHANGES.to_vec() };
+            disk.fail(&ops, *pick(random, &[0, 30, 300, 1000]), *pick(random, &[libc::EIO, libc::ENOSPC]));
+            disk.shorten(*pick(random, &[0, 100, 900]));
+        }
+        let Some(stream) = pick_key(random, models) else { return };
+        let model = models.get_mut(&stream).unwrap();
+        let mut answers = Vec::new();
+        match random.below(8) {
+            0..5 if model.away.is_none() => {
+                let (new, sync) = (model.next_chunks(random), random.one_in(3));
+                model.hand_over(&new, sync);
+                syncs.extend(
+                    streams.handle(StreamJob::Append { shard: 0, stream, chunks: new, sync }, &mut answers),
+                );
+            }
+            5 => {
+                let limits = StreamLimits {
+                    segment_bytes: 200 + random.below(3000),
+                    bytes_max: random.one_in(2).then(|| random.below(9000)),
+                    age_max_ms: random.one_in(2).then(|| random.below(300)),
+                };
+                let now_ms = model.now_ms;
+                model.is_limited = limits.bytes_max.is_some() || limits.age_max_ms.is_some();
+                let whole = quiet && !model.torn && model.away.is_none();
+                let wanted = whole.then(|| model.retained(&limits, now_ms));
+                streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
+                if let (Some(wanted), [StreamAnswer::Kept { result: Ok(kept), .. }], false) =
+                    (wanted, &answers[..], disk.is_dead())
+                {
+                    assert_eq!(*kept.segments, *wanted, "{limits:?}");
+                }
+            }
+            _ => {
+                let more = random.below(syncs.len() as u64 + 1) as usize;
+                for job in syncs.drain(..more) {
+                    streams.end_sync(job.run(), &mut answers);
+                }
+            }
+        }
+        models.values_mut().for_each(|model| model.dead = disk.is_dead());
+        for answer in answers {
+            match answer {
+                StreamAnswer::Appended { stream, result, .. } => {
+                    models.get_mut(&stream).unwrap().appended(result)
+                }
+                StreamAnswer::Kept { stream, result, .. } => {
+                    models.get_mut(&stream).unwrap().keep(result.unwrap())
+                }
+                StreamAnswer::Opened { .. } => panic!("nobody asked"),
+            }
+        }
+        if disk.is_dead() {
+            return;
+        }
+        if random.one_in(3) {
+            models.iter().for_each(|(&stream, model)| model.check(stream, &mut reader, random));
+        }
+    }
+    disk.heal();
+    let mut answers = Vec::new();
+    if random.one_in(2) {
+        syncs.drain(..).for_each(|job| streams.end_sync(job.run(), &mut answers));
+        models.values_mut().for_each(|model| model.dead = disk.is_dead());
+        for answer in answers {
+            let StreamAnswer::Appended { stream, result, .. } = answer else { panic!("{answer:?}") };
+            models.get_mut(&stream).unwrap().appended(result);
+        }
+    }
+    if !disk.is_dead() {
+        models.iter().for_each(|(&stream, model)| model.check(stream, &mut reader, random));
+    }
+}
+
+fn pick_key(random: &mut Random, models: &BTreeMap<u64, Model>) -> Option<u64> {
+    models.keys().nth(random.below(models.len() as u64) as usize).copied()
+}
+
+fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+    &from[random.below(from.len() as u64) as usize]
+}
+
+fn soak() -> u64 {
+    std::env::var("SLUICE_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+}
+
+/// Names the plan of a run that panics.
+struct Named(Plan);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "failing run: {:?}", self.0);
+        }
+    }
+}
+
+fn named(plan: Plan) -> u64 {
+    let _named = Named(plan);
+    run(plan)
+}
+
+#[test]
+fn what_was_confirmed_reads_back_at_random() {
+    for seed in 0..3000 * soak() {
+        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET });
+    }
+    // What power failures leave is nearly always told from damage.
+    let (damaged, opened) = (DAMAGED.load(Relaxed), OPENED.load(Relaxed));
+    assert!(damaged * 100 <= opened, "{damaged} of {opened} opens named damage");
+}
+
+#[test]
+fn what_was_confirmed_reads_back_at_any_boundary() {
+    for seed in 0..8 * soak() {
+        let plan = Plan { seed, ..QUIET };
+        for n in 0..named(plan) {
+            for crash in [Crash::Process, Crash::Power] {
+                named(Plan { die_at: Some(n), crash: Some(crash), ..plan });
+                for errno in [libc::EIO, libc::ENOSPC] {
+                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_are_bounded_by_the_file() {
+    let disk = FalseDisk::new(0);
+    let mut owner = chunks::Owner::new(&disk);
+    owner.open(7, chunks::LIMITS, 0).unwrap();
+    owner.append(7, vec![chunks::chunk(0, 1, 0, 50)], false).unwrap();
+    let kept = owner.kept(7);
+    let job = ChunkJob { bytes_max: u32::MAX, ..chunks::job(7, ReadFrom::First, &kept) };
+    StreamReader::new(disk.clone()).read(&job).unwrap();
+    assert_eq!(disk.longest_read(), 98);
+    assert_eq!(disk.count(Op::Read), 2, "the header of the file, and the chunk");
+}

@@ -1,0 +1,287 @@
+//! The formats of streams: every released version opens, the present one is written byte for byte as it was, a newer
+//! one is refused, what was interrupted is cut, and damage is named and left as it is.
+
+mod chunks;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use chunks::{LIMITS, Owner, chunk, job, open, read_all};
+use log::testing::{FalseDisk, Random};
+use log::{
+    Bloom, Chunk, ChunkJob, Kept, NewChunk, ReadFrom, STREAM_VERSION, StreamCut, StreamError, StreamLimits,
+    StreamReader,
+};
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+const LAST: &str = "0000000000000007-00000000000000000009.segment";
+const SMALL: StreamLimits = StreamLimits { segment_bytes: 900, ..LIMITS };
+
+/// Stream 7 in two segments, with filters in the second, and stream 8 in one with two entries in its index.
+fn sample() -> (Files, Vec<Chunk>) {
+    let disk = FalseDisk::new(0);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, SMALL, 0).unwrap();
+    owner.open(8, LIMITS, 0).unwrap();
+    owner
+        .append(7, vec![chunk(0, 2, 1000, 300), chunk(2, 3, 1000, 300), chunk(5, 4, 2000, 100)], true)
+        .unwrap();
+    for first in 9..12 {
+        let mut bloom = Bloom::new(16);
+        bloom.insert(b"value");
+        bloom.insert_none();
+        let new = NewChunk { bloom: Some(bloom), ..chunk(first, 1, 3000, 200) };
+        owner.append(7, vec![new], false).unwrap();
+    }
+    owner.append(8, vec![chunk(0, 1, 5, 70_000), chunk(1, 1, 6, 10)], false).unwrap();
+    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.kept(7));
+    assert_eq!((all.len(), owner.kept(7).segments.len()), (6, 2));
+    (disk.files(), all)
+}
+
+fn disk_of(files: &Files) -> FalseDisk {
+    let disk = FalseDisk::new(0);
+    files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
+    disk
+}
+
+fn open_stream(disk: &FalseDisk) -> Result<(Kept, Option<StreamCut>), StreamError> {
+    Owner::new(disk).open(7, SMALL, 0)
+}
+
+fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/streams-v{version}"))
+}
+
+#[test]
+fn formats_are_versioned() {
+    for version in 1..=STREAM_VERSION {
+        let mut files = Files::new();
+        for entry in std::fs::read_dir(golden(version)).unwrap() {
+            let path = entry.unwrap().path();
+            files.insert(path.file_name().unwrap().to_str().unwrap().into(), std::fs::read(&path).unwrap());
+        }
+        let (now, all) = sample();
+        let disk = disk_of(&files);
+        let (kept, cut) = open_stream(&disk).unwrap();
+        assert_eq!((kept.first, kept.next, kept.last_chunk, cut), (0, 12, Some(11), None));
+        assert_eq!((kept.first_timestamp_ms, kept.last_timestamp_ms), (Some(1000), Some(3000)));
+        assert_eq!(read_all(&mut StreamReader::new(disk.clone()), 7, &kept), all);
+        assert_eq!(disk.files(), files, "an open writes nothing");
+        if version == STREAM_VERSION {
+            assert!(files == now, "the format changed: give it a new version and a golden directory");
+        }
+    }
+}
+
+/// Run once per version: `cargo test -p log@0.1.0 --test stream_formats -- --ignored`.
+#[test]
+#[ignore = "writes the golden directory of a new version"]
+fn write_golden_directory() {
+    let directory = golden(STREAM_VERSION);
+    std::fs::create_dir_all(&directory).unwrap();
+    for (name, bytes) in sample().0 {
+        std::fs::write(directory.join(name), bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_newer_version_is_refused_before_anything_is_written() {
+    let newer = (STREAM_VERSION + 1).to_be_bytes();
+    let (mut files, _) = sample();
+    files.get_mut("streams.version").unwrap()[4..8].copy_from_slice(&newer);
+    let disk = disk_of(&files);
+    let error = open(&disk).err().unwrap();
+    assert_eq!(error.to_string(), "stream file streams.version has format version 2; this program knows 1");
+    assert_eq!(disk.changes(), 0);
+    for name in
+        sample().0.keys().filter(|name| name.starts_with("0000000000000007") && name.ends_with("segment"))
+    {
+        let (mut files, _) = sample();
+        files.get_mut(name).unwrap()[4..8].copy_from_slice(&newer);
+        let disk = disk_of(&files);
+        let error = open_stream(&disk).unwrap_err();
+        assert!(matches!(&error, StreamError::Newer { file, version: 2 } if file == name), "{error}");
+        assert_eq!(disk.changes(), 0);
+        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        let at = if name == LAST { ReadFrom::Offset(9) } else { ReadFrom::First };
+        let read = StreamReader::new(disk).read(&job(7, at, &kept));
+        assert!(matches!(read, Err(StreamError::Newer { .. })));
+    }
+}
+
+/// Wherever the last write was interrupted: what was whole stays, the rest is cut and reported.
+#[test]
+fn an_interrupted_end_is_cut_at_every_byte() {
+    let (files, all) = sample();
+    let length = files[LAST].len();
+    let ends = [8, 272, 536, 800];
+    assert_eq!(length, ends[3]);
+    for at in 0..=length {
+        let mut files = files.clone();
+        files.get_mut(LAST).unwrap().truncate(at);
+        let disk = disk_of(&files);
+        let (kept, cut) = open_stream(&disk).unwrap();
+        let whole = ends.iter().rposition(|&end| end <= at).unwrap_or(0);
+        let end = if whole == 0 { 0 } else { ends[whole] };
+        assert_eq!(kept.next, 9 + whole as u64, "cut at byte {at}");
+        let bytes = (at - end) as u64;
+        let wanted = StreamCut { file: LAST.into(), offset: end as u64, bytes };
+        assert_eq!(cut, (bytes > 0).then_some(wanted));
+        assert_eq!(kept.last_chunk, Some(if whole == 0 { 5 } else { 8 + whole as u64 }));
+        // It goes on where it was.
+        let mut owner = Owner::new(&disk);
+        let (kept, cut) = owner.open(7, SMALL, 0).unwrap();
+        assert_eq!(cut, None);
+        let kept = owner.append(7, vec![chunk(kept.next, 1, 0, 50)], true).unwrap();
+        let read = read_all(&mut StreamReader::new(disk), 7, &kept);
+        assert_eq!((&read[..3 + whole], read.len()), (&all[..3 + whole], 4 + whole));
+    }
+}
+
+/// A bad chunk in front of a good one is no interrupted end: nothing is written. The last one may be.
+#[test]
+fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
+    let (files, all) = sample();
+    for bit in 0..8 * files[LAST].len() {
+        let mut files = files.clone();
+        files.get_mut(LAST).unwrap()[bit / 8] ^= 0x80 >> (bit % 8);
+        let disk = disk_of(&files);
+        let byte = bit as u64 / 8;
+        let opened = open_stream(&disk);
+        if let 4..8 = byte {
+            // Another version; an older one is none.
+            assert!(matches!(opened, Err(StreamError::Newer { .. }) | Ok(_)), "bit {bit}");
+            continue;
+        }
+        let place = match byte {
+            0..8 => 0,
+            _ => 8 + (byte - 8) / 264 * 264,
+        };
+        match opened {
+            Err(StreamError::Damaged { file, offset }) => {
+                assert_eq!((&*file, offset), (LAST, place), "bit {bit}");
+                assert!(place < 536, "nothing whole stands behind the last");
+                assert_eq!(disk.changes(), 0);
+            }
+            Ok((kept, Some(cut))) => {
+                assert_eq!((place, kept.next, cut.offset, cut.bytes), (536, 11, 536, 264), "bit {bit}");
+            }
+            other => panic!("bit {bit}: {other:?}"),
+        }
+        // Whoever reads is told, and gets what is in front.
+        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        let disk = disk_of(&files);
+        let mut reader = StreamReader::new(disk);
+        let read = reader.read(&job(7, ReadFrom::First, &kept)).unwrap();
+        let good = 3 + place.saturating_sub(8) as usize / 264;
+        assert_eq!(read.chunks, all[..good], "bit {bit}");
+        match reader.read(&job(7, ReadFrom::At(read.next), &kept)) {
+            Err(StreamError::Damaged { file, offset }) => assert_eq!((&*file, offset), (LAST, place)),
+            other => panic!("bit {bit}: {other:?}"),
+        }
+    }
+}
+
+/// Sectors that were never written are zeros: what stands behind them was not synced either.
+#[test]
+fn a_lost_sector_is_an_interrupted_end() {
+    let disk = FalseDisk::new(0);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, (0..9).map(|n| chunk(n, 1, 0, 1000)).collect(), false).unwrap();
+    let files = disk.files();
+    let (name, whole) = files.iter().find(|(name, _)| name.ends_with("segment")).unwrap();
+    for sector in 0..whole.len().div_ceil(512) {
+        let mut bytes = whole.clone();
+        let end = bytes.len().min(512 * sector + 512);
+        bytes[512 * sector..end].fill(0);
+        let disk = disk_of(&files);
+        disk.put(name, &bytes);
+        let (kept, cut) = Owner::new(&disk).open(7, LIMITS, 0).unwrap();
+        let good = (512 * sector as u64).saturating_sub(8) / 1048;
+        assert_eq!(
+            (kept.next, cut.map(|cut| cut.offset)),
+            (good, Some(if good == 0 { 0 } else { 8 + good * 1048 }))
+        );
+    }
+}
+
+/// An index that is missing, torn, of zeros or of another segment costs time and nothing else.
+#[test]
+fn an_index_is_never_needed() {
+    let disk = FalseDisk::new(0);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, (0..300).map(|n| chunk(n, 1, n, 1000)).collect(), false).unwrap();
+    let kept = owner.kept(7);
+    drop(owner);
+    let files = disk.files();
+    let name = files.keys().find(|name| name.ends_with("index")).unwrap();
+    let good = &files[name];
+    assert_eq!(good.len(), 8 + 28 * 5);
+    let mut bad = vec![Vec::new(), good[..7].to_vec(), good[..50].to_vec(), vec![0; 300]];
+    for at in 0..good.len() {
+        bad.push(good.clone());
+        bad.last_mut().unwrap()[at] ^= 0x10;
+    }
+    // The entries of a segment that was replaced: they prove right and point nowhere.
+    let other = FalseDisk::new(0);
+    let mut owner = Owner::new(&other);
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, (0..300).map(|n| chunk(n, 1, n, 900)).collect(), false).unwrap();
+    bad.push(other.files()[name].clone());
+    for index in bad {
+        let disk = disk_of(&files);
+        disk.put(name, &index);
+        for n in [0, 7, 61, 62, 63, 200, 299] {
+            for from in [ReadFrom::Offset(n), ReadFrom::Time(n)] {
+                let one = ChunkJob { bytes_max: 1, ..job(7, from, &kept) };
+                let found = StreamReader::new(disk.clone()).read(&one).unwrap();
+                assert_eq!(found.chunks[0].first, n);
+            }
+        }
+        let (again, cut) = Owner::new(&disk).open(7, LIMITS, 0).unwrap();
+        assert_eq!((again, cut), (kept.clone(), None));
+    }
+    let disk = disk_of(&files.clone().into_iter().filter(|(name, _)| !name.ends_with("index")).collect());
+    let mut owner = Owner::new(&disk);
+    assert_eq!(owner.open(7, LIMITS, 0).unwrap(), (kept, None));
+    assert_eq!(&disk.files()[name], good, "made again");
+}
+
+/// Whatever the files hold: no panic, no more memory than they have, and what is read was proved.
+#[test]
+fn arbitrary_bytes_are_damage_or_cut() {
+    let (files, all) = sample();
+    let names: Vec<&String> = files.keys().filter(|name| name.starts_with("0000000000000007")).collect();
+    for seed in 0..4000 {
+        let mut random = Random(seed);
+        let mut files = files.clone();
+        for _ in 0..1 + random.below(4) {
+            let bytes = files.get_mut(names[random.below(names.len() as u64) as usize]).unwrap();
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(4) {
+                0 => bytes.truncate(at.max(1)),
+                1 => bytes[at] = random.next() as u8,
+                2 => bytes[at..].fill_with(|| random.next() as u8),
+                _ => bytes.extend((0..at).map(|_| random.next() as u8)),
+            }
+        }
+        let disk = disk_of(&files);
+        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        for from in
+            [ReadFrom::First, ReadFrom::Last, ReadFrom::Offset(random.below(12)), ReadFrom::Time(2000)]
+        {
+            if let Ok(found) = StreamReader::new(disk.clone()).read(&job(7, from, &kept)) {
+                assert!(found.chunks.iter().all(|chunk| all.contains(chunk)), "seed {seed}");
+            }
+        }
+        let mut owner = Owner::new(&disk);
+        if let Ok((kept, _)) = owner.open(7, SMALL, 0) {
+            owner.append(7, vec![chunk(kept.next, 1, 9999, 50)], true).unwrap();
+        }
+        assert!(disk.longest_read() <= 1 << 20);
+    }
+}

@@ -1,0 +1,196 @@
+//! A deque in chunks.
+
+use std::collections::VecDeque;
+
+/// Elements of a chunk.
+const CHUNK: usize = if cfg!(test) { 4 } else { 256 };
+
+/// A deque that grows without copying what it holds, and gives its memory back chunk by chunk.
+pub(super) struct Chunks<T> {
+    /// None is empty.
+    chunks: VecDeque<VecDeque<T>>,
+    /// The memory of a chunk that was emptied, for the next: a queue in balance does not allocate.
+    spare: VecDeque<T>,
+    len: usize,
+}
+
+impl<T> Default for Chunks<T> {
+    fn default() -> Self {
+        Self { chunks: VecDeque::new(), spare: VecDeque::new(), len: 0 }
+    }
+}
+
+impl<T> Chunks<T> {
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    pub fn front(&self) -> Option<&T> {
+        self.chunks.front()?.front()
+    }
+
+    pub fn back(&self) -> Option<&T> {
+        self.chunks.back()?.back()
+    }
+
+    pub fn push_back(&mut self, element: T) {
+        self.len += 1;
+        match self.chunks.back_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push_back(element),
+            _ => {
+                let mut chunk = self.fresh();
+                chunk.push_back(element);
+                self.chunks.push_back(chunk);
+            }
+        }
+    }
+
+    pub fn push_front(&mut self, element: T) {
+        self.len += 1;
+        match self.chunks.front_mut() {
+            Some(chunk) if chunk.len() < CHUNK => chunk.push_front(element),
+            _ => {
+                let mut chunk = self.fresh();
+                chunk.push_front(element);
+                self.chunks.push_front(chunk);
+            }
+        }
+    }
+
+    pub fn pop_front(&mut self) -> Option<T> {
+        let chunk = self.chunks.front_mut()?;
+        let element = chunk.pop_front()?;
+        self.len -= 1;
+        if chunk.is_empty()
+            && let Some(chunk) = self.chunks.pop_front()
+        {
+            self.spare = chunk;
+        }
+        Some(element)
+    }
+
+    /// Cuts off everything from the first element on for which `before` is false.
+    pub fn split_off(&mut self, before: impl Fn(&T) -> bool) -> Self {
+        let at = self.chunk_of(&before);
+        let mut behind = Self { chunks: self.chunks.split_off(at), ..Self::default() };
+        if let Some(chunk) = behind.chunks.front_mut() {
+            let from = chunk.partition_point(&before);
+            let rest = chunk.split_off(from);
+            let kept = std::mem::replace(chunk, rest);
+            if !kept.is_empty() {
+                self.chunks.push_back(kept);
+            }
+        }
+        behind.len = behind.chunks.iter().map(VecDeque::len).sum();
+        self.len -= behind.len;
+        behind
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.chunks.iter_mut().flatten()
+    }
+
+    /// From the first element on for which `before` is false; finding it costs a search.
+    pub fn iter_from(&self, before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
+        let at = self.chunk_of(&before);
+        let from = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(&before));
+        self.chunks.range(at..).flatten().skip(from)
+    }
+
+    /// The first chunk with an element for which `before` is false.
+    fn chunk_of(&self, before: impl Fn(&T) -> bool) -> usize {
+        self.chunks.partition_point(|chunk| chunk.back().is_some_and(&before))
+    }
+
+    /// The first chunk grows with its queue, for most queues are short; later ones are whole.
+    fn fresh(&mut self) -> VecDeque<T> {
+        let chunk = std::mem::take(&mut self.spare);
+        match chunk.capacity() == 0 && !self.chunks.is_empty() {
+            true => VecDeque::with_capacity(CHUNK),
+            false => chunk,
+        }
+    }
+}
+
+impl<T> IntoIterator for Chunks<T> {
+    type Item = T;
+    type IntoIter = std::iter::Flatten<std::collections::vec_deque::IntoIter<VecDeque<T>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.chunks.into_iter().flatten()
+    }
+}
+
+impl<T> Extend<T> for Chunks<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, elements: I) {
+        elements.into_iter().for_each(|element| self.push_back(element));
+    }
+}
+
+impl<T> FromIterator<T> for Chunks<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(elements: I) -> Self {
+        let mut chunks = Self::default();
+        chunks.extend(elements);
+        chunks
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(chunks: &Chunks<u32>, expected: impl IntoIterator<Item = u32>) {
+        let expected: Vec<u32> = expected.into_iter().collect();
+        assert_eq!(chunks.iter().copied().collect::<Vec<_>>(), expected);
+        assert_eq!((chunks.len(), chunks.is_empty()), (expected.len(), expected.is_empty()));
+        assert_eq!((chunks.front(), chunks.back()), (expected.first(), expected.last()));
+        assert!(chunks.chunks.iter().all(|chunk| !chunk.is_empty() && chunk.len() <= CHUNK));
+    }
+
+    #[test]
+    fn both_ends_keep_the_order() {
+        let mut chunks: Chunks<u32> = (10..20).collect();
+        (0..10).rev().for_each(|n| chunks.push_front(n));
+        check(&chunks, 0..20);
+        for n in 0..20 {
+            assert_eq!(chunks.pop_front(), Some(n));
+            check(&chunks, n + 1..20);
+        }
+        assert_eq!(chunks.pop_front(), None);
+        chunks.push_back(7);
+        check(&chunks, [7]);
+    }
+
+    #[test]
+    fn it_is_cut_and_searched_anywhere() {
+        for cut in 0..=11 {
+            let mut chunks: Chunks<u32> = (0..11).collect();
+            assert!(chunks.iter_from(|n| *n < cut).copied().eq(cut..11));
+            let behind = chunks.split_off(|n| *n < cut);
+            check(&chunks, 0..cut);
+            check(&behind, cut..11);
+            assert!(behind.into_iter().eq(cut..11));
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_was_emptied_is_used_again() {
+        let mut chunks: Chunks<u32> = (0..4).collect();
+        for n in 4..100 {
+            chunks.push_back(n);
+            chunks.pop_front();
+            assert!(chunks.chunks.len() <= 2);
+            assert!(
+                chunks.spare.capacity() + chunks.chunks.iter().map(VecDeque::capacity).sum::<usize>() <= 12
+            );
+        }
+    }
+}

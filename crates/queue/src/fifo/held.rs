@@ -1,0 +1,167 @@
+//! Runs of what has been taken out of its level: held by consumers, come back behind others, or leaving.
+//!
+//! A run of ready messages takes its place in the level. Of a run of these every message keeps its own place, as a
+//! reference of a few bytes, and the body is let go.
+
+use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
+use super::paging::{RUN_BYTES_MIN, Writing};
+use super::{Fifo, Output};
+use crate::{Ages, Fact, Stored};
+
+/// What all consumers hold together.
+#[derive(Default)]
+pub(super) struct Held {
+    messages: u64,
+    bytes: u64,
+    /// Of these, what stands in runs.
+    stored_messages: u64,
+    stored_bytes: u64,
+}
+
+impl Held {
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn add(&mut self, entry: &Entry) {
+        let bytes = entry.len();
+        self.messages += 1;
+        self.bytes += bytes;
+        if entry.spot.is_some() {
+            self.stored_messages += 1;
+            self.stored_bytes += bytes;
+        }
+    }
+
+    pub fn remove(&mut self, entry: &Entry) {
+        let bytes = entry.len();
+        self.messages -= 1;
+        self.bytes -= bytes;
+        if entry.spot.is_some() {
+            self.stored_messages -= 1;
+            self.stored_bytes -= bytes;
+        }
+    }
+
+    /// About the bytes of memory that runs of it would spare.
+    pub fn pageable_bytes(&self) -> u64 {
+        let messages = self.messages - self.stored_messages;
+        messages * MEMORY_OVERHEAD + self.bytes - self.stored_bytes
+    }
+}
+
+/// Seqs of a run that is being written, ascending, and the byte of the run at which the block of each begins.
+pub(super) type Places = Vec<(u64, u32)>;
+
+impl Fifo {
+    /// Begins to write a run of what has been taken out of one level, the newest first, for a consumer that settles in
+    /// order needs its oldest no longer soon. All of it that lies between the run's first and last is in the run.
+    pub(super) fn page_out_held(
+        &mut self,
+        bytes_max: u64,
+        each: &mut dyn FnMut(&Fact) -> u32,
+    ) -> Option<(Writing, u32)> {
+        let Self { ready, consumers, leaving, journal, .. } = self;
+        let others =
+            consumers.held().chain(leaving.iter()).filter(|entry| entry.spot.is_none() && entry.seq > 0);
+        let others = others.map(|entry| (ready.level_of(entry.priority()), entry));
+        let mut taken: Vec<(usize, &Entry)> = ready.taken_before().chain(others).collect();
+        taken.sort_unstable_by_key(|(level, entry)| (*level, entry.seq));
+        let firsts = journal.runs.firsts();
+        // Whether a run of its level, or the level's end, lies between a message and the next.
+        let apart = |(level, entry): (usize, &Entry), (next_level, next): (usize, &Entry)| {
+            let run = firsts.get(firsts.partition_point(|first| *first < (level, entry.seq)));
+            level != next_level || run.is_some_and(|first| *first < (level, next.seq))
+        };
+        let mut end = taken.len();
+        let stretch = loop {
+            let (mut start, mut bytes) = (end, 0);
+            while bytes < bytes_max
+                && let Some(before) = start.checked_sub(1)
+                && (start == end || !apart(taken[before], taken[start]))
+            {
+                start = before;
+                bytes += taken[start].1.stored_bytes();
+            }
+            if start == end {
+                return None;
+            }
+            if bytes >= RUN_BYTES_MIN {
+                break &taken[start..end];
+            }
+            end = start;
+        };
+        let level = stretch.first()?.0;
+        let mut places = Places::with_capacity(stretch.len());
+        let mut ages = None;
+        for (_, entry) in stretch {
+            let Some(put) = entry.put() else { continue };
+            if let Fact::Put { at_ms, .. } = put {
+                ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
+            }
+            places.push((entry.seq, each(&put)));
+        }
+        let (ages, messages) = (ages?, places.len() as u32);
+        let last = places.last()?.0;
+        let run = journal.runs.next_number();
+        Some((Writing { run, level, last, messages, ages, places }, messages))
+    }
+
+    /// The run is safe: what is still there of it is kept as references from now on.
+    pub(super) fn stored_held(&mut self, writing: Writing, out: &mut Output) {
+        let Writing { run, level, messages, ages, places, .. } = writing;
+        let (mut positions, mut marks) = (Vec::new(), Vec::new());
+        let (mut durable, mut bytes, mut live_bytes) = (0, 0, 0);
+        let mut stands = |entry: &mut Entry| {
+            let Ok(index) = places.binary_search_by_key(&entry.seq, |(seq, _)| *seq) else { return };
+            let (index, block) = (index as u32, places[index].1);
+            positions.push(index);
+            if entry.journaled {
+                durable += 1;
+                bytes += entry.len();
+                live_bytes += entry.stored_bytes();
+                if !entry.is_fresh() {
+                    let Entry { seq, delivery_count, redelivered, .. } = *entry;
+                    marks.push(Fact::Returned { seq, delivery_count, redelivered });
+                }
+            }
+            entry.spot = Some(Spot { run, block, index });
+        };
+        let unplaced = |entry: &&mut Entry| entry.spot.is_none();
+        self.ready.stored(level, &mut stands);
+        for unsettled in self.consumers.unsettled_mut() {
+            let mut any = false;
+            for entry in unsettled.here_mut().filter(unplaced) {
+                stands(entry);
+                if entry.spot.is_some() {
+                    self.held.stored_messages += 1;
+                    self.held.stored_bytes += entry.len();
+                    entry.forget_body();
+                    any = true;
+                }
+            }
+            if any {
+                unsettled.narrow();
+            }
+        }
+        self.leaving.iter_mut().filter(unplaced).for_each(stands);
+        self.leaving.forget_bodies();
+        positions.sort_unstable();
+        let Some(((first, _), (last, _))) = places.first().zip(places.last()) else { return };
+        if positions.is_empty() {
+            out.released.push(run);
+            return;
+        }
+        self.journal.live_bytes -= live_bytes;
+        let priorities = self.ready.priorities_of(level);
+        let (first, last) = (*first, *last);
+        let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
+        self.journal.runs.add_held(&stored, level, positions.len() as u32);
+        self.journal.runs.say(run, priorities, &positions, messages, |fact| out.facts.push(fact));
+        out.facts.append(&mut marks);
+    }
+}

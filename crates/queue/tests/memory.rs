@@ -1,0 +1,133 @@
+//! What a queue takes in memory whose consumer never settles: a budget, and a reference for each message.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+use std::sync::Arc;
+
+use message::{Message, Parts, Route};
+use queue::{
+    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Overflow, Publish, PublisherId, Request,
+};
+
+struct Weighing;
+
+thread_local! {
+    /// Of this thread: what it was given by others and gives back makes it negative.
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+    static MOST: Cell<isize> = const { Cell::new(0) };
+}
+
+fn add(bytes: isize) {
+    BYTES.set(BYTES.get() + bytes);
+    MOST.set(MOST.get().max(BYTES.get()));
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; counting does not allocate.
+unsafe impl GlobalAlloc for Weighing {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise about `layout` is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: `at` came from `alloc` above with this `layout`.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static WEIGHING: Weighing = Weighing;
+
+const MESSAGES: u64 = 1_000_000;
+const BODY: usize = 100;
+const REFERENCE: isize = 32;
+const BUDGET: isize = 4 << 20;
+const RUN: u64 = 1 << 20;
+
+/// Chunks that are not full and the list of all chunks, what is known of each run, what one call says, and the list of
+/// what a run that is being written is made of.
+const SLACK: isize = 3 << 20;
+
+const BLOCK: u64 = 1000;
+
+fn config() -> Config {
+    Config {
+        name: "q".into(),
+        auto_delete: false,
+        single_active_consumer: false,
+        max_length: None,
+        max_length_bytes: None,
+        overflow: Overflow::DropHead,
+        message_ttl_ms: None,
+        expires_ms: None,
+        dead_letter: None,
+        max_priority: None,
+        stream: None,
+    }
+}
+
+/// As a shard does behind a turn; the disk takes everything at once.
+fn page_out(fifo: &mut Fifo, out: &mut Output) {
+    while fifo.pageable_bytes() > BUDGET as u64 {
+        let mut shown = 0;
+        let run = fifo.page_out(RUN, 0, |_| {
+            shown += 1;
+            ((shown - 1) / BLOCK) as u32
+        });
+        assert_eq!(run.map(|run| u64::from(run.messages)), Some(shown), "everything can leave memory");
+        fifo.handle_stored(out);
+        out.facts.clear();
+    }
+}
+
+#[test]
+fn a_consumer_that_never_settles_costs_a_reference_a_message() {
+    let mut fifo = Fifo::new(config());
+    let mut out = Output::default();
+    let route = Arc::new(Route::simple("", "q"));
+    let consumer = ConsumerId(1);
+    let attach = Attach {
+        consumer,
+        mode: Mode::Take,
+        priority: 0,
+        exclusive: false,
+        settled: false,
+        delivery_count: 0,
+    };
+    fifo.apply(Request::Attach(attach), 0, &mut out);
+    let credit = u32::MAX;
+    let grant = Request::Grant { consumer, delivery_count: 0, credit, drain: false, echo: false };
+    fifo.apply(grant, 0, &mut out);
+    let before = BYTES.get();
+    MOST.set(before);
+    for seq in 0..MESSAGES {
+        let parts = Parts { wire: vec![0; BODY].into(), durable: true, ..Parts::default() };
+        let message = Message::new(parts, Arc::clone(&route));
+        fifo.apply(Request::Publish(Publish { publisher: PublisherId(1), seq, message }), 0, &mut out);
+        out.effects.clear();
+        out.facts.clear();
+        page_out(&mut fifo, &mut out);
+        let bound = BUDGET + SLACK + REFERENCE * seq as isize;
+        assert!(MOST.get() - before <= bound, "{} bytes for {seq} messages", MOST.get() - before);
+    }
+    assert_eq!(fifo.report().unsettled, MESSAGES);
+
+    // What is given back can be read again, and what is settled takes nothing.
+    let (first, last) = (MESSAGES / 2, MESSAGES / 2);
+    let outcome = Outcome::Released;
+    fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
+    assert_eq!(out.loads.len(), 1);
+    assert!(!out.effects.iter().any(|effect| matches!(effect, Effect::Delivery(_))));
+    out = Output::default();
+    for first in (1..=MESSAGES).step_by(1000) {
+        let settle =
+            Request::Settle { consumer, first, last: first + 999, outcome: Outcome::Accepted, answer: false };
+        fifo.apply(settle, 0, &mut out);
+        out.facts.clear();
+        out.released.clear();
+    }
+    assert_eq!(fifo.report().unsettled, 0);
+    assert!(BYTES.get() - before < SLACK, "{} bytes are left", BYTES.get() - before);
+}
