@@ -5,6 +5,7 @@
 mod page;
 mod receive;
 mod send;
+mod storage;
 mod text;
 mod track;
 mod world;

@@ -172,21 +172,26 @@ impl Stage {
 
     fn expect(&mut self, who: &str, rest: &str, line: &str) {
         self.world().settle();
-        let expected = match words(rest, &self.names) {
+        let (name, tokens) = match words(rest, &self.names) {
             Ok(expected) => expected,
             Err(why) => return self.note('!', &format!("{line}: {why}")),
         };
-        let seen = self.world().clients.get_mut(who).and_then(|c| c.seen.pop_front());
-        let fits = seen.as_ref().is_some_and(|seen| {
-            seen.name == expected.0 && text::tokens_match(&expected.1, &seen.tokens, &mut self.names)
-        });
-        if fits {
-            return self.note(' ', line);
+        let (times, tokens) = times(tokens);
+        for n in 1..=times {
+            let seen = self.world().clients.get_mut(who).and_then(|c| c.seen.pop_front());
+            let fits = seen.as_ref().is_some_and(|seen| {
+                seen.name == name && text::tokens_match(&tokens, &seen.tokens, &mut self.names)
+            });
+            if !fits {
+                let which = if times > 1 { format!("   (number {n})") } else { String::new() };
+                self.note('-', &format!("{line}{which}"));
+                if let Some(seen) = seen {
+                    self.note('+', &line_of(who, &seen));
+                }
+                return;
+            }
         }
-        self.note('-', line);
-        if let Some(seen) = seen {
-            self.note('+', &line_of(who, &seen));
-        }
+        self.note(' ', line);
     }
 
     fn send(&mut self, who: &str, rest: &str) -> Parsed<()> {
@@ -197,9 +202,7 @@ impl Stage {
                 self.log_in(who)?;
             }
         }
-        // `times=n` repeats the frame.
-        let (times, tokens): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|t| t.key == "times");
-        let times = times.first().and_then(|t| t.value.as_u64()).unwrap_or(1);
+        let (times, tokens) = times(tokens);
         for _ in 0..times {
             let world = self.world();
             let client = world.clients.get_mut(who).ok_or("no such client")?;
@@ -362,19 +365,30 @@ impl Stage {
         })
     }
 
-    /// `queue name ready=1 unsettled=0 consumers=0`, or `queue name gone`.
+    /// `queue name ready=1 unsettled=0 consumers=0`, `queue name first=0 next=9 segments=1` of a stream, or
+    /// `queue name gone`.
     fn look(&mut self, name: &str, tokens: &[Token]) -> Parsed<()> {
         let found = self.world().queue(name)?;
-        for token in &tokens[1..] {
-            let seen = match (&*token.key, found) {
-                ("gone", found) => found.is_none().then_some(0),
-                ("ready", Some((ready, ..))) => Some(ready),
-                ("unsettled", Some((_, unsettled, _))) => Some(unsettled),
-                ("consumers", Some((.., consumers))) => Some(consumers),
-                _ => None,
+        let kept = found.as_ref().and_then(|report| report.stream.clone()).unwrap_or_default();
+        let Some(report) = found else {
+            return if tokens[1..].iter().all(|t| t.key == "gone") {
+                Ok(())
+            } else {
+                Err("no such queue".into())
             };
-            if seen.is_none() || (token.key != "gone" && seen != token.value.as_u64()) {
-                return Err(format!("queue {name} (ready, unsettled, consumers): {found:?}"));
+        };
+        for token in &tokens[1..] {
+            let seen = match &*token.key {
+                "ready" => report.ready,
+                "unsettled" => report.unsettled,
+                "consumers" => report.consumers.into(),
+                "first" => kept.first,
+                "next" => kept.next,
+                "segments" => kept.segments.len() as u64,
+                other => return Err(format!("queue {name} is there; {other}?")),
+            };
+            if Some(seen) != token.value.as_u64() {
+                return Err(format!("queue {name}: {} is {seen}", token.key));
             }
         }
         Ok(())
@@ -436,6 +450,12 @@ fn words(line: &str, names: &Names) -> Parsed<(String, Vec<Token>)> {
     let mut tokens = text::tokens(rest)?;
     tokens.iter_mut().for_each(|t| text::substitute(&mut t.value, names));
     Ok((name.to_owned(), tokens))
+}
+
+/// `times=n` repeats a frame.
+fn times(tokens: Vec<Token>) -> (u64, Vec<Token>) {
+    let (times, tokens): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|t| t.key == "times");
+    (times.first().and_then(|t| t.value.as_u64()).unwrap_or(1), tokens)
 }
 
 fn line_of(who: &str, seen: &Seen) -> String {

@@ -180,6 +180,7 @@ fn attach(f: &mut Fields) -> Parsed<Attach> {
             capabilities: if role == Role::Receiver { capabilities.clone() } else { Vec::new() },
             outcomes: f.symbols("outcomes"),
             filter: f.map("filter"),
+            distribution_mode: f.text("distribution").map(Symbol::from),
             durable,
             expiry_policy: expiry,
             timeout,
@@ -351,7 +352,13 @@ fn properties(map: &Map) -> Properties {
         subject: text("subject"),
         reply_to: text("reply-to"),
         correlation_id: map.get("correlation-id").cloned(),
-        ..Properties::default()
+        content_type: text("content-type").map(Symbol::from),
+        content_encoding: text("content-encoding").map(Symbol::from),
+        absolute_expiry_time: map.get("absolute-expiry-time").and_then(Value::as_i64),
+        creation_time: map.get("creation-time").and_then(Value::as_i64),
+        group_id: text("group-id"),
+        group_sequence: map.get("group-sequence").and_then(Value::as_u64).map(|n| n as u32),
+        reply_to_group_id: text("reply-to-group-id"),
     }
 }
 

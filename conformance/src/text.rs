@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   token    key | key=literal | key(token ...)            a bare key is true; key(...) is a map of symbols
-//!   literal  word "string" b"octets" 12 12u 12ul 12i 12ub 12t null true [a, b] array[a, b] {key: value}
+//!   literal  word "string" b"octets" 12 12u 12ul 12i 12ub 12t 1.5 null true [a, b] array[a, b] {key: value}
+//!            @descriptor literal | @0x120 literal | @descriptor(token ...)                 a described value
 //!            "x"*1000 repeats; $name remembers a word and stands for it afterwards
 //! ```
 //!
@@ -11,7 +12,7 @@
 
 use std::collections::BTreeMap;
 
-use amqp10::{Array, Map, Symbol, Value};
+use amqp10::{Array, Described, Map, Symbol, Value};
 use bytes::Bytes;
 
 /// What `$name` stands for.
@@ -66,11 +67,7 @@ impl<'a> Text<'a> {
             let value = if self.take("=") {
                 self.literal()?
             } else if self.take("(") {
-                let inner = self.tokens()?;
-                if !self.take(")") {
-                    return Err(format!("')' is missing after {key}(...)"));
-                }
-                Value::Map(inner.into_iter().map(|t| (Symbol::from(t.key), t.value)).collect())
+                self.symbols(&key)?
             } else {
                 Value::Boolean(true)
             };
@@ -78,8 +75,28 @@ impl<'a> Text<'a> {
         }
     }
 
+    /// The map in `name(...)`.
+    fn symbols(&mut self, name: &str) -> Parsed<Value> {
+        let inner = self.tokens()?;
+        if !self.take(")") {
+            return Err(format!("')' is missing after {name}(...)"));
+        }
+        Ok(Value::Map(inner.into_iter().map(|t| (Symbol::from(t.key), t.value)).collect()))
+    }
+
+    fn described(&mut self) -> Parsed<Value> {
+        let name = self.word();
+        let number = name.strip_prefix("0x").and_then(|hex| u64::from_str_radix(hex, 16).ok());
+        let descriptor = number.map_or(Value::Symbol(Symbol::from(name.to_owned())), Value::Ulong);
+        let value = if self.take("(") { self.symbols(name)? } else { self.literal()? };
+        Ok(Value::Described(Box::new(Described { descriptor, value })))
+    }
+
     fn literal(&mut self) -> Parsed<Value> {
         self.skip();
+        if self.take("@") {
+            return self.described();
+        }
         if self.take("[") {
             return self.items("]").map(Value::List);
         }
@@ -170,6 +187,9 @@ fn word(word: &str) -> Parsed<Value> {
         "false" => Value::Boolean(false),
         "" => return Err("a value is missing".into()),
         _ if word.starts_with(|c: char| c.is_ascii_digit()) || word.starts_with('-') => {
+            if word.contains('.') {
+                return word.parse().map(Value::Double).map_err(|_| bad());
+            }
             let end = word.rfind(|c: char| c.is_ascii_digit()).map_or(0, |i| i + 1);
             let number: i128 = word[..end].parse().map_err(|_| bad())?;
             let (unsigned, signed) = (number as u64, number as i64);
@@ -200,6 +220,7 @@ pub fn show(value: &Value) -> String {
         Value::Int(v) => number(v, "i"),
         Value::Long(v) => number(v, ""),
         Value::Timestamp(v) => number(v, "t"),
+        Value::Double(v) => format!("{v:?}"),
         Value::Symbol(v) => v.to_string(),
         Value::String(v) => match v.chars().next() {
             Some(first) if v.len() > 80 && v.chars().all(|c| c == first) => {
@@ -213,6 +234,13 @@ pub fn show(value: &Value) -> String {
         Value::Map(v) => {
             let pair = |(k, v): &(Value, Value)| format!("{}: {}", k.as_str().unwrap_or("?"), show(v));
             format!("{{{}}}", v.iter().map(pair).collect::<Vec<_>>().join(", "))
+        }
+        Value::Described(v) => {
+            let name = match &v.descriptor {
+                Value::Ulong(code) => format!("{code:#x}"),
+                name => show(name),
+            };
+            format!("@{name} {}", show(&v.value))
         }
         other => format!("{other:?}"),
     }
@@ -262,6 +290,9 @@ pub fn matches(expected: &Value, actual: &Value, names: &mut Names) -> bool {
                 (absent, Some(found)) => !absent && matches(value, found, names),
             }
         }),
+        (Value::Described(expected), Value::Described(actual)) => {
+            expected.descriptor == actual.descriptor && matches(&expected.value, &actual.value, names)
+        }
         (Value::List(expected), Value::List(actual)) => all_match(expected, actual, names),
         (Value::Array(expected), Value::Array(actual)) => all_match(expected.items(), actual.items(), names),
         _ => expected == actual,
@@ -304,12 +335,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_was_read() {
-        let line = r#"transfer h=0 settled props={to: "/queues/q", n: 5u} body="hi" list=[1, a, null]"#;
+        let line = r#"transfer h=0 settled props={to: "/queues/q", n: 5u} body="hi" list=[1, a, null] f=@a:b {x: 1.5} g=@0x120 "t""#;
         assert_eq!(show_tokens(&tokens(line).unwrap()), line);
         assert_eq!(
             tokens(r#"a(b=1 c) d="x"*3"#).map(|t| show_tokens(&t)),
             Ok(r#"a={b: 1, c: true} d="xxx""#.into())
         );
+        assert_eq!(tokens("f=@a:b(x=1 y)").map(|t| show_tokens(&t)), Ok("f=@a:b {x: 1, y: true}".into()));
         assert!(tokens("a(b").is_err());
     }
 

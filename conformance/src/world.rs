@@ -1,4 +1,5 @@
-//! A whole broker in one thread, without sockets and clock: shards, their mail, the real log on a false disk.
+//! A whole broker in one thread, without sockets and clock: shards, their mail, the real log and the real
+//! streams on false disks.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -12,14 +13,12 @@ use broker::catalog::{
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
 use broker::settings::Settings;
-use log::testing::{Crash, FalseDisk};
-use log::{Completion, Handover, Log, Options};
-use node::facts::Restored;
 use node::make_shards;
 use node::shard::Shard;
-use queue::{Effect, Request};
+use queue::{Effect, Report, Request};
 
 use crate::receive::{self, Seen};
+use crate::storage::Storage;
 use crate::text::Parsed;
 use crate::track::Track;
 
@@ -75,10 +74,8 @@ pub struct Client {
 pub struct World {
     setup: (Arc<Settings>, Arc<Access>, ShardId),
     now_ms: u64,
-    disk: FalseDisk,
-    log: Option<Log<FalseDisk>>,
+    storage: Storage,
     shards: Vec<Shard>,
-    to_log: Vec<Handover>,
     pub clients: BTreeMap<String, Client>,
 }
 
@@ -94,10 +91,8 @@ impl World {
         let mut world = Self {
             setup: (Arc::new(settings), Arc::new(Access::new(users)), shards),
             now_ms: 1_000_000,
-            disk: FalseDisk::new(1),
-            log: None,
+            storage: Storage::new(),
             shards: Vec::new(),
-            to_log: Vec::new(),
             clients: BTreeMap::new(),
         };
         world.start();
@@ -105,12 +100,7 @@ impl World {
     }
 
     fn start(&mut self) {
-        let mut restored = Restored::default();
-        let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
-        let (log, _) = Log::open(self.disk.clone(), options, &mut |record| restored.handle_record(record))
-            .expect("a log that only crashed can be opened");
-        restored.finish();
-        self.log = Some(log);
+        let restored = self.storage.start();
         let (settings, access, count) = &self.setup;
         self.shards =
             make_shards(restored, *count, settings, access, node::StorageLimits::default(), self.now_ms);
@@ -120,9 +110,7 @@ impl World {
     pub fn restart(&mut self) {
         self.settle();
         self.clients.clear();
-        self.to_log.clear();
-        self.log = None;
-        self.disk = self.disk.crash(Crash::Process);
+        self.storage.crash();
         self.start();
     }
 
@@ -203,7 +191,7 @@ impl World {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
             moved |= shard.turn();
-            self.to_log.extend(shard.poll_handover());
+            self.storage.take(shard);
             for to in 0..self.shards.len() {
                 let mail = self.shards[id].poll_mail(to as ShardId);
                 if !mail.is_empty() {
@@ -215,17 +203,7 @@ impl World {
         for id in 0..self.shards.len() {
             moved |= self.write(id);
         }
-        let mut done: Vec<Completion> = Vec::new();
-        if let Some(log) = &mut self.log
-            && !self.to_log.is_empty()
-        {
-            log.append(&mut self.to_log, &mut done);
-            log.sync(&mut done);
-        }
-        for completion in done {
-            moved = true;
-            self.shards[completion.shard as usize].handle_logged(completion);
-        }
+        moved |= self.storage.answer(&mut self.shards);
         moved
     }
 
@@ -340,15 +318,13 @@ impl World {
         self.ask(name, |ticket| Request::Delete { ticket, if_unused: false, if_empty: false }).map(|_| ())
     }
 
-    /// Ready and unsettled messages, and consumers.
-    pub fn queue(&mut self, name: &str) -> Parsed<Option<(u64, u64, u64)>> {
+    /// What the queue says of itself, if it is there.
+    pub fn queue(&mut self, name: &str) -> Parsed<Option<Report>> {
         if self.shards[0].catalog().queue(DEFAULT_VHOST, name).is_none() {
             return Ok(None);
         }
         match self.ask(name, |ticket| Request::Report { ticket })? {
-            Effect::Report { report, .. } => {
-                Ok(Some((report.ready, report.unsettled, report.consumers.into())))
-            }
+            Effect::Report { report, .. } => Ok(Some(*report)),
             _ => Err("the queue does not report".into()),
         }
     }

@@ -13,12 +13,8 @@ const NOT_APPLICABLE: [&str; 4] = [
 ];
 
 /// What other milestones build, and a word that the item must have in its name for it.
-const MILESTONES: [(&str, &str); 4] = [
-    ("quorum queues", "quorum"),
-    ("quorum queues and streams", "quorum"),
-    ("streams", "stream"),
-    ("AMQP 0.9.1", "amqpl"),
-];
+const MILESTONES: [(&str, &str); 3] =
+    [("quorum queues", "quorum"), ("streams on several nodes", "cluster"), ("AMQP 0.9.1", "amqpl")];
 
 /// The most that may be `later`, in percent of all items.
 const LATER_PERCENT_MAX: usize = 10;

@@ -1,0 +1,94 @@
+//! What a world keeps: the real log and the real streams, each on a false disk of its own, and no threads. What they are
+//! asked for is done in one round and answered at once.
+
+use log::testing::{Crash, FalseDisk};
+use log::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
+use node::facts::Restored;
+use node::shard::Shard;
+
+/// The disks, and what runs on them while the process lives.
+pub struct Storage {
+    log_disk: FalseDisk,
+    stream_disk: FalseDisk,
+    running: Option<Running>,
+}
+
+struct Running {
+    log: Log<FalseDisk>,
+    streams: Streams<FalseDisk>,
+    reader: StreamReader<FalseDisk>,
+    to_log: Vec<Handover>,
+    to_streams: Vec<StreamJob>,
+    to_reader: Vec<ChunkJob>,
+}
+
+impl Storage {
+    pub fn new() -> Self {
+        Self { log_disk: FalseDisk::new(1), stream_disk: FalseDisk::new(2), running: None }
+    }
+
+    /// Recovers what is there.
+    pub fn start(&mut self) -> Restored {
+        let mut restored = Restored::default();
+        let options = Options { file_bytes: 1 << 20, seed: Some(1), ..Options::default() };
+        let (log, _) =
+            Log::open(self.log_disk.clone(), options, &mut |record| restored.handle_record(record))
+                .expect("a log that only crashed can be opened");
+        restored.finish();
+        let mut streams =
+            Streams::new(self.stream_disk.clone()).expect("the streams' directory can be listed");
+        streams.keep(|stream| restored.catalog.queues().any(|record| record.id.0 == stream));
+        let reader = StreamReader::new(self.stream_disk.clone());
+        self.running = Some(Running {
+            log,
+            streams,
+            reader,
+            to_log: Vec::new(),
+            to_streams: Vec::new(),
+            to_reader: Vec::new(),
+        });
+        restored
+    }
+
+    /// The process is killed: what it had handed over is lost, what it had written is there.
+    pub fn crash(&mut self) {
+        self.running = None;
+        self.log_disk = self.log_disk.crash(Crash::Process);
+        self.stream_disk = self.stream_disk.crash(Crash::Process);
+    }
+
+    /// Takes what a shard hands over behind a turn.
+    pub fn take(&mut self, shard: &mut Shard) {
+        let Some(running) = &mut self.running else { return };
+        running.to_log.extend(shard.poll_handover());
+        running.to_streams.extend(shard.poll_stream_jobs());
+        running.to_reader.extend(shard.poll_chunk_jobs());
+    }
+
+    /// Does all of it, and answers; false if there was nothing. To be called when everything was written to the
+    /// clients: an answer is handled in front of a turn.
+    pub fn answer(&mut self, shards: &mut [Shard]) -> bool {
+        let Some(running) = &mut self.running else { return false };
+        let moved =
+            !(running.to_log.is_empty() && running.to_streams.is_empty() && running.to_reader.is_empty());
+        let mut done = Vec::new();
+        if !running.to_log.is_empty() {
+            running.log.append(&mut running.to_log, &mut done);
+            running.log.sync(&mut done);
+        }
+        done.drain(..).for_each(|completion| shards[completion.shard as usize].handle_logged(completion));
+        let mut answers = Vec::new();
+        for job in running.to_streams.drain(..) {
+            if let Some(sync) = running.streams.handle(job, &mut answers) {
+                running.streams.end_sync(sync.run(), &mut answers);
+            }
+        }
+        answers.drain(..).for_each(|answer| shards[answer.shard() as usize].handle_stream_answer(answer));
+        for job in running.to_reader.drain(..) {
+            let ChunkJob { shard, ticket, .. } = job;
+            let result = running.reader.read(&job);
+            shards[shard as usize].handle_chunks(ChunksRead { shard, ticket, result });
+        }
+        moved
+    }
+}
