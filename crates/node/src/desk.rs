@@ -267,6 +267,7 @@ fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         Effect::Refused { why: Refusal::NotSupported, .. } => {
             format!("is a {} and does not do this", record.kind())
         }
+        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
         other => format!("answered {other:?}"),
     };

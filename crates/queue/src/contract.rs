@@ -233,6 +233,8 @@ pub enum Refusal {
     NotEmpty,
     /// The queue type does not do this.
     NotSupported,
+    /// The disk does not let the queue be opened at the moment.
+    Unavailable,
     /// Messages of the queue are damaged on the disk: nothing but its deletion is possible.
     Damaged,
 }

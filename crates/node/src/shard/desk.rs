@@ -101,6 +101,7 @@ impl Shard {
             totals.ready += ready;
             totals.unsettled += unsettled;
         }
+        totals.ready += self.streams.messages();
         totals.sessions = self.conns.iter().map(|(_, c)| c.gate.session_count() as u64).sum();
         totals
     }

@@ -90,6 +90,11 @@ impl Streams {
         self.following.get(&queue)?.readers.standing(consumer)
     }
 
+    /// What is kept of the streams that live here and have been used.
+    pub fn messages(&self) -> u64 {
+        self.homes.values().map(|home| home.stream.report().ready).sum()
+    }
+
     pub fn is_going(&self) -> bool {
         !self.going.is_empty()
     }

@@ -86,7 +86,7 @@ pub struct Stream {
     followers: Vec<(Follower, u32)>,
     /// Until it is open. Bounded as mail is.
     waiting: Vec<Request>,
-    /// The last write failed: nothing new is taken.
+    /// The disk failed when it was last asked to open or to write: nothing new is taken.
     failed: bool,
     limits_changed: bool,
     /// Nothing is asked of the disk before this time.
@@ -126,18 +126,33 @@ impl Stream {
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut StreamOutput) {
         match self.state {
             State::Closed | State::Opening => {
-                if let Request::Configure(config) = request {
-                    self.config = *config;
-                    return;
-                }
                 if self.state == State::Closed {
                     self.state = State::Opening;
                     self.checked_ms = now_ms;
                 }
-                self.waiting.push(request);
+                self.wait(request, out);
             }
             State::Open => self.apply_open(request, out),
             State::Damaged | State::Deleted => self.apply_ended(request, out),
+        }
+    }
+
+    /// Keeps a request until the stream is open. Once that has failed only followers wait; others are told.
+    fn wait(&mut self, request: Request, out: &mut StreamOutput) {
+        match request {
+            Request::Configure(config) => self.config = *config,
+            Request::Follow { follower, .. } => {
+                // What it said before counts no more.
+                self.waiting
+                    .retain(|known| !matches!(known, Request::Follow { follower: f, .. } if *f == follower));
+                self.waiting.push(request);
+            }
+            Request::Publish(Publish { publisher, seq, .. }) if self.failed => {
+                let verdict = Verdict::Rejected(RejectReason::Unavailable);
+                out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+            }
+            request if self.failed => refuse(request, Refusal::Unavailable, out),
+            request => self.waiting.push(request),
         }
     }
 
@@ -339,12 +354,15 @@ impl Stream {
         }
         match result {
             Ok(kept) => {
-                self.state = State::Open;
+                (self.state, self.failed) = (State::Open, false);
                 self.next = kept.next;
                 self.kept = kept;
             }
             Err(OpenFailure::Unavailable) => {
-                self.not_before_ms = now_ms + RETRY_MS;
+                (self.not_before_ms, self.failed) = (now_ms + RETRY_MS, true);
+                for request in std::mem::take(&mut self.waiting) {
+                    self.wait(request, out);
+                }
                 return;
             }
             Err(OpenFailure::Damaged) => self.end(State::Damaged, out),

@@ -524,6 +524,37 @@ fn a_deleted_stream_tells_everybody() {
 }
 
 #[test]
+fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
+    let mut world = World::new();
+    let report = |ticket| Request::Report { ticket: Ticket(ticket) };
+    world.attach(1, from(Start::First));
+    world.grant(1, 10, false);
+    world.publish(1, 0);
+    world.home(report(1));
+    for round in 0..3 {
+        world.now_ms = world.stream.next_deadline().unwrap_or(world.now_ms);
+        world.poll();
+        assert_eq!(world.work.take(), Some(Work::Open));
+        let mut out = StreamOutput::default();
+        world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
+        world.carry(out.effects);
+        world.publish(1, 0);
+        world.home(report(2 + round));
+        assert_eq!(
+            world.refused.len() as u64,
+            2 + round,
+            "whoever asks is told, also behind the first failure"
+        );
+        assert_eq!(world.receipts.len() as u64, 2 + round);
+    }
+    assert!(world.receipts.iter().all(|(_, verdict)| matches!(verdict, Verdict::Rejected(_))));
+    world.settle();
+    world.publish(2, 0);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [0, 1], "and its consumer has waited for it");
+}
+
+#[test]
 fn a_damaged_stream_takes_and_gives_nothing() {
     let mut world = World::new();
     world.attach(1, from(Start::First));

@@ -319,6 +319,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
             condition::NOT_IMPLEMENTED,
             format!("queue '{queue}' in vhost '{vhost}' is of a type that does not do this"),
         ),
+        Refusal::Unavailable => (
+            condition::INTERNAL_ERROR,
+            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk refuses"),
+        ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }
