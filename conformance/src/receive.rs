@@ -57,6 +57,15 @@ impl Words {
     }
 }
 
+/// Whatever rejects a message or ends a link, on any page, gives a reason that names what it is about: in quotes, as an
+/// address or as a number. What ends a session or a connection may be about that one alone.
+fn errors_name_what_they_are_about(error: Option<&AmqpError>) {
+    let Some(error) = error else { return };
+    let reason = error.description.as_deref().unwrap_or_default();
+    let names = reason.contains(['\'', '/']) || reason.contains(|c: char| c.is_ascii_digit());
+    assert!(names, "an error that names nothing: {error:?}");
+}
+
 /// Takes one frame off the front of what has come.
 pub fn take(input: &mut Vec<u8>, track: &mut Track) -> Option<Seen> {
     let start = *input.first_chunk::<HEADER_SIZE>()?;
@@ -156,6 +165,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
                 Some(DeliveryState::Released) => words.must("released", true),
                 Some(DeliveryState::Rejected(error)) => {
                     words.must("rejected", true);
+                    errors_name_what_they_are_about(error.as_ref());
                     words.error(error);
                 }
                 Some(DeliveryState::Modified(modified)) => {
@@ -169,6 +179,7 @@ fn amqp(performative: Performative<'_>, payload: &[u8], channel: u16, track: &mu
         Performative::Detach(detach) => {
             words.must("h", detach.handle);
             words.may("closed", detach.closed);
+            errors_name_what_they_are_about(detach.error.as_ref());
             words.error(detach.error);
         }
         Performative::End(end) => words.error(end.error),

@@ -13,7 +13,9 @@ use serde_json::{Map, Value};
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Verb, find};
-use crate::{auth, bindings, connections, exchanges, explain, health, json, overview, policies, queues};
+use crate::{
+    auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues,
+};
 
 /// Bytes of a request's body; a larger one is refused, as the reference refuses it.
 const BODY_BYTES_MAX: usize = 10_000_000;
@@ -110,6 +112,7 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
         Action::PutQueue => queues::put(call).await,
         Action::DeleteQueue => queues::delete(call).await,
         Action::PurgeQueue => queues::purge(call).await,
+        Action::BrowseQueue => browse::browse(call).await,
         Action::QueueBindings => bindings::of_queue(call).await,
         Action::ListExchanges => exchanges::list(call).await,
         Action::GetExchange => exchanges::get(call).await,

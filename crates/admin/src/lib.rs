@@ -10,6 +10,7 @@
 
 mod auth;
 mod bindings;
+mod browse;
 mod call;
 mod connections;
 mod exchanges;
@@ -27,6 +28,7 @@ mod queues;
 mod reply;
 mod routes;
 mod shape;
+mod shown;
 
 use std::future::Future;
 use std::io;
@@ -41,7 +43,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 
 use self::listen::Bounded;
-pub use json::from_amqp as amqp_to_json;
+pub use shown::{body as message_body, object as message_to_json};
 
 /// Connections of one server; further ones wait until one ends.
 const CONNECTIONS_MAX: usize = 1_024;

@@ -153,6 +153,14 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
             "dropped": report.dropped,
             "dead_lettered": report.dead_lettered,
         });
+        if let Some(kept) = &report.stream {
+            body["first_offset"] = kept.first.into();
+            body["next_offset"] = kept.next.into();
+            body["segments"] = kept.segments.len().into();
+            // Of the oldest and the newest chunk, in milliseconds since the epoch.
+            body["first_timestamp"] = kept.times_ms.map(|(first, _)| first).into();
+            body["last_timestamp"] = kept.times_ms.map(|(_, last)| last).into();
+        }
     }
     body
 }

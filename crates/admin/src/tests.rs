@@ -1,5 +1,6 @@
 //! Transcripts of the whole API over real sockets, in front of a desk in memory.
 
+mod browse;
 mod desk;
 mod http;
 mod metrics;
@@ -188,6 +189,7 @@ async fn permissions_are_the_desk_s() {
             PUT /api/queues/%2F/r -> 401 {"error":"not_authorised","reason":"configure access to queue 'r' in vhost '/' refused for user 'powerless'"}
             DELETE /api/queues/%2F/q -> 401 {"error":"not_authorised","reason":"configure access to..
             DELETE /api/queues/%2F/q/contents -> 401 {"error":"not_authorised","reason":"read access to..
+            GET /api/queues/%2F/q/messages -> 401 {"error":"not_authorised","reason":"read access to..
             PUT /api/exchanges/%2F/x -> 401 {"error":"not_authorised","reason":"configure access to exchange..
             POST /api/bindings/%2F/e/amq.topic/q/q {} -> 401 {"error":"not_authorised","reason":"write access to queue..
             GET /api/nodes -> 401 {"error":"not_authorised","reason":"Not monitor user"}

@@ -7,6 +7,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
+use bytes::Bytes;
+pub use queue::Start;
 
 use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
@@ -24,6 +26,16 @@ pub enum DeskError {
     Refused(String),
     /// No answer within a second: stale data is not given out as fresh.
     TimedOut,
+}
+
+impl DeskError {
+    /// Only the messages of a stream can be looked at where they are.
+    pub fn no_stream(queue: &QueueRecord) -> Self {
+        let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
+        Self::Refused(format!(
+            "queue '{name}' in vhost '{vhost}' is a {kind} queue: only the messages of a stream can be browsed"
+        ))
+    }
 }
 
 /// A queue and its numbers.
@@ -66,6 +78,17 @@ impl QueueRow {
             node,
         }
     }
+}
+
+/// A message of a stream.
+#[derive(Clone, Debug)]
+pub struct BrowsedRow {
+    pub offset: u64,
+    /// Where it was published to.
+    pub exchange: Arc<str>,
+    pub routing_key: Arc<str>,
+    /// All of it, encoded, as a consumer of the stream gets it.
+    pub message: Bytes,
 }
 
 /// A link of a session.
@@ -210,6 +233,16 @@ pub trait Desk: Clone + Send + Sync + 'static {
         vhost: &str,
         name: &str,
     ) -> impl Future<Output = Result<u64, DeskError>> + Send;
+
+    /// Up to `count` messages of a stream from a place on, and fewer if they are large. Nobody consumes them.
+    fn browse(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        start: Start,
+        count: u32,
+    ) -> impl Future<Output = Result<Vec<BrowsedRow>, DeskError>> + Send;
 
     fn exchanges(
         &self,

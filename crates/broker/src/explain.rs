@@ -8,7 +8,7 @@ mod look;
 
 use std::sync::Arc;
 
-use queue::Overflow;
+use queue::{Overflow, Standing};
 
 use crate::catalog::QueueRecord;
 use crate::ids::QueueId;
@@ -55,6 +55,10 @@ pub enum Cause {
     DeliveryIncomplete,
     /// There is nothing in the queue.
     QueueEmpty,
+    /// The consumer has read all of the stream, as far as its filter wants it.
+    EndOfStream,
+    /// Nobody reads the stream: what is in it stays.
+    NoReader,
     /// The link has credit and its client sends nothing.
     ClientSilent,
     /// The connection has no link.
@@ -66,7 +70,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 24] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -85,6 +89,8 @@ impl Cause {
         Self::DeadLettersLeaving,
         Self::DeliveryIncomplete,
         Self::QueueEmpty,
+        Self::EndOfStream,
+        Self::NoReader,
         Self::ClientSilent,
         Self::NoLinks,
         Self::Nothing,
@@ -112,6 +118,8 @@ impl Cause {
             Self::DeadLettersLeaving => "dead_letters_leaving",
             Self::DeliveryIncomplete => "delivery_incomplete",
             Self::QueueEmpty => "queue_empty",
+            Self::EndOfStream => "end_of_stream",
+            Self::NoReader => "no_reader",
             Self::ClientSilent => "client_silent",
             Self::NoLinks => "no_links",
             Self::Nothing => "nothing",
@@ -140,6 +148,8 @@ impl Cause {
             Self::DeadLettersLeaving => "everything in the queue is on its way to where dead letters go",
             Self::DeliveryIncomplete => "the client has sent a part of a delivery and not its end",
             Self::QueueEmpty => "the queue is empty",
+            Self::EndOfStream => "the consumer is at the end of the stream",
+            Self::NoReader => "nobody reads the stream; its messages stay, as they are to",
             Self::ClientSilent => "the link has credit and its client sends nothing",
             Self::NoLinks => "the connection has no link",
             Self::Nothing => "nothing stops it, and nothing has moved while it was looked at",
@@ -207,6 +217,8 @@ pub enum Role {
         consumer: u64,
         unsettled: u32,
         unsettled_max: u32,
+        /// How far it has come, if it reads a stream.
+        standing: Option<Standing>,
     },
     /// Replies come on it, past all queues.
     Replies,
@@ -303,6 +315,7 @@ pub fn cause<'a>(facts: Facts<'a>, log: LogFacts) -> (Cause, Option<&'a Place>) 
                 () if report.damaged => (Cause::QueueDamaged, None),
                 () if log.failed => (Cause::LogFailed, None),
                 () if report.ready == 0 => (nothing_ready(report), None),
+                () if report.consumers == 0 && report.stream.is_some() => (Cause::NoReader, None),
                 () if report.consumers == 0 => (Cause::NoConsumer, None),
                 // What those who wait for their turn lack stops nothing.
                 () => consumers
@@ -343,7 +356,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if link.credit > 0 => Cause::ClientSilent,
             () => Cause::Nothing,
         },
-        Role::Consuming { consumer, unsettled, unsettled_max, .. } => {
+        Role::Consuming { consumer, unsettled, unsettled_max, standing, .. } => {
             if link.pending > 0 && link.remote_incoming_window == 0 {
                 return Cause::ClientWindowClosed;
             }
@@ -351,10 +364,13 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             let active = report.and_then(|r| r.active_consumer);
             match () {
                 () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
+                () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
                 () if unsettled >= unsettled_max => Cause::UnsettledLimit,
                 () if link.credit == 0 => Cause::NoCredit,
-                () if report.is_some_and(|r| r.reading) => Cause::ReadingBacklog,
+                () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
+                    Cause::ReadingBacklog
+                }
                 () => Cause::Nothing,
             }
         }

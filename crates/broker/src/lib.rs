@@ -14,3 +14,4 @@ pub mod ids;
 pub mod mail;
 pub mod reply_to;
 pub mod settings;
+pub mod start;

@@ -30,9 +30,9 @@ pub enum Mail {
     Changes { version: u64, changes: Arc<[Change]> },
     /// All changes up to `version` are applied there.
     Applied { version: u64, by: ShardId },
-    /// For the shard that decides: most of the log seems to be garbage. Its bytes, its oldest file, and one that is
-    /// as new as any that was heard of. One for each handover that was written.
-    LogFull { bytes: u64, oldest: u64, newest: u64 },
+    /// For the shard that decides: most of the log seems to be garbage. Its bytes, its oldest file, one that is as
+    /// new as any that was heard of, and whether the disk is full. One for each handover that was written.
+    LogFull { bytes: u64, oldest: u64, newest: u64, short: bool },
     /// From the shard that decides: write once more what is alive in the files of the log up to this one.
     /// One at a time.
     Evacuate { file: u64 },

@@ -1,10 +1,12 @@
 //! What the log asks of a disk, and the real one.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::fs::FallocateFlags;
 
 /// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -69,6 +71,12 @@ pub trait Disk: Send {
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()>;
 
     fn remove(&mut self, name: &str) -> io::Result<()>;
+
+    /// Sees to it that a file of this name takes so many bytes of the disk, whatever stands in it.
+    ///
+    /// # Errors
+    /// There is no such file then; [`io::ErrorKind::StorageFull`] if that is why.
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()>;
 }
 
 /// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
@@ -131,6 +139,27 @@ impl RealDisk {
         std::fs::create_dir_all(&path)?;
         let dir = Arc::new(File::open(&path)?);
         Ok(Self { path, dir, lock: None })
+    }
+
+    fn allocate(&self, path: &Path, bytes: u64) -> io::Result<()> {
+        let mut file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
+        let missing = bytes.saturating_sub(file.metadata()?.len());
+        if missing == 0 {
+            return Ok(());
+        }
+        // Cheaper than to fail halfway, for whoever tries again and again.
+        let system = rustix::fs::fstatvfs(&self.dir)?;
+        if system.f_bavail.saturating_mul(system.f_frsize) < missing {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+            // The system cannot, or not on this disk.
+            Err(rustix::io::Errno::OPNOTSUPP) => {
+                io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
+                file.sync_data()
+            }
+            done => Ok(done?),
+        }
     }
 }
 
@@ -197,5 +226,15 @@ impl Disk for RealDisk {
 
     fn remove(&mut self, name: &str) -> io::Result<()> {
         std::fs::remove_file(self.path.join(name))
+    }
+
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        let path = self.path.join(name);
+        let reserved = self.allocate(&path, bytes);
+        if reserved.is_err() {
+            // What was taken so far would be missed elsewhere.
+            drop(std::fs::remove_file(&path));
+        }
+        reserved
     }
 }

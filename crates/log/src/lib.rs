@@ -26,6 +26,8 @@
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
 //! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file.
 //!
+//! On a full disk the log has a reserve to write with what frees space; [`Size::short`] says that it lives on it.
+//!
 //! Records that are to leave memory, and the log, for longer go to **packs**: immutable files, which [`Packs`] writes
 //! and removes and a [`PackReader`] reads block by block. An owner hands over a [`Run`] of its records, gets an
 //! [`Extent`] once they are synced, and says in the log that they stand there; what the log does not say is in no pack.
@@ -56,7 +58,7 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
-pub use machine::{Log, Options, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
+pub use machine::{Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,

@@ -1,4 +1,5 @@
-//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`.
+//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`, what a full
+//! disk is emptied with in `reserve.rs`.
 //!
 //! ```text
 //!             first write            full, or a write failed
@@ -11,6 +12,7 @@
 //! A file that failed a write or a sync is never written again. What a failed sync may have lost is written anew: from
 //! memory, if somebody waits to see it synced, else as it reads back.
 
+mod reserve;
 mod space;
 mod sync;
 
@@ -25,6 +27,7 @@ use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 
+pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;
 use sync::Unsynced;
@@ -44,11 +47,13 @@ pub struct Options {
     /// Where the files' generations come from. `None` takes the process's randomness: a client that could foresee
     /// them could plant a batch in a message's body.
     pub seed: Option<u64>,
+    /// Bytes of the disk that are kept for the time when it is full; 0: none. See [`Size::short`].
+    pub reserve_bytes: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { file_bytes: FILE_SIZE, dirty_files_max: 8, seed: None }
+        Self { file_bytes: FILE_SIZE, dirty_files_max: 8, seed: None, reserve_bytes: 0 }
     }
 }
 
@@ -85,6 +90,8 @@ pub struct Log<D: Disk> {
     floor: u64,
     /// The last batch is the mark of a clean stop, or there is none.
     clean: bool,
+    /// The reserve is there.
+    reserved: bool,
 }
 
 /// What stands in a batch.
@@ -134,7 +141,7 @@ struct Open<F> {
 
 impl<D: Disk> Log<D> {
     /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
-    /// interrupted tail and syncs what is left. Writes nothing else. Memory: the bytes of one file, some 150 for each
+    /// interrupted tail and syncs what is left. Writes nothing else, but takes its reserve. Memory: the bytes of one file, some 150 for each
     /// batch, and what `on_record` keeps. On an error some records may have been passed on already: forget them.
     ///
     /// # Errors
@@ -146,7 +153,7 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Self, Recovery), OpenError> {
         let found = recover::recover(&mut disk, on_record)?;
         let random = options.seed.unwrap_or_else(|| RandomState::new().hash_one(found.next_file));
-        let log = Self {
+        let mut log = Self {
             disk,
             options,
             random,
@@ -163,7 +170,9 @@ impl<D: Disk> Log<D> {
             unsynced: Unsynced::default(),
             floor: found.floor,
             clean: found.recovery.clean,
+            reserved: false,
         };
+        log.take_reserve();
         Ok((log, found.recovery))
     }
 
@@ -171,7 +180,8 @@ impl<D: Disk> Log<D> {
     /// order. (A round of more bytes than a file takes one batch per file.) Who asked for a sync waits for
     /// [`Log::begin_sync`], unless there is nothing to sync.
     ///
-    /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces.
+    /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces. The second
+    /// time it has the reserve, and every call takes that back if there is room.
     pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
         while !handovers.is_empty() {
             let mut bytes = 0;
@@ -185,7 +195,9 @@ impl<D: Disk> Log<D> {
                 .count();
             let empty = handovers[..group].iter().all(|handover| handover.records.is_empty());
             let batch = (!empty).then_some(Batch::Records(&handovers[..group]));
-            match self.commit(batch, false) {
+            let committed = self.commit(batch, false);
+            self.take_reserve();
+            match committed {
                 Ok(header) => self.written(handovers.drain(..group), header, done),
                 Err(failure) => done.extend(handovers.drain(..group).map(|handover| {
                     let Handover { shard, ticket, records, .. } = handover;
@@ -227,7 +239,8 @@ impl<D: Disk> Log<D> {
         self.next_batch += u64::from(batch.is_some());
         let mut at = None;
         let mut outcome = self.attempt(batch, number, sync, &mut at);
-        if outcome.is_err() {
+        if let Err(failure) = &outcome {
+            self.give_way(failure);
             outcome = self.attempt(batch, number, sync, &mut at);
         }
         if outcome.is_err() {

@@ -36,9 +36,10 @@ pub enum Op {
     Rename,
     Remove,
     SyncDir,
+    Reserve,
 }
 
-/// The operations that change something.
+/// The operations that change what stands on the disk.
 pub const CHANGES: [Op; 7] =
     [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir];
 
@@ -90,6 +91,17 @@ impl FalseDisk {
         self.state().short_per_mille = per_mille;
     }
 
+    /// From now on all files together take no more than so many bytes. A write that has no room for all takes a part, or
+    /// fails with `ENOSPC`; a crash changes nothing of it.
+    pub fn limit(&self, bytes: u64) {
+        self.state().capacity = Some(bytes);
+    }
+
+    /// Bytes that all files take.
+    pub fn taken(&self) -> u64 {
+        self.state().taken()
+    }
+
     /// From now on a sync that fails also takes what it was to make safe out of the readers' sight, as a system does
     /// that needs the memory: they find zeros.
     pub fn drop_refused(&self) {
@@ -116,7 +128,7 @@ impl FalseDisk {
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
-        let mut new = State { random, ..State::default() };
+        let mut new = State { random, capacity: old.capacity, ..State::default() };
         match how {
             Crash::Process => {
                 (new.inodes, new.names, new.synced_names) =
@@ -138,9 +150,17 @@ impl FalseDisk {
                 }
                 for inode in &old.inodes {
                     let data = inode.after_power_loss(&mut new.random);
-                    new.inodes.push(Inode::synced(data));
+                    new.inodes.push(Inode { reserved: inode.reserved, ..Inode::synced(data) });
                 }
-                (new.names, new.synced_names) = (names.clone(), names);
+                // What was written where a removed file had been vouches for its removal.
+                new.names = names;
+                let removed = old.synced_names.keys().filter(|name| !old.names.contains_key(*name));
+                for name in removed {
+                    if new.capacity.is_some_and(|capacity| new.taken() > capacity) {
+                        new.names.remove(name);
+                    }
+                }
+                new.synced_names = new.names.clone();
             }
         }
         Self::with(new)
@@ -248,13 +268,16 @@ impl Disk for FalseDisk {
             let taken = state.random.below(most) as usize + least;
             bytes.truncate(taken);
         }
+        let room = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.taken()));
+        let full = verdict.error.is_none() && room == 0 && !bytes.is_empty();
+        bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
         let inode = &mut state.inodes[file.0];
         let at = inode.written.len();
         inode.written.extend_from_slice(&bytes);
         let taken = bytes.len();
         inode.change(at, Some(bytes));
         verdict.finish()?;
-        Ok(taken)
+        if full { Err(io::Error::from_raw_os_error(libc::ENOSPC)) } else { Ok(taken) }
     }
 
     fn begin_sync(&mut self, file: &mut FalseFile) -> PendingSync {
@@ -340,6 +363,22 @@ impl Disk for FalseDisk {
         }
         verdict.finish()
     }
+
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Reserve)?;
+        if let Some(inode) = state.names.remove(name) {
+            state.inodes[inode].reserved = 0;
+        }
+        verdict.finish()?;
+        if state.capacity.is_some_and(|capacity| state.taken() + bytes > capacity) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        let inode = state.inodes.len();
+        state.inodes.push(Inode { reserved: bytes, ..Inode::default() });
+        state.names.insert(name.into(), inode);
+        Ok(())
+    }
 }
 
 #[derive(Default)]
@@ -349,7 +388,7 @@ struct State {
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
     locked: bool,
-    counts: [u64; 12],
+    counts: [u64; 13],
     longest_read: usize,
     changes: u64,
     /// A bit per [`Op`].
@@ -361,6 +400,7 @@ struct State {
     fail_at: Option<(u64, i32)>,
     die_at: Option<u64>,
     dead: bool,
+    capacity: Option<u64>,
 }
 
 /// Whether an operation takes place, and what is said about it. It may take place and fail all the same.
@@ -376,6 +416,12 @@ impl Verdict {
 }
 
 impl State {
+    /// A file without a name takes nothing.
+    fn taken(&self) -> u64 {
+        let named = self.names.values().map(|&inode| &self.inodes[inode]);
+        named.map(|inode| inode.reserved + inode.written.len() as u64).sum()
+    }
+
     fn begin(&mut self, op: Op) -> io::Result<Verdict> {
         if self.dead {
             return Err(io::Error::from_raw_os_error(libc::EIO));
@@ -409,6 +455,8 @@ struct Inode {
     pending: Vec<Change>,
     /// So far.
     changes: u64,
+    /// Bytes that it takes beside those that stand in it.
+    reserved: u64,
 }
 
 #[derive(Clone)]

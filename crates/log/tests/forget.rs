@@ -7,7 +7,7 @@ use log::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
 const FILE_BYTES: u64 = 1000;
 
 fn options() -> Options {
-    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000 }
+    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000, ..Options::default() }
 }
 
 fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {

@@ -2,7 +2,7 @@
 //! random runs, releases and reads on a disk that returns errors and crashes. A failing run prints its plan, which is
 //! all that is needed to run it again.
 //!
-//! `SLUICE_SOAK=n` runs n times as many.
+//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
 
 use std::collections::BTreeSet;
 
@@ -229,8 +229,11 @@ fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
     &from[random.below(from.len() as u64) as usize]
 }
 
-fn soak() -> u64 {
-    std::env::var("SLUICE_SOAK").ok().and_then(|times| times.parse().ok()).unwrap_or(1)
+/// So many seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
+fn seeds(runs: u64) -> std::ops::Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("SLUICE_SEED").unwrap_or(0);
+    first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
 }
 
 /// Names the plan of a run that panics.
@@ -252,14 +255,14 @@ fn named(plan: Plan) -> u64 {
 
 #[test]
 fn what_was_acknowledged_reads_back_at_random() {
-    for seed in 0..3000 * soak() {
+    for seed in seeds(3000) {
         named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET });
     }
 }
 
 #[test]
 fn what_was_acknowledged_reads_back_at_any_boundary() {
-    for seed in 0..8 * soak() {
+    for seed in seeds(8) {
         let plan = Plan { seed, ..QUIET };
         for n in 0..named(plan) {
             for crash in [Crash::Process, Crash::Power] {

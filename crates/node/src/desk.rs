@@ -3,7 +3,7 @@
 mod explain;
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
@@ -12,11 +12,14 @@ use broker::catalog::{
     Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange, Policy,
     QueueRecord, SetPolicy,
 };
-use broker::desk::{Alarms, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec};
+use broker::desk::{
+    Alarms, BrowsedRow, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec, Start,
+};
 use broker::explain::{Explanation, Subject};
 use broker::ids::QueueId;
 use broker::settings::{SLUICE_VERSION, Settings};
-use queue::{Effect, Refusal, Report, Request, Ticket};
+use bytes::BytesMut;
+use queue::{Delivery, Effect, Refusal, Replay, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
 use crate::alarms::Measured;
@@ -31,6 +34,9 @@ const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Rows that one call asks of one shard, so that it is not held up.
 const ROWS_PER_CALL: usize = 1000;
+
+/// What a message's header and annotations take, mostly.
+const HEAD_BYTES: usize = 128;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -47,6 +53,37 @@ struct Inner {
     clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
+}
+
+/// Something that a queue was asked. What is not answered in time, or nobody waits for any more, is given up.
+struct Asked {
+    desk: NodeDesk,
+    queue: QueueId,
+    /// Until it is answered; known once the shard has been asked.
+    ticket: Option<Arc<OnceLock<Ticket>>>,
+    answer: oneshot::Receiver<Effect>,
+}
+
+impl Asked {
+    async fn answer(mut self, deadline: Duration) -> Result<Effect, DeskError> {
+        let answer = tokio::time::timeout(deadline, &mut self.answer).await;
+        let effect = answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)?;
+        self.ticket = None;
+        Ok(effect)
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket.take() else { return };
+        let queue = self.queue;
+        // Behind the call that asks. A shard that has ended waits for nothing.
+        let _ = self.desk.post(0, move |shard| {
+            if let Some(ticket) = ticket.get() {
+                shard.give_up(queue, *ticket);
+            }
+        });
+    }
 }
 
 impl NodeDesk {
@@ -97,9 +134,7 @@ impl NodeDesk {
         queue: QueueId,
         request: impl FnOnce(Ticket) -> Request + Send + 'static,
     ) -> Result<Effect, DeskError> {
-        let answer = self.begin_ask(queue, request)?;
-        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
-        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+        self.begin_ask(queue, request)?.answer(CHANGE_DEADLINE).await
     }
 
     /// Asks a queue, and does not wait for the answer.
@@ -107,12 +142,17 @@ impl NodeDesk {
         &self,
         queue: QueueId,
         request: impl FnOnce(Ticket) -> Request + Send + 'static,
-    ) -> Result<oneshot::Receiver<Effect>, DeskError> {
+    ) -> Result<Asked, DeskError> {
         let (reply, answer) = oneshot::channel();
+        let ticket = Arc::new(OnceLock::new());
+        let asked = Asked { desk: self.clone(), queue, ticket: Some(ticket.clone()), answer };
         self.post(0, move |shard| {
-            shard.ask(queue, request, Box::new(move |effect| drop(reply.send(effect))))
+            let then = Box::new(move |effect| drop(reply.send(effect)));
+            if let Some(known) = shard.ask(queue, request, then) {
+                ticket.get_or_init(|| known);
+            }
         })?;
-        Ok(answer)
+        Ok(asked)
     }
 
     fn authorize(
@@ -139,18 +179,29 @@ impl NodeDesk {
     }
 
     /// The numbers of queues, from where they live; zeros for those that live nowhere yet. Streams are asked for
-    /// themselves, for one that has not been used yet must be opened first.
+    /// themselves, for one that has not been used yet must be opened first; every shard delivers them to its consumers.
     async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
         let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
+        let streams: Vec<(usize, QueueId)> = streams.map(|(i, record)| (i, record.id)).collect();
         let asked = streams
-            .map(|(i, record)| Ok((i, self.begin_ask(record.id, |ticket| Request::Report { ticket })?)))
+            .iter()
+            .map(|(i, id)| Ok((*i, self.begin_ask(*id, |ticket| Request::Report { ticket })?)))
             .collect::<Result<Vec<_>, DeskError>>()?;
-        for (i, answer) in asked {
-            let answer = tokio::time::timeout(DEADLINE, answer).await.ok().and_then(Result::ok);
-            // Something else is the answer if it was deleted meanwhile.
-            if let Effect::Report { report, .. } = answer.ok_or(DeskError::TimedOut)? {
+        for (i, asked) in asked {
+            // Otherwise it has been deleted meanwhile.
+            if let Effect::Report { report, .. } = asked.answer(DEADLINE).await? {
                 reports[i] = *report;
+            }
+        }
+        for shard in 0..self.inner.shards.len() {
+            for rows in streams.chunks(ROWS_PER_CALL) {
+                let rows = rows.to_vec();
+                let delivered = move |shard: &mut Shard| {
+                    rows.into_iter().map(|(i, id)| (i, shard.stream_delivered(id))).collect::<Vec<_>>()
+                };
+                let found = self.call(shard, delivered).await?;
+                found.into_iter().for_each(|(i, delivered)| reports[i].delivered += delivered);
             }
         }
         for home in 0..self.inner.shards.len() {
@@ -185,29 +236,12 @@ impl NodeDesk {
         record: Arc<QueueRecord>,
         request: impl FnOnce(Ticket) -> Request + Send + 'static,
     ) -> Result<u64, DeskError> {
-        let (vhost, name) = (&record.vhost, &record.name);
         if record.exclusive.is_some() {
-            return Err(DeskError::Catalog(CatalogError::locked(vhost, name)));
+            return Err(DeskError::Catalog(CatalogError::locked(&record.vhost, &record.name)));
         }
         match self.ask(record.id, request).await? {
             Effect::Done { messages, .. } => Ok(messages),
-            Effect::Refused { why: Refusal::NotFound, .. } => {
-                Err(DeskError::Catalog(CatalogError::no_queue(vhost, name)))
-            }
-            Effect::Refused { why: Refusal::InUse, .. } => {
-                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' in use")))
-            }
-            Effect::Refused { why: Refusal::NotEmpty, .. } => {
-                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' not empty")))
-            }
-            Effect::Refused { why: Refusal::NotSupported, .. } => Err(DeskError::Refused(format!(
-                "queue '{name}' in vhost '{vhost}' is a {} and does not do this",
-                record.kind()
-            ))),
-            Effect::Refused { why: Refusal::Damaged, .. } => {
-                Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' is damaged on the disk")))
-            }
-            other => Err(DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' answered {other:?}"))),
+            other => Err(refused(&record, &other)),
         }
     }
 
@@ -218,6 +252,39 @@ impl NodeDesk {
         };
         self.authorize(who, &binding.vhost, resource, Permission::Write)?;
         self.authorize(who, &binding.vhost, Resource::Exchange(&binding.source), Permission::Read)
+    }
+}
+
+/// What a queue says instead of what it was asked for.
+fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
+    let (vhost, name) = (&record.vhost, &record.name);
+    let reason = match answer {
+        Effect::Refused { why: Refusal::NotFound, .. } => {
+            return DeskError::Catalog(CatalogError::no_queue(vhost, name));
+        }
+        Effect::Refused { why: Refusal::InUse, .. } => "in use".into(),
+        Effect::Refused { why: Refusal::NotEmpty, .. } => "not empty".into(),
+        Effect::Refused { why: Refusal::NotSupported, .. } => {
+            format!("is a {} and does not do this", record.kind())
+        }
+        Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
+        other => format!("answered {other:?}"),
+    };
+    DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))
+}
+
+fn browsed(delivery: Delivery) -> BrowsedRow {
+    let Delivery { seq, message, .. } = delivery;
+    let bare = message.bare();
+    let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
+    message.put_delivery_head(0, false, Some(seq), &mut encoded);
+    encoded.extend_from_slice(&bare);
+    let route = message.route();
+    BrowsedRow {
+        offset: seq,
+        exchange: route.exchange().clone(),
+        routing_key: route.keys().first().cloned().unwrap_or_default(),
+        message: encoded.freeze(),
     }
 }
 
@@ -356,6 +423,26 @@ impl Desk for NodeDesk {
         self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
         let record = self.record(vhost, name).await?;
         self.count(record, |ticket| Request::Purge { ticket }).await
+    }
+
+    async fn browse(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        start: Start,
+        count: u32,
+    ) -> Result<Vec<BrowsedRow>, DeskError> {
+        self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+        let record = self.record(vhost, name).await?;
+        if !record.is_stream() {
+            return Err(DeskError::no_stream(&record));
+        }
+        let replay = Box::new(Replay { start, ..Replay::default() });
+        match self.ask(record.id, move |ticket| Request::Browse { ticket, replay, n: count }).await? {
+            Effect::Fetched { deliveries, .. } => Ok(deliveries.into_iter().map(browsed).collect()),
+            other => Err(refused(&record, &other)),
+        }
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

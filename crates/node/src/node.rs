@@ -38,6 +38,8 @@ pub struct NodeOptions {
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
+    /// Starts also where definitions may be lost: every durable queue that is known of is closed then, and kept.
+    pub accept_lost_definitions: bool,
 }
 
 /// Why a node does not start.
@@ -66,8 +68,13 @@ impl fmt::Display for StartError {
             }
             Self::Definitions { data_dir, lost } => write!(
                 f,
-                "cannot start on {}: {lost}; start on a sound copy of the directory, or on another one",
-                data_dir.display()
+                "cannot start on {}: {lost}; start on a sound copy of the directory, or on another one{}",
+                data_dir.display(),
+                match lost {
+                    DefinitionsLost::Damage(_) =>
+                        ", or with accept_lost_definitions = true, which closes every queue that is left and keeps its bytes",
+                    DefinitionsLost::Unreadable => "",
+                }
             ),
             Self::Packs { packs_dir, error } => {
                 write!(f, "cannot open the packs in {}: {error}", packs_dir.display())
@@ -98,17 +105,25 @@ impl Node {
     /// # Errors
     /// See [`StartError`].
     pub fn start(options: NodeOptions) -> Result<Self, StartError> {
-        let NodeOptions { settings, access, shards: count, data_dir, alarms, storage } = options;
+        let NodeOptions {
+            settings,
+            access,
+            shards: count,
+            data_dir,
+            alarms,
+            storage,
+            accept_lost_definitions,
+        } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
         let packs_dir = data_dir.join(PACKS_DIR);
         let disk = open_dir(&data_dir)?;
         let mut restored = Restored::default();
-        let (mut log, recovery) =
-            Log::open(disk, Options::default(), &mut |record| restored.handle_record(record))
-                .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
+        let log_options = Options { reserve_bytes: storage.reserve_bytes, ..Options::default() };
+        let (mut log, recovery) = Log::open(disk, log_options, &mut |record| restored.handle_record(record))
+            .map_err(|error| StartError::Log { data_dir: data_dir.clone(), error })?;
         restored.finish();
         report(&recovery, &restored);
-        close_damaged(&mut log, &mut restored, &recovery, &data_dir)?;
+        close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
         // What is unknown may be what a damaged record spoke of.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs =
@@ -245,8 +260,9 @@ fn close_damaged(
     restored: &mut Restored,
     recovery: &Recovery,
     data_dir: &Path,
+    accept_lost_definitions: bool,
 ) -> Result<(), StartError> {
-    let records = quarantine::quarantine(restored, recovery)
+    let records = quarantine::quarantine(restored, recovery, accept_lost_definitions)
         .map_err(|lost| StartError::Definitions { data_dir: data_dir.to_owned(), lost })?;
     let failed = |what: &str| {
         let what = format!("cannot {what} in {}", data_dir.display());

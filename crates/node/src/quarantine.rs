@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   Log::open ──► damage ──► quarantine: whose may it be?
-//!                              the catalog's           the node does not start
+//!                              the catalog's           the node does not start; if it is told to accept that,
+//!                                                      as if they were any queue's
 //!                              these queues'           Damaged, for each of them ──► the log, synced
 //!                              any queue's             Damaged, for all that are durable, and Noted, so that
 //!                                                      no queue is closed for what was lost before its time
@@ -52,9 +53,16 @@ impl std::error::Error for DefinitionsLost {}
 /// Closes every queue that may have a record where the log is damaged, and those of which a record cannot be read.
 /// Returns what the log must have, synced, before the queues are used; nothing if that is known already.
 ///
+/// `accept_lost_definitions`: where the catalog may have lost a record, every durable queue that is known of is closed.
+///
 /// # Errors
-/// The catalog may have lost a record.
-pub fn quarantine(restored: &mut Restored, recovery: &Recovery) -> Result<Records, DefinitionsLost> {
+/// The catalog may have lost a record, and that is not accepted; or it has one that this program does not know, which
+/// is not damage.
+pub fn quarantine(
+    restored: &mut Restored,
+    recovery: &Recovery,
+    accept_lost_definitions: bool,
+) -> Result<Records, DefinitionsLost> {
     if restored.unreadable_owners.contains(&CATALOG) {
         return Err(DefinitionsLost::Unreadable);
     }
@@ -80,19 +88,25 @@ pub fn quarantine(restored: &mut Restored, recovery: &Recovery) -> Result<Record
         if restored.noted.contains(&(file.clone(), *offset)) {
             continue;
         }
-        let owners: BTreeSet<u64> = match owners {
-            Owners::Only(owners) => owners.iter().copied().collect(),
+        let definitions = match owners {
+            Owners::Only(owners) => owners.contains(&CATALOG),
             // Definitions are always synced: where nothing was, there was none.
-            Owners::All if *synced => return Err(DefinitionsLost::Damage(damage.clone())),
-            Owners::All => {
+            Owners::All => *synced,
+        };
+        if definitions && !accept_lost_definitions {
+            return Err(DefinitionsLost::Damage(damage.clone()));
+        }
+        if definitions {
+            tracing::error!(file, offset, "definitions may be lost here, which is accepted");
+        }
+        let owners: BTreeSet<u64> = match owners {
+            Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
+            _ => {
                 noted.push((file, *offset));
                 let queues = restored.catalog.queues();
                 queues.filter(|q| q.durable && q.exclusive.is_none()).map(|q| q.id.0).collect()
             }
         };
-        if owners.contains(&CATALOG) {
-            return Err(DefinitionsLost::Damage(damage.clone()));
-        }
         let queues = close(restored, &owners).join(", ");
         tracing::error!(file, offset, bytes, queues, "the log is damaged here; these queues are closed");
     }

@@ -187,7 +187,7 @@ async fn turns(
             host.shard.borrow_mut().retry_log();
         }
         turn(&host, &mut dirty, shards, storage);
-        if host.shard.borrow().log_failed() && retry_log.is_none() {
+        if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
         if let Some((why, deadline)) = &stopping

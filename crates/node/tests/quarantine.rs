@@ -32,13 +32,17 @@ struct Life {
 
 impl Life {
     fn start(disk: &FalseDisk, now_ms: u64) -> Result<Self, DefinitionsLost> {
+        Self::start_with(disk, now_ms, false)
+    }
+
+    fn start_with(disk: &FalseDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
         // The same bytes in every run: some of them are looked for.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
         restored.finish();
-        let records = quarantine(&mut restored, &recovery)?;
+        let records = quarantine(&mut restored, &recovery, accept)?;
         let told = records.bytes();
         let mut done = Vec::new();
         log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
@@ -237,5 +241,22 @@ fn a_node_does_not_start_without_its_definitions() {
         assert_eq!(damage.file, name);
         assert!(refused.to_string().contains(&format!("{name} is damaged at offset {}", damage.offset)));
         assert_eq!(spoilt.files()[&name], changed, "nothing was touched");
+
+        // Unless that is accepted: what is left of the queues is closed then, and the next start knows.
+        for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
+            let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
+            assert_eq!(life.told == 0, !accept, "the log is told once");
+            assert_eq!(life.queue("a"), None, "it is not known of");
+            let b = life.queue("b");
+            assert_eq!(b.is_some(), to == b"a", "it was declared between the two");
+            if let Some(b) = b {
+                assert_eq!((life.take(b), life.ready(b)), (Err(Refusal::Damaged), 2));
+            }
+            life.stop();
+        }
+        let mut life = Life::start(&spoilt, 400_000).unwrap();
+        let anew = life.declare("a");
+        life.publish(anew, 1, b"five");
+        assert_eq!(life.take(anew), Ok(1));
     }
 }

@@ -75,3 +75,33 @@ fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
     });
     assert!(forgotten.sum::<u64>() > 0);
 }
+
+#[test]
+fn a_full_disk_is_emptied_by_whoever_settles() {
+    let (mut full, mut forgotten) = (0, 0);
+    for seed in seeds(40) {
+        let result = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed, seed % 2 == 0);
+            // The reserve is for what is under way when the disk is full: a few links of 170 messages, some of 20 kB.
+            world.limit(700 * 1024, 500 * 1024);
+            let mut full = false;
+            for _ in 0..1 + world.random.below(3) {
+                for _ in 0..500 + world.random.below(3000) {
+                    world.step(false);
+                    full |= world.is_short();
+                }
+                if world.random.one_in(3) {
+                    world.crash(Crash::Process);
+                }
+            }
+            world.drain_and_check();
+            world.publish_again();
+            (full, world.forgotten)
+        });
+        let Ok(done) = result else { panic!("seed {seed}: see above") };
+        full += u64::from(done.0);
+        forgotten += done.1;
+    }
+    assert!(full > 5, "{full} times the disk was full");
+    assert!(forgotten > 0);
+}

@@ -43,6 +43,8 @@ pub enum Request {
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
     /// Up to `n` messages of a stream without a consumer, from any place. Answered by [`Effect::Fetched`].
     Browse { ticket: Ticket, replay: Box<Replay>, n: u32 },
+    /// Nobody waits for the answer to a Browse any more. Not answered.
+    GiveUp { ticket: Ticket },
     /// To a stream: so many consumers read it at this follower; `None` follows no more. Answered by
     /// [`Effect::News`], when it begins and whenever there are any.
     Follow { follower: Follower, consumers: Option<u32> },

@@ -65,6 +65,15 @@ impl Place {
     pub fn failed(&self, what: &str, address: &str, error: &Error) -> Failure {
         Failure::failed(format!("cannot {what} {address} at {}: {error}", self.0))
     }
+
+    /// What was asked for by these options is not in place.
+    pub fn not_filtered(&self, address: &str, options: &[&str]) -> Failure {
+        Failure::failed(format!(
+            "cannot receive from {address} at {}: {} not accepted; it must be a stream, and an expression must be valid",
+            self.0,
+            options.join(", ")
+        ))
+    }
 }
 
 /// An address as it stands, or that of the queue with this name.

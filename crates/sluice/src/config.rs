@@ -50,6 +50,8 @@ pub struct Config {
     pub alarms: AlarmLimits,
     /// Bounds of what is kept.
     pub storage: StorageLimits,
+    /// Start also where definitions may be lost.
+    pub accept_lost_definitions: bool,
     /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
 }
@@ -139,6 +141,7 @@ struct Draft {
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
     storage: StorageLimits,
+    accept_lost_definitions: bool,
     log_level: &'static str,
 }
 
@@ -156,6 +159,7 @@ impl Default for Draft {
             loopback_users: vec!["guest".into()],
             alarms: AlarmLimits::default(),
             storage: StorageLimits::default(),
+            accept_lost_definitions: false,
             log_level: "info",
         }
     }
@@ -186,6 +190,7 @@ impl Draft {
             loopback_users: self.loopback_users,
             alarms: self.alarms,
             storage: self.storage,
+            accept_lost_definitions: self.accept_lost_definitions,
             log_level: self.log_level,
         }
     }

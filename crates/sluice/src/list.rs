@@ -70,6 +70,9 @@ impl What {
                 ("READY", "messages_ready"),
                 ("UNACKNOWLEDGED", "messages_unacknowledged"),
                 ("CONSUMERS", "consumers"),
+                ("FIRST", "first_offset"),
+                ("NEXT", "next_offset"),
+                ("SEGMENTS", "segments"),
             ],
             Self::Exchanges => &[
                 ("NAME", "name"),

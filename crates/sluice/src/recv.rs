@@ -1,16 +1,18 @@
 //! `sluice recv`: prints what comes, and accepts it once it is printed.
 
-mod shown;
+mod filters;
 
 use std::io::{self, BufWriter, StdoutLock, Write as _};
 use std::time::Duration;
 
+use admin::{message_body, message_to_json};
 use clap::Args;
 use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::amqp::{Broker, Place, address};
 use crate::failure::Failure;
+use crate::recv::filters::Filters;
 
 #[derive(Args, Debug)]
 pub struct Recv {
@@ -29,6 +31,8 @@ pub struct Recv {
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
     #[command(flatten)]
+    filters: Filters,
+    #[command(flatten)]
     broker: Broker,
 }
 
@@ -46,9 +50,15 @@ impl Recv {
         let (connection, place) = self.broker.connect().await?;
         let failed = |error| place.failed("receive from", &address, &error);
         let session = connection.session().await.map_err(failed)?;
-        let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+        let filter = self.filters.to_map();
+        let options = ReceiverOptions { credit: Credit::Manual, filter, ..ReceiverOptions::default() };
         let receiver = session.receiver(Some(&address), options).await.map_err(failed)?;
-        let result = self.print_all(&receiver, &address, &place).await;
+        let missing = self.filters.missing(&receiver);
+        let result = if missing.is_empty() {
+            self.print_all(&receiver, &address, &place).await
+        } else {
+            Err((place.not_filtered(&address, &missing), Link::Open))
+        };
         // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
         if !matches!(&result, Err((_, Link::Over))) {
             receiver.detach().await.map_err(failed)?;
@@ -130,9 +140,9 @@ const PRINTED_MAX: usize = 100;
 impl Printer {
     fn print(&mut self, delivery: Delivery, json: bool) -> Result<(), Failure> {
         match Message::decode(&delivery.message) {
-            Ok(message) if json => writeln!(self.out, "{}", shown::object(&message)),
+            Ok(message) if json => writeln!(self.out, "{}", message_to_json(&message)),
             Ok(message) => {
-                self.out.write_all(&shown::body(&message)).and_then(|()| self.out.write_all(b"\n"))
+                self.out.write_all(&message_body(&message)).and_then(|()| self.out.write_all(b"\n"))
             }
             Err(error) => return Err(Failure::failed(format!("a message cannot be read: {error}"))),
         }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
 
-use amqp10::{DeliveryState, Value};
+use amqp10::{DeliveryState, Symbol, Value};
 use bytes::Bytes;
 use clap::Args;
 use client::{Message, Outcome, SenderOptions, Settle};
@@ -38,6 +38,9 @@ pub struct Send {
     /// What the message is about
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
+    /// What consumers of a stream can filter by, chunk by chunk
+    #[arg(long, value_name = "VALUE")]
+    filter_value: Option<String>,
     /// Milliseconds after which the message expires
     #[arg(long, value_name = "MS")]
     ttl: Option<u32>,
@@ -116,6 +119,10 @@ impl Send {
         if let Some(subject) = &self.subject {
             message = message.subject(subject);
         }
+        if let Some(value) = &self.filter_value {
+            message =
+                message.message_annotation(Symbol::from_static("x-stream-filter-value"), value.as_str());
+        }
         for (key, value) in &self.properties {
             message = message.application_property(key, value.as_str());
         }
@@ -188,7 +195,7 @@ pub fn pair(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use amqp10::{AmqpError, Map, Symbol};
+    use amqp10::{AmqpError, Map};
 
     use super::*;
 

@@ -74,6 +74,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         data_dir: data_dir.to_owned(),
         alarms: config.alarms,
         storage: config.storage,
+        accept_lost_definitions: config.accept_lost_definitions,
     })
 }
 

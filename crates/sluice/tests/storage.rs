@@ -6,7 +6,7 @@ mod broker;
 use std::path::{Path, PathBuf};
 
 use broker::verb::finish;
-use broker::{Broker, Directory, serve};
+use broker::{Broker, Directory, Starting, serve};
 use serde_json::{Value, json};
 
 /// Changes one bit behind these octets, which stand in one of the log's files once. Returns the file's name.
@@ -91,5 +91,17 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     let file = flip_behind(&data, b"defined-here");
     let mut refused = finish(&mut serve(&data), b"");
     refused.err = refused.err.trim_end().lines().last().unwrap_or_default().to_owned();
-    refused.refused(1, &["definitions", &file, "damaged at offset"]);
+    refused.refused(1, &["definitions", &file, "damaged at offset", "accept_lost_definitions = true"]);
+
+    let broker = Starting::spawn(&directory, &["accept_lost_definitions=true"]).finish();
+    assert!(
+        data.join("damaged").join(&file).exists() || broker.list("queues").as_array().unwrap().is_empty()
+    );
+    broker.verb(&["declare", "queue", "defined-here"]).done();
+    broker.verb(&["send", "defined-here", "y"]).done();
+    assert!(broker.terminate().success());
+    assert!(directory.logged().contains("definitions may be lost here, which is accepted"));
+    let broker = Broker::start(&directory);
+    assert_eq!(broker.verb(&["recv", "defined-here", "--count", "1"]).done(), "y");
+    assert!(broker.terminate().success());
 }

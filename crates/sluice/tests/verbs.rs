@@ -91,8 +91,14 @@ fn lists_are_tables() {
     broker.verb(&["send", "long-name", "x", "--count", "12"]).done();
     let table = broker.verb(&["list", "queues"]).done();
     let rows: Vec<&str> = table.lines().collect();
-    assert_eq!(rows[0], "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  CONSUMERS");
-    assert_eq!(rows[1], "long-name  classic  yes            12     12               0          0");
+    assert_eq!(
+        rows[0],
+        "NAME       TYPE     DURABLE  MESSAGES  READY  UNACKNOWLEDGED  CONSUMERS  FIRST  NEXT  SEGMENTS"
+    );
+    assert_eq!(
+        rows[1],
+        "long-name  classic  yes            12     12               0          0  -      -     -"
+    );
     assert!(broker.verb(&["list", "exchanges"]).done().contains("\namq.direct "));
     assert!(broker.verb(&["list", "bindings"]).done().lines().any(|line| line.contains("long-name")));
     assert!(broker.verb(&["list", "connections"]).done().starts_with("NAME "));

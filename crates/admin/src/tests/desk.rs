@@ -26,6 +26,10 @@ pub struct State {
     pub listening: bool,
     /// No answer comes in time.
     pub stuck: bool,
+    /// Messages of every stream, from the oldest on.
+    pub messages: Vec<BrowsedRow>,
+    /// Where each look into a stream was to begin, and how many messages it asked for.
+    pub looks: Vec<(Start, u32)>,
     /// How many rows each question for queues asked for.
     pub limits: Vec<usize>,
 }
@@ -202,6 +206,24 @@ impl Desk for FakeDesk {
         state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
         state.record(vhost, name)?;
         Ok(state.ready.remove(name).unwrap_or(0))
+    }
+
+    async fn browse(
+        &self,
+        who: &Identity,
+        vhost: &str,
+        name: &str,
+        start: Start,
+        count: u32,
+    ) -> Result<Vec<BrowsedRow>, DeskError> {
+        let mut state = self.state();
+        state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+        let record = state.record(vhost, name)?;
+        if !record.is_stream() {
+            return Err(DeskError::no_stream(&record));
+        }
+        state.looks.push((start, count));
+        Ok(state.messages.iter().take(count as usize).cloned().collect())
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {

@@ -217,3 +217,30 @@ fn the_default_exchange_leads_to_links_that_take_replies() {
     assert_eq!(targets(""), [RouteTarget::Direct(to)], "once");
     assert_eq!(targets("amq.direct"), []);
 }
+
+#[test]
+fn a_local_exchange_leads_to_no_stream() {
+    let mut catalog = Catalog::default();
+    for kind in ["x-local-random", "x-random"] {
+        let (vhost, name, kind) = ("/".into(), kind.into(), kind.into());
+        let (durable, auto_delete, internal, arguments) = (true, false, false, Arguments::new());
+        let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
+        run(&mut catalog, Command::DeclareExchange(declare));
+    }
+    run(&mut catalog, queue("c", &[]));
+    run(&mut catalog, queue("s", &[("x-queue-type", "stream".into())]));
+    let bind = |source: &str, to: &str| {
+        let (vhost, source, key) = ("/".into(), source.into(), "".into());
+        let destination = Destination::Queue(to.into());
+        catalog.decide(Command::Bind(Binding {
+            vhost,
+            source,
+            destination,
+            key,
+            arguments: Arguments::new(),
+        }))
+    };
+    assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
+    let reason = "x-local-random leads to classic queues only: queue 's' in vhost '/' is a stream".into();
+    assert_eq!(bind("x-local-random", "s").map(|_| ()), Err(CatalogError::Invalid { reason }));
+}

@@ -33,7 +33,7 @@ fn publishing(unconfirmed: u32) -> LinkFacts {
 }
 
 fn consuming(unsettled: u32) -> LinkFacts {
-    link(Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100 })
+    link(Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100, standing: None })
 }
 
 fn queue(report: Report) -> QueueFacts {
@@ -116,6 +116,39 @@ fn of_a_consumer() {
 }
 
 #[test]
+fn of_a_stream() {
+    let stream = |ready| Report { stream: Some(queue::Kept::default()), ..self::ready(ready) };
+    let consuming = |unsettled, credit, standing| {
+        let standing = Some(standing);
+        let role = Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100, standing };
+        LinkFacts { credit, ..link(role) }
+    };
+    let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
+    let at = |link: &LinkFacts, ready| at(link, stream(ready), LOG, as_is);
+    assert_eq!(at(&consuming(100, 0, Standing::AtEnd), 0), Cause::QueueEmpty);
+    assert_eq!(at(&consuming(100, 0, Standing::AtEnd), 5), Cause::EndOfStream);
+    assert_eq!(at(&consuming(100, 0, Standing::Reading), 5), Cause::UnsettledLimit);
+    assert_eq!(at(&consuming(0, 0, Standing::Reading), 5), Cause::NoCredit);
+    assert_eq!(at(&consuming(0, 9, Standing::Reading), 5), Cause::ReadingBacklog);
+    assert_eq!(at(&consuming(0, 9, Standing::Behind), 5), Cause::Nothing);
+
+    let connection = connection();
+    let of = |report: Report, links: &[LinkFacts]| {
+        let queue = queue(report);
+        let place = |link| LinkInPlace { connection: &connection, link, queue: Some(&queue), moved: false };
+        let consumers: Vec<_> = links.iter().map(place).collect();
+        cause(Facts::Queue { queue: &queue, consumers: &consumers, moved: false }, LOG).0
+    };
+    assert_eq!(of(Report { consumers: 0, ..stream(5) }, &[]), Cause::NoReader);
+    assert_eq!(of(Report { consumers: 0, ..stream(0) }, &[]), Cause::QueueEmpty);
+    assert_eq!(
+        of(stream(5), &[consuming(0, 0, Standing::Behind), consuming(0, 9, Standing::AtEnd)]),
+        Cause::EndOfStream,
+        "the one nearer to moving"
+    );
+}
+
+#[test]
 fn of_a_link_past_all_queues() {
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     let replies = |credit, pending, remote_incoming_window| {
@@ -140,7 +173,13 @@ fn of_a_queue() {
     let failed = LogFacts { failed: true, ..LOG };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let other = LinkFacts {
-        role: Role::Consuming { queue: QUEUE, consumer: ME + 1, unsettled: 0, unsettled_max: 100 },
+        role: Role::Consuming {
+            queue: QUEUE,
+            consumer: ME + 1,
+            unsettled: 0,
+            unsettled_max: 100,
+            standing: None,
+        },
         ..no_credit.clone()
     };
     let none = Report { consumers: 0, ..ready(1) };

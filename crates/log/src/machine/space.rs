@@ -6,6 +6,12 @@
 //!  remove ... remove     oldest first; a crash in between leaves files that the next open removes
 //!  sync the directory    no file comes back
 //! ```
+//!
+//! All of this is done on the log's thread, between two rounds and two syncs of the other thread
+//! (docs/decisions/0012), and holds up writing for three syncs. That is once for all the files of an evacuation, so for
+//! each 16 MiB of log at the least; the first sync has little left to do, for what was copied has just been synced.
+//! To begin them on the other thread would be three steps, each with its own way to fail and to be taken up again, between
+//! which the floor is said and not yet true; to save some milliseconds of latency in every few hundred.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,6 +29,9 @@ pub struct Size {
     pub files: u32,
     /// The number of the oldest file that is no longer written to.
     pub oldest: Option<u64>,
+    /// The disk is full, and what the log writes now takes its reserve: hand over what frees space, and no more than
+    /// that, until there is room for the reserve again. Told by every completion that is no error.
+    pub short: bool,
 }
 
 /// The files that are no longer written to, and their bytes.
@@ -40,7 +49,7 @@ impl Closed {
     }
 
     pub fn size(&self) -> Size {
-        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest() }
+        Size { bytes: self.bytes, files: self.files.len() as u32, oldest: self.oldest(), short: false }
     }
 
     fn oldest(&self) -> Option<u64> {
@@ -55,7 +64,7 @@ impl Closed {
 impl<D: Disk> Log<D> {
     /// What the log takes on the disk now.
     pub fn size(&self) -> Size {
-        let mut size = self.closed.size();
+        let mut size = Size { short: self.is_short(), ..self.closed.size() };
         if let Some(current) = &self.current {
             size.bytes += current.end;
             size.files += 1;
@@ -76,6 +85,7 @@ impl<D: Disk> Log<D> {
         if due && file < head {
             self.raise_floor(file)?;
             self.remove_through(file)?;
+            self.take_reserve();
         }
         Ok(())
     }

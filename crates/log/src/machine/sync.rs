@@ -124,7 +124,10 @@ impl<D: Disk> Log<D> {
         let files = if asked { self.dirty.len() } else { 1 };
         if self.dirty.iter().take(files).any(|file| file.doomed) {
             if asked {
-                let outcome = self.sync_all().or_else(|_| self.sync_all());
+                let outcome = self.sync_all().or_else(|failure| {
+                    self.give_way(&failure);
+                    self.sync_all()
+                });
                 self.answer(&outcome, done);
             }
             return None;

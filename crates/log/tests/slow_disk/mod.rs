@@ -63,4 +63,7 @@ impl Disk for SlowDisk {
     fn remove(&mut self, name: &str) -> io::Result<()> {
         self.disk.remove(name)
     }
+    fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()> {
+        self.disk.reserve(name, bytes)
+    }
 }

@@ -298,6 +298,7 @@ impl Shard {
             }
             Request::Grant { .. }
             | Request::Settle { .. }
+            | Request::GiveUp { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => return,
         };
@@ -317,13 +318,16 @@ impl Shard {
             Mail::Applied { version, by } => self.handle_applied(version, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
-            Mail::LogFull { bytes, oldest, newest } => self.handle_log_full(bytes, oldest, newest),
+            Mail::LogFull { bytes, oldest, newest, short } => {
+                self.handle_log_full(bytes, oldest, newest, short);
+            }
             Mail::Evacuate { file } => self.handle_evacuate(file),
             Mail::Evacuated { file, bytes } => self.handle_evacuated(file, bytes),
         }
     }
 
     fn apply(&mut self, queue: QueueId, request: Request) {
+        let refuses = self.log_refuses();
         let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
         let Some(slot) = slot else {
             let Err(request) = self.apply_to_stream(queue, request) else { return };
@@ -336,8 +340,8 @@ impl Shard {
             }
             return;
         };
-        // A broken log takes nothing new: what is not applied yet is refused (house.md section 5).
-        if self.log_failed
+        // A broken log takes nothing new, nor does a full disk: what is not applied yet is refused (house.md section 5).
+        if refuses
             && slot.logged
             && let Request::Publish(Publish { publisher, seq, message }) = &request
             && message.is_durable()
@@ -647,6 +651,7 @@ impl Shard {
         // It stands in files from the newest known before to the newest that it went to.
         let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.log_file = self.log_file.max(file);
+        self.log_is_short(size.short);
         self.tell_size(size);
         let OnWritten { receipts, puts, stored, definitions } = on_written;
         for (queue, first, last) in puts {
@@ -688,12 +693,28 @@ impl Shard {
         }
     }
 
-    /// Tries the log again after a failure.
-    pub fn retry_log(&mut self) {
-        self.log_failed = false;
+    /// Whether the log lives on its reserve, as far as it is known here.
+    pub(super) fn log_is_short(&mut self, short: bool) {
+        match (std::mem::replace(&mut self.log_short, short), short) {
+            (false, true) => tracing::error!(
+                shard = self.id,
+                "the disk is full: the log lives on its reserve; publishing is stopped until there is room for it again"
+            ),
+            (true, false) => tracing::info!(shard = self.id, "the disk has room again: publishing goes on"),
+            _ => {}
+        }
     }
 
-    pub fn log_failed(&self) -> bool {
-        self.log_failed
+    /// Tries the log again after a failure, or asks how it is.
+    pub fn retry_log(&mut self) {
+        self.log_failed = false;
+        if self.log_short {
+            self.journal.ask();
+        }
+    }
+
+    /// Whether the log takes nothing new: then [`Shard::retry_log`] is to be called now and then.
+    pub fn log_refuses(&self) -> bool {
+        self.log_failed || self.log_short
     }
 }

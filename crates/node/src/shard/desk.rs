@@ -2,11 +2,11 @@
 
 use broker::catalog::{Answer, Catalog, CatalogError, Command, QueueRecord};
 use broker::desk::ConnectionRow;
-use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
+use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
 use hashbrown::HashMap;
-use queue::{Effect, Request, Ticket};
+use queue::{ConsumerId, Effect, Request, Ticket};
 use std::sync::Arc;
 
 use super::Shard;
@@ -59,10 +59,23 @@ impl Shard {
     }
 
     /// Asks a queue.
-    pub fn ask(&mut self, queue: QueueId, request: impl FnOnce(Ticket) -> Request, then: OnEffect) {
-        if let Some(ticket) = self.tickets.insert(TicketOwner::Desk) {
-            self.desk.effects.insert(Ticket(ticket), then);
-            self.post.request(queue, request(Ticket(ticket)));
+    pub fn ask(
+        &mut self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request,
+        then: OnEffect,
+    ) -> Option<Ticket> {
+        let ticket = Ticket(self.tickets.insert(TicketOwner::Desk)?);
+        self.desk.effects.insert(ticket, then);
+        self.post.request(queue, request(ticket));
+        Some(ticket)
+    }
+
+    /// Nobody waits any more for what [`Shard::ask`] has asked.
+    pub fn give_up(&mut self, queue: QueueId, ticket: Ticket) {
+        if self.desk.effects.remove(&ticket).is_some() {
+            self.tickets.remove(ticket.0);
+            self.post.request(queue, Request::GiveUp { ticket });
         }
     }
 
@@ -101,9 +114,16 @@ impl Shard {
     pub fn look(&self, wanted: &Wanted) -> (Vec<ConnectionFacts>, LogFacts) {
         let wanted = self.conns.iter().filter(|(_, c)| c.gate.is_wanted(wanted)).take(LOOK_MAX);
         let connections = wanted.filter_map(|(_, c)| {
-            c.gate.facts(c.unwritten_bytes as u64, (c.partial.len() + c.partial_taken) as u64)
+            let mut facts =
+                c.gate.facts(c.unwritten_bytes as u64, (c.partial.len() + c.partial_taken) as u64)?;
+            for link in &mut facts.links {
+                if let Role::Consuming { queue, consumer, standing, .. } = &mut link.role {
+                    *standing = self.streams.standing(*queue, ConsumerId(*consumer));
+                }
+            }
+            Some(facts)
         });
-        let log = LogFacts { failed: self.log_failed, receipts_held: self.journal.receipts_held() };
+        let log = LogFacts { failed: self.log_refuses(), receipts_held: self.journal.receipts_held() };
         (connections.collect(), log)
     }
 

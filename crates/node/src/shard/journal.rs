@@ -228,6 +228,11 @@ impl Journal {
         (self.open.sync, self.open.urgent) = (true, true);
     }
 
+    /// Hands over what there is, or nothing, for the answer says how the log is.
+    pub fn ask(&mut self) {
+        self.open.urgent = true;
+    }
+
     /// When records that nobody waits for have been kept long enough.
     pub fn next_deadline(&self) -> Option<u64> {
         let release = self.released_ms.filter(|_| !self.is_away()).map(|since| since + RELEASE_MS);

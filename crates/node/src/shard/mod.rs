@@ -35,7 +35,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover};
+use log::{Extent, Handover, RESERVE_BYTES};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -88,6 +88,8 @@ pub struct StorageLimits {
     pub garbage_allowed: u64,
     /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
     pub backlog_memory: u64,
+    /// Bytes of the disk that the log keeps for the time when it is full; see [`log::Size::short`].
+    pub reserve_bytes: u64,
 }
 
 impl StorageLimits {
@@ -98,7 +100,8 @@ impl StorageLimits {
 
 impl Default for StorageLimits {
     fn default() -> Self {
-        Self { garbage_allowed: GARBAGE_ALLOWED, backlog_memory: Self::BACKLOG_MEMORY }
+        let (garbage_allowed, backlog_memory) = (GARBAGE_ALLOWED, Self::BACKLOG_MEMORY);
+        Self { garbage_allowed, backlog_memory, reserve_bytes: RESERVE_BYTES }
     }
 }
 
@@ -152,6 +155,8 @@ pub struct Shard {
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
     log_failed: bool,
+    /// The disk is full, and the log lives on its reserve.
+    log_short: bool,
     /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
     log_file: u64,
     /// The file where the catalog's records begin.
@@ -161,6 +166,7 @@ pub struct Shard {
     /// Bytes of records that the queues of this shard need, about.
     live_bytes: u64,
     garbage_allowed: u64,
+    reserve_bytes: u64,
     /// On the shard that decides: what was told last of a log that is mostly garbage.
     log_full: Option<(u64, u64, u64)>,
     /// The last file that was evacuated.
@@ -248,11 +254,13 @@ impl Shard {
             gone: Vec::new(),
             next_queue_due: None,
             log_failed: false,
+            log_short: false,
             log_file: 0,
             definitions_file: 0,
             live,
             live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,
+            reserve_bytes: limits.reserve_bytes,
             log_full: None,
             evacuated: 0,
             evacuation: None,
@@ -508,7 +516,8 @@ impl Shard {
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
         let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
-        let disk = journal.into_iter().chain(self.pages.next_deadline()).chain(self.streams.next_deadline());
+        let pages = self.pages.next_deadline(!self.log_short);
+        let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 

@@ -121,9 +121,10 @@ impl Pages {
         self.released.push(extent);
     }
 
-    pub fn next_deadline(&self) -> Option<u64> {
-        let write = (self.back.is_some() || self.away.is_none() && self.pageable > self.budget)
-            .then_some(self.not_before_ms);
+    /// `writes`: jobs are given to the packs.
+    pub fn next_deadline(&self, writes: bool) -> Option<u64> {
+        let due = self.back.is_some() || self.away.is_none() && self.pageable > self.budget;
+        let write = (due && writes).then_some(self.not_before_ms);
         write.into_iter().chain((!self.reread.is_empty()).then_some(self.reread_ms)).min()
     }
 }
@@ -133,7 +134,8 @@ impl Shard {
     /// a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let shard = u32::from(self.id);
-        if self.now_ms < self.pages.not_before_ms {
+        // The log's reserve is not for packs.
+        if self.now_ms < self.pages.not_before_ms || self.log_short {
             return None;
         }
         if let Some(runs) = self.pages.back.take() {

@@ -13,6 +13,10 @@ use super::Shard;
 /// The log may hold this much garbage whatever is alive: evacuation costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 32 * 1024 * 1024;
 
+/// While the log lives on its reserve, what is alive must fit into this part of it: the rest is for what was under way
+/// when the disk got full, and for what comes meanwhile.
+const RESERVE_PART: u64 = 2;
+
 /// Where the records of a range of one queue's messages are: in this file of the log or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -49,7 +53,13 @@ impl Shard {
     /// Whether most of a log of so many bytes is garbage.
     fn is_garbage(&self, bytes: u64) -> bool {
         let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
-        bytes > live.saturating_mul(2).saturating_add(self.garbage_allowed)
+        let allowed = match self.log_short {
+            false => self.garbage_allowed,
+            // Every file counts, if there is surely room for what is alive.
+            true if live <= self.reserve_bytes / RESERVE_PART => 0,
+            true => return false,
+        };
+        bytes > live.saturating_mul(2).saturating_add(allowed)
     }
 
     /// The log has said how large it is: whichever shard hears of it tells the one that decides, which may have
@@ -58,12 +68,13 @@ impl Shard {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.is_garbage(size.bytes)) {
             let (bytes, newest) = (size.bytes, self.log_file);
-            self.send(0, Mail::LogFull { bytes, oldest, newest });
+            self.send(0, Mail::LogFull { bytes, oldest, newest, short: size.short });
         }
     }
 
     /// On the shard that decides.
-    pub(super) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64) {
+    pub(super) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
+        self.log_is_short(short);
         self.log_full = Some((bytes, oldest, newest));
         self.reclaim();
     }

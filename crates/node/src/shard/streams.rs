@@ -19,8 +19,9 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks, News,
-    OpenFailure, Place, Readers, ReadersOutput, Request, Stream, StreamOutput, Work,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
+    News, OpenFailure, Place, Publish, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
+    StreamOutput, Verdict, Work,
 };
 
 use super::Shard;
@@ -55,6 +56,8 @@ struct Following {
 pub(super) struct Streams {
     homes: HashMap<QueueId, Home>,
     following: HashMap<QueueId, Following>,
+    /// Deliveries to consumers that were here, of streams that have none here any more.
+    delivered: HashMap<QueueId, u64>,
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
     next_due: Option<u64>,
@@ -82,6 +85,11 @@ impl Streams {
         self.homes.values().any(|home| home.stream.holds_receipts())
     }
 
+    /// How far a consumer here has come.
+    pub fn standing(&self, queue: QueueId, consumer: ConsumerId) -> Option<Standing> {
+        self.following.get(&queue)?.readers.standing(consumer)
+    }
+
     pub fn is_going(&self) -> bool {
         !self.going.is_empty()
     }
@@ -106,6 +114,7 @@ pub(super) fn is_of_readers(request: &Request) -> bool {
             | Request::Grant { .. }
             | Request::Settle { .. }
             | Request::Browse { .. }
+            | Request::GiveUp { .. }
     )
 }
 
@@ -127,6 +136,14 @@ impl Shard {
             return Ok(());
         }
         let Some(home) = self.streams.homes.get_mut(&queue) else { return Err(request) };
+        // The log's reserve is not for streams.
+        if self.log_short
+            && let Request::Publish(Publish { publisher, seq, .. }) = request
+        {
+            let verdict = Verdict::Rejected(RejectReason::Unavailable);
+            push_receipt(&mut self.receipts, Receipt { queue, publisher, first: seq, last: seq, verdict });
+            return Ok(());
+        }
         let mut output = std::mem::take(&mut self.streams.home_output);
         home.stream.apply(request, self.now_ms, &mut output);
         self.take_home_output(queue, &mut output);
@@ -177,6 +194,13 @@ impl Shard {
         // Readers have been told by the stream, unless it had no home.
         let news = News { kept: Kept::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
         self.handle_news(queue, news);
+        self.streams.delivered.remove(&queue);
+    }
+
+    /// Deliveries of a stream to consumers of this shard.
+    pub fn stream_delivered(&self, queue: QueueId) -> u64 {
+        let gone = self.streams.delivered.get(&queue).copied().unwrap_or_default();
+        gone + self.streams.following.get(&queue).map_or(0, |following| following.readers.delivered())
     }
 
     /// The numbers of a stream that lives here, if it is open or has ended.
@@ -330,8 +354,11 @@ impl Shard {
                 let follower = Follower(u32::from(self.id));
                 self.post.request(queue, Request::Follow { follower, consumers });
             }
-            if consumers.is_none() {
-                self.streams.following.remove(&queue);
+            if consumers.is_none()
+                && let Some(Following { readers, .. }) = self.streams.following.remove(&queue)
+                && readers.delivered() > 0
+            {
+                *self.streams.delivered.entry(queue).or_default() += readers.delivered();
             }
         }
         for effect in output.effects.drain(..) {
@@ -355,6 +382,8 @@ impl Shard {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let loaded = match result {
             Ok(chunks) => Some(loaded(chunks)),
+            // Whoever is gone meanwhile needs nothing any more.
+            Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
                 tracing::error!("a stream cannot be read: {error}; it is tried again");
                 self.streams.loads.insert(ticket, (who, queue, job.clone()));

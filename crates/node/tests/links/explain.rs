@@ -220,6 +220,19 @@ fn cases() -> Vec<Case> {
     h.grant(consumer, link, 1);
     case(Cause::QueueEmpty, h.explain(&h.link(consumer, 1)), &[("link_credit", 1)]);
 
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &[("x-queue-type", text("stream"))]);
+    h.send(publisher, out, b"1");
+    case(Cause::NoReader, h.explain(&queue()), &[("queue_ready", 1), ("queue_consumers", 0)]);
+    let link = h.reader(consumer, "/queues/q");
+    case(Cause::NoCredit, h.explain(&queue()), &[("queue_consumers", 1), ("link_credit", 0)]);
+    h.reads_stopped = true;
+    h.grant(consumer, link, 9);
+    case(Cause::ReadingBacklog, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 1)]);
+    h.reads_stopped = false;
+    h.settle();
+    case(Cause::EndOfStream, h.explain(&h.link(consumer, 0)), &[("link_credit", 8), ("queue_ready", 1)]);
+    case(Cause::EndOfStream, h.explain(&queue()), &[("queue_ready", 1), ("queue_consumers", 1)]);
+
     let limits = StorageLimits { backlog_memory: 1024, ..StorageLimits::default() };
     let mut h = House::with(1, Settings::default(), limits);
     h.declare("q", Default::default());

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
-    Attach, Chunk, Connection, Event, Open, Outgoing, Role, SaslInit, SenderSettleMode, SessionConfig,
-    Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy,
+    Attach, Chunk, Connection, Described, Event, Map, Open, Outgoing, Role, SaslInit, SenderSettleMode,
+    SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, Value,
 };
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Answer, Arguments, Command, DeclareQueue};
@@ -16,7 +16,8 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::{Completion, Handover, Step};
+use log::testing::FalseDisk;
+use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamReader, Streams};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
@@ -31,9 +32,15 @@ pub struct House {
     pub log_stopped: bool,
     /// Mail between shards stays where it is.
     pub mail_stopped: bool,
+    /// Chunks of streams are not read.
+    pub reads_stopped: bool,
+    /// Those that are to be.
+    pub reads: Vec<ChunkJob>,
     mail: VecDeque<(usize, Vec<Mail>)>,
     with_log: Vec<Handover>,
-    now_ms: u64,
+    streams: Streams<FalseDisk>,
+    stream_reader: StreamReader<FalseDisk>,
+    pub now_ms: u64,
 }
 
 /// One client: it logs in and begins a session by itself.
@@ -69,13 +76,18 @@ impl House {
         };
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
         let shards = make_shards(Restored::default(), shards, &settings, &access, limits, 1000);
+        let disk = FalseDisk::new(1);
         Self {
             shards,
             peers: Vec::new(),
             log_stopped: false,
             mail_stopped: false,
+            reads_stopped: false,
+            reads: Vec::new(),
             mail: VecDeque::new(),
             with_log: Vec::new(),
+            stream_reader: StreamReader::new(disk.clone()),
+            streams: Streams::new(disk).expect("an empty disk"),
             now_ms: 1000,
         }
     }
@@ -115,6 +127,15 @@ impl House {
 
     pub fn receiver(&mut self, peer: usize, address: &str) -> u32 {
         let source = Source { address: Some(address.to_owned()), ..Source::default() };
+        self.attach(peer, Role::Receiver, source, Target::default())
+    }
+
+    /// A link that reads a stream from its first message on.
+    pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
+        let name = Symbol::from_static("rabbitmq:stream-offset-spec");
+        let place = Described { descriptor: name.clone().into(), value: "first".into() };
+        let filter = Map(vec![(name.into(), Value::Described(Box::new(place)))]);
+        let source = Source { address: Some(address.to_owned()), filter: Some(filter), ..Source::default() };
         self.attach(peer, Role::Receiver, source, Target::default())
     }
 
@@ -209,6 +230,14 @@ impl House {
             // Every peer looks at its output in every round.
             shard.take_dirty(&mut Vec::new());
             self.with_log.extend(shard.poll_handover());
+            let jobs: Vec<_> = shard.poll_stream_jobs().collect();
+            for job in jobs {
+                let mut answers = Vec::new();
+                assert!(self.streams.handle(job, &mut answers).is_none(), "nothing is to be synced");
+                answers.into_iter().for_each(|answer| shard.handle_stream_answer(answer));
+                moved = true;
+            }
+            self.reads.extend(shard.poll_chunk_jobs());
             for to in 0..count {
                 let batch = shard.poll_mail(to as ShardId);
                 if !batch.is_empty() {
@@ -229,6 +258,14 @@ impl House {
                     let completion = Completion { shard, ticket, step, file, size, result: Ok(()) };
                     self.shards[shard as usize].handle_logged(completion);
                 }
+            }
+        }
+        if !self.reads_stopped {
+            moved |= !self.reads.is_empty();
+            for job in self.reads.drain(..) {
+                let ChunkJob { shard, ticket, .. } = job;
+                let result = self.stream_reader.read(&job);
+                self.shards[shard as usize].handle_chunks(ChunksRead { shard, ticket, result });
             }
         }
         for peer in &mut self.peers {

@@ -3,3 +3,4 @@
 mod direct_reply;
 mod explain;
 mod house;
+mod streams;

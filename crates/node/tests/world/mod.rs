@@ -60,6 +60,8 @@ pub struct World {
     pub all_on: Option<usize>,
     /// Files of the log that were given back.
     pub forgotten: u64,
+    /// Bytes that the log keeps for a full disk.
+    reserve_bytes: u64,
     clients: Vec<Placed>,
     settings: Arc<Settings>,
     access: Arc<Access>,
@@ -86,6 +88,8 @@ struct Placed {
 #[derive(Default)]
 pub struct Story {
     next: u64,
+    /// Messages that may still be sent.
+    left: u64,
     /// Messages sent, with the publisher of each.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
@@ -97,9 +101,7 @@ pub struct Story {
 impl Story {
     /// The number of a fresh message.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
-        if self.next == MESSAGES_MAX {
-            return None;
-        }
+        self.left = self.left.checked_sub(1)?;
         self.next += 1;
         self.sent.insert(self.next, publisher);
         Some(self.next)
@@ -139,10 +141,11 @@ impl World {
             forget: None,
             all_on: None,
             forgotten: 0,
+            reserve_bytes: 0,
             clients: Vec::new(),
             settings: Arc::new(Settings::default()),
             access: Arc::new(Access::new([user])),
-            story: Story::default(),
+            story: Story { left: MESSAGES_MAX, ..Story::default() },
         };
         world.start();
         let declared = Arc::new(Mutex::new(false));
@@ -176,7 +179,8 @@ impl World {
     /// A process starts on the disk as it is.
     fn start(&mut self) {
         let mut restored = Restored::default();
-        let options = Options { file_bytes: 16 * 1024, seed: Some(self.random.next()), ..Options::default() };
+        let (seed, reserve_bytes) = (Some(self.random.next()), self.reserve_bytes);
+        let options = Options { file_bytes: 16 * 1024, seed, reserve_bytes, ..Options::default() };
         let (log, recovery) =
             Log::open(self.disk.clone(), options, &mut |record| restored.handle_record(record))
                 .expect("a log that only crashed can be opened");
@@ -188,7 +192,7 @@ impl World {
         let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
             .expect("packs that only crashed can be opened");
         self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
-        let limits = StorageLimits { garbage_allowed: 20 * 1024, backlog_memory: 24 * 1024 };
+        let limits = StorageLimits { garbage_allowed: 20 * 1024, backlog_memory: 24 * 1024, reserve_bytes };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.mail = BTreeMap::new();
@@ -212,6 +216,50 @@ impl World {
         self.disk = self.disk.crash(how);
         self.packs_disk = self.packs_disk.crash(how);
         self.start();
+    }
+
+    /// From now on the log has a small disk, with a part in reserve.
+    pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
+        self.reserve_bytes = reserve_bytes;
+        self.disk.limit(bytes);
+        self.crash(Crash::Process);
+    }
+
+    /// Whether the log's disk is full.
+    pub fn is_short(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.size().short)
+    }
+
+    /// All clients go, and what they held is back before anybody else comes.
+    pub fn leave(&mut self) {
+        for gone in std::mem::take(&mut self.clients) {
+            self.shards[gone.shard].disconnect(gone.key);
+        }
+        (0..5000).for_each(|_| self.step_broker());
+    }
+
+    /// Publishers come and go, and one of their messages is confirmed.
+    pub fn publish_again(&mut self) {
+        let confirmed = self.story.confirmed.len();
+        // Some are refused before the shards have heard that there is room.
+        self.story.left = u64::MAX;
+        self.leave();
+        for _ in 0..50_000 {
+            if self.clients.is_empty() {
+                let shard = 0;
+                let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+                let key = self.shards[shard].connect(peer, peer);
+                self.story.publishers += 1;
+                let client = Client::publisher(self.story.publishers, self.now_ms);
+                self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
+            }
+            self.step_client();
+            self.step_broker();
+            if self.story.confirmed.len() > confirmed {
+                return;
+            }
+        }
+        panic!("nothing is accepted any more: {:?}", self.log.as_ref().map(Log::size));
     }
 
     /// One step of anybody.
@@ -287,8 +335,11 @@ impl World {
             _ => {
                 if let Some(completion) = self.from_log.pop_front() {
                     let shard = &mut self.shards[completion.shard as usize];
+                    let short = completion.size.short;
                     shard.handle_logged(completion);
-                    shard.retry_log();
+                    if !short {
+                        shard.retry_log();
+                    }
                 }
             }
         }
@@ -358,6 +409,10 @@ impl World {
     fn turn(&mut self, id: usize) {
         let shard = &mut self.shards[id];
         shard.set_now(self.now_ms);
+        // Slower than mail, as it is.
+        if shard.log_refuses() && self.random.one_in(50) {
+            shard.retry_log();
+        }
         shard.handle_timeout();
         shard.turn();
         self.to_log.extend(shard.poll_handover());
@@ -389,9 +444,7 @@ impl World {
     pub fn drain_and_check(&mut self) {
         self.disk.heal();
         self.packs_disk.heal();
-        for gone in std::mem::take(&mut self.clients) {
-            self.shards[gone.shard].disconnect(gone.key);
-        }
+        self.leave();
         let key = self.shards[0].connect("127.0.0.1:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap());
         let mut client = Client::consumer(100, self.now_ms);
         client.fickle = false;

@@ -143,8 +143,8 @@ impl Fifo {
                 let why = Refusal::NotSupported;
                 out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
             }
-            // Nobody follows a queue that is read where it lives.
-            Request::Follow { .. } => {}
+            // Nobody follows a queue that is read where it lives, and no look is under way.
+            Request::Follow { .. } | Request::GiveUp { .. } => {}
             Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
             Request::Configure(config) => self.configure(*config, now_ms, out),
             Request::Purge { ticket } => {
@@ -473,6 +473,7 @@ impl Fifo {
             Request::Settle { .. }
             | Request::Grant { .. }
             | Request::Follow { .. }
+            | Request::GiveUp { .. }
             | Request::DeadLettered { .. }
             | Request::Configure(_) => {
                 return;

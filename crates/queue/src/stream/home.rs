@@ -424,6 +424,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         // Whoever sent these waits for nothing.
         Request::Publish(_)
         | Request::Follow { .. }
+        | Request::GiveUp { .. }
         | Request::Settle { .. }
         | Request::Grant { .. }
         | Request::DeadLettered { .. }

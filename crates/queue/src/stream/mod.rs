@@ -25,7 +25,9 @@ use std::sync::Arc;
 
 pub use chunk::{CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, FilterValues};
 pub use home::{OpenFailure, Stream, StreamOutput, Work};
-pub use readers::{ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, SCAN_MAX, TAIL_BYTES};
+pub use readers::{
+    ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, SCAN_MAX, Standing, TAIL_BYTES,
+};
 pub use start::{BloomFilter, Replay, Start};
 
 use crate::GoneReason;

@@ -76,6 +76,17 @@ pub struct Place {
     pub offset: u64,
 }
 
+/// How far a consumer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It has been shown everything that is written, as far as it wants that.
+    AtEnd,
+    /// It waits for the disk.
+    Reading,
+    /// There may be more for it.
+    Behind,
+}
+
 /// What was read.
 #[derive(Clone, Debug)]
 pub struct LoadedChunks {
@@ -196,6 +207,10 @@ pub struct Readers {
 impl Readers {
     /// Does what is asked. `now_ms` counts from the epoch.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut ReadersOutput) {
+        if let Request::GiveUp { ticket } = request {
+            self.give_up(ticket);
+            return;
+        }
         if self.kept.is_none() {
             // Follow is sent for whoever waits, too.
             self.consumers += u32::from(matches!(request, Request::Attach(_)));
@@ -306,9 +321,19 @@ impl Readers {
         self.readers.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether a reader waits for the disk.
-    pub fn is_loading(&self) -> bool {
-        self.readers.values().any(|reader| reader.loading)
+    /// Whether this reader is there and waits for the disk.
+    pub fn is_loading(&self, who: Asked) -> bool {
+        self.readers.get(&who).is_some_and(|reader| reader.loading)
+    }
+
+    /// How far this consumer has come; `None` before anything has been heard of the stream.
+    pub fn standing(&self, consumer: ConsumerId) -> Option<Standing> {
+        let (kept, reader) = (self.kept.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
+        Some(match () {
+            () if reader.loading => Standing::Reading,
+            () if reader.is_behind(kept) => Standing::Behind,
+            () => Standing::AtEnd,
+        })
     }
 
     /// Deliveries so far.
@@ -342,6 +367,15 @@ impl Readers {
         }
         self.prune();
         out.effects.push(Effect::Gone { consumer, reason });
+    }
+
+    fn give_up(&mut self, ticket: Ticket) {
+        let who = Asked::Ticket(ticket);
+        self.readers.remove(&who);
+        self.going.retain(|going| *going != who);
+        self.waiting
+            .retain(|waiting| !matches!(waiting, Request::Browse { ticket: of, .. } if *of == ticket));
+        self.prune();
     }
 
     fn end(&mut self, reason: GoneReason, out: &mut ReadersOutput) {

@@ -468,6 +468,45 @@ fn a_look_brings_so_many() {
 }
 
 #[test]
+fn how_far_a_consumer_has_come() {
+    let mut world = ten();
+    let standing = |world: &World| world.readers.standing(ConsumerId(1));
+    world.attach(1, from(Start::First));
+    assert_eq!(standing(&world), None, "nothing has been heard");
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::Behind), "without credit");
+    world.grant(1, 10, false);
+    assert_eq!(standing(&world), Some(Standing::Reading));
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::AtEnd));
+    assert_eq!(world.readers.delivered(), 10);
+    world.publish(1, 0);
+    world.settle();
+    assert_eq!(standing(&world), Some(Standing::Behind));
+    assert_eq!(world.readers.standing(ConsumerId(2)), None);
+}
+
+#[test]
+fn a_look_that_is_given_up_leaves_nothing() {
+    let mut world = ten();
+    let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
+    let give_up = || Request::GiveUp { ticket: Ticket(1) };
+    // Before anything is known of the stream.
+    world.here(browse());
+    world.here(give_up());
+    assert!(world.readers.is_empty() && !world.follows);
+    // While it waits for the disk, whose answer comes all the same.
+    world.here(browse());
+    world.read_news();
+    assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
+    world.here(give_up());
+    assert!(!world.readers.is_loading(Asked::Ticket(Ticket(1))) && !world.follows);
+    world.settle();
+    assert_eq!(world.readers.memory_bytes(), 0);
+    assert!(world.fetched.is_empty() && world.refused.is_empty());
+}
+
+#[test]
 fn a_deleted_stream_tells_everybody() {
     let mut world = ten();
     world.attach(1, from(Start::First));

@@ -150,6 +150,12 @@ pub const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
     ),
     key(
+        "accept_lost_definitions",
+        "false",
+        "Start although definitions may be lost in a damaged log: every durable queue that is left is closed and kept.",
+        |c, _, v| put(&mut c.accept_lost_definitions, boolean(v)),
+    ),
+    key(
         "vm_memory_high_watermark.relative",
         "0.6",
         "Publishers are stopped when the broker uses more than this part of the memory it may use.",

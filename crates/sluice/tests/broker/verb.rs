@@ -1,6 +1,7 @@
 //! Verbs of the built program.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -57,6 +58,28 @@ impl Broker {
         let mut command = Command::new(PROGRAM);
         command.args(words).env("SLUICE_URL", self.amqp_url()).env("SLUICE_HTTP_URL", self.http_url());
         finish(&mut command, input)
+    }
+
+    /// What the management API answers to a GET.
+    pub fn get(&self, path: &str) -> (u16, Value) {
+        self.ask("GET", path, "")
+    }
+
+    /// One request to the management API: the status, and the JSON of the answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, Value) {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.http_port)).unwrap();
+        let length = body.len();
+        let login = "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=";
+        write!(
+            socket,
+            "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{login}\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, serde_json::from_str(body).unwrap_or_default())
     }
 
     /// `sluice list WHAT --json`.

@@ -129,8 +129,9 @@ impl Catalog {
             return Err(CatalogError::no_exchange(vhost, &binding.source));
         };
         match &binding.destination {
-            Destination::Queue(name) if self.queue(vhost, name).is_none() => {
-                return Err(CatalogError::no_queue(vhost, name));
+            Destination::Queue(name) => {
+                let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
+                table.exchange.kind.check_queue(queue)?;
             }
             Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
                 return Err(CatalogError::no_exchange(vhost, name));

@@ -30,7 +30,7 @@ use self::modulus::Modulus;
 use self::random::Random;
 use self::topic::Trie;
 use super::policy::{Policies, Policy, Subject};
-use super::{Arguments, Binding, CatalogError, Destination};
+use super::{Arguments, Binding, CatalogError, Destination, QueueRecord};
 
 pub use self::history::{Histories, history_length};
 pub(super) use self::letter::Facts;
@@ -102,6 +102,15 @@ impl ExchangeKind {
             Self::Headers => headers::check_binding(binding),
             Self::LocalRandom => random::check_local_binding(binding),
             Self::ConsistentHash => consistent::check_binding(binding),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// The kind does not lead to queues of this type.
+    pub(super) fn check_queue(self, queue: &QueueRecord) -> Result<(), CatalogError> {
+        match self {
+            Self::LocalRandom => random::check_local_queue(queue),
             _ => Ok(()),
         }
     }

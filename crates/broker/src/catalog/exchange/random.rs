@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::{Binding, CatalogError, Destination};
+use super::super::{Binding, CatalogError, Destination, QueueRecord};
 use super::letter::Facts;
 
 /// Bindings in the order in which they came; a destination bound twice has two chances.
@@ -23,6 +23,22 @@ impl Random {
             found(&binding.destination);
         }
     }
+}
+
+/// Streams are read on any node: none is local.
+///
+/// # Errors
+/// The queue is no classic one.
+pub(super) fn check_local_queue(queue: &QueueRecord) -> Result<(), CatalogError> {
+    if !queue.is_stream() {
+        return Ok(());
+    }
+    let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
+    Err(CatalogError::Invalid {
+        reason: format!(
+            "x-local-random leads to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"
+        ),
+    })
 }
 
 /// Only queues have a node that they are local to, and there is nothing to match.

@@ -21,7 +21,7 @@ use message::{FieldError, FieldFilter, Filter, SqlFilter};
 use queue::{BloomFilter, Replay, Start};
 
 use super::{error, shown};
-use crate::catalog::span_ms;
+use crate::start::start_of;
 
 /// An expression has this name. Others may be called anything.
 const SQL_NAME: &str = "sql-filter";
@@ -189,15 +189,7 @@ fn start(value: &Value, now_ms: u64) -> Option<Result<Start, BadOffset>> {
         return Some(Ok(Start::Time((*ms).try_into().unwrap_or(0))));
     }
     let Some(text) = value.as_str() else { return value.as_u64().map(|offset| Ok(Start::Offset(offset))) };
-    Some(match text {
-        "first" => Ok(Start::First),
-        "last" => Ok(Start::Last),
-        "next" => Ok(Start::Next),
-        span => match span_ms(span) {
-            Some(ms @ 1..) => Ok(Start::Time(now_ms.saturating_sub(ms))),
-            _ => Err(BadOffset(shown(span))),
-        },
-    })
+    Some(start_of(text, now_ms).ok_or_else(|| BadOffset(shown(text))))
 }
 
 /// `None` if the value is neither a string nor a list. What is no string in a list is passed over.

@@ -12,7 +12,7 @@ use queue::{Effect, Refusal, Request, Ticket};
 
 use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
-use super::attach::Refused;
+use super::attach::{Refused, on_link};
 use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
@@ -55,8 +55,11 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         if attach.snd_settle_mode != SenderSettleMode::Settled {
-            let reason = "the sender of a management link pair must use snd-settle-mode settled";
-            return Err(error(condition::INVALID_FIELD, reason).into());
+            return Err(on_link(
+                condition::INVALID_FIELD,
+                "the sender of a management link pair must use snd-settle-mode settled",
+                attach,
+            ));
         }
         let pair = self.join_pair(session, link, attach)?;
         let reply = Attach {

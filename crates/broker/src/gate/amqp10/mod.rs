@@ -8,8 +8,12 @@ mod adaptive;
 mod address;
 mod attach;
 mod bridge;
+mod dynamic;
+mod ends;
 mod filter;
+mod flush;
 mod inbound;
+mod intake;
 mod management;
 mod open;
 mod outbound;
@@ -22,14 +26,15 @@ use std::sync::Arc;
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    AmqpError, Chunk, Connection, DeliveryState, Event, Fault, Map, Radius, Role, SessionConfig, Symbol,
-    condition,
+    AmqpError, Chunk, Connection, Event, Fault, Map, Radius, Role, SessionConfig, Symbol, condition,
 };
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use queue::{Effect, Request, Ticket, Verdict};
+use queue::{Effect, Ticket, Verdict};
 
-use self::inbound::Intake;
+use self::ends::Farewell;
+use self::flush::Told;
+use self::intake::Intake;
 use self::management::Pair;
 use self::outbound::Outlet;
 use self::replies::Replies;
@@ -90,23 +95,6 @@ struct Session {
     links: Vec<Option<LinkRole>>,
     /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
     dispositions: Vec<Told>,
-}
-
-/// `first..=last` of the client's delivery-ids and what became of them.
-#[derive(Debug, PartialEq)]
-struct Told {
-    first: u32,
-    last: u32,
-    /// False if the client is to settle first.
-    settled: bool,
-    state: DeliveryState,
-}
-
-impl Told {
-    /// Whether the next id is that of `next` and nothing else differs.
-    fn joins(&self, next: &Self) -> bool {
-        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
-    }
 }
 
 /// What a link is for.
@@ -180,14 +168,6 @@ enum Waiting {
 /// Twice the largest message (house.md section 4): one that comes, and as much for all others.
 fn incomplete_bytes_max(settings: &Settings) -> usize {
     usize::try_from(settings.max_message_size.saturating_mul(2)).unwrap_or(usize::MAX)
-}
-
-/// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
-#[derive(Clone, Copy, Debug)]
-enum Farewell {
-    Detach { session: u16, link: u32 },
-    End { session: u16 },
-    Close,
 }
 
 /// One connection.
@@ -362,41 +342,6 @@ impl Gate {
         }
     }
 
-    /// Closes the connection with an error.
-    pub fn fail(&mut self, error: AmqpError, cx: &mut Cx<'_>) {
-        if self.phase == Phase::Done {
-            return;
-        }
-        tracing::warn!(
-            connection = %self.name,
-            condition = error.condition.as_str(),
-            "closing: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
-        self.send_open_if_needed(cx);
-        self.drop_all_sessions(true, cx);
-        self.conn.close(Some(error), false);
-        self.delete_exclusive_queues(cx);
-        self.phase = Phase::Done;
-    }
-
-    /// The socket is gone, or the node is done with the connection.
-    pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
-        self.drop_all_sessions(true, cx);
-        self.delete_exclusive_queues(cx);
-        self.waiting.clear();
-        self.phase = Phase::Done;
-    }
-
-    /// The node stops, or an operator closes the connection.
-    pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
-        if self.can_be_told() {
-            self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
-        } else {
-            self.handle_disconnect(cx);
-        }
-    }
-
     // ---- sessions ---------------------------------------------------------------------------------------
 
     fn handle_begin(&mut self, session: u16) {
@@ -406,78 +351,6 @@ impl Gate {
         }
         self.sessions[at] = Some(Box::default());
         self.conn.begin(Some(session), !self.blocked);
-    }
-
-    fn handle_end(&mut self, session: u16, error: Option<&AmqpError>, answered: bool, cx: &mut Cx<'_>) {
-        if let Some(error) = error {
-            tracing::info!(connection = %self.name, session, "client ended the session: {error:?}");
-        }
-        if answered {
-            return;
-        }
-        self.flush_session(session);
-        let before = self.deletions();
-        self.drop_session(session, true, cx);
-        self.bid_farewell(Farewell::End { session }, before, cx);
-    }
-
-    /// Queues of this connection that are being deleted.
-    fn deletions(&self) -> usize {
-        self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
-    }
-
-    /// Answers at once, or when the deletions are done that have begun since there were `before`.
-    fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
-        if self.deletions() > before {
-            self.farewells.push(farewell);
-        } else {
-            self.say_farewell(farewell, cx);
-        }
-    }
-
-    fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
-        match farewell {
-            Farewell::Detach { session, link } => self.put_detach(session, link, None),
-            Farewell::End { session } => self.conn.end(session, None),
-            Farewell::Close => self.answer_close(cx),
-        }
-    }
-
-    /// A deletion is done, perhaps the last one that somebody waited for.
-    fn deletion_done(&mut self, cx: &mut Cx<'_>) {
-        if !self.farewells.is_empty() && self.deletions() == 0 {
-            for farewell in std::mem::take(&mut self.farewells) {
-                self.say_farewell(farewell, cx);
-            }
-        }
-    }
-
-    /// Ends a session with an error.
-    fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
-        tracing::warn!(
-            connection = %self.name,
-            session,
-            condition = error.condition.as_str(),
-            "ending session: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
-        self.flush_session(session);
-        self.drop_session(session, true, cx);
-        self.conn.end(session, Some(error));
-    }
-
-    fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
-        let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
-        let Some(gone) = slot.take() else { return };
-        for role in gone.links.into_iter().flatten() {
-            self.drop_role(role, failed, cx);
-        }
-    }
-
-    fn drop_all_sessions(&mut self, failed: bool, cx: &mut Cx<'_>) {
-        for session in 0..self.sessions.len() {
-            self.drop_session(session as u16, failed, cx);
-        }
     }
 
     // ---- links --------------------------------------------------------------------------------------------
@@ -497,69 +370,6 @@ impl Gate {
             session.links.resize_with(at + 1, || None);
         }
         session.links[at] = Some(role);
-    }
-
-    fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
-        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
-        self.drop_role(role, failed, cx);
-    }
-
-    fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
-        match role {
-            LinkRole::Intake(mut intake) => {
-                intake.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
-                cx.publishers.remove(intake.publisher.0);
-                if let Some(queue) = intake.watched
-                    && let Some(all) = cx.watchers.get_mut(&queue)
-                {
-                    all.retain(|p| *p != intake.publisher.0);
-                    if all.is_empty() {
-                        cx.watchers.remove(&queue);
-                    }
-                }
-                cx.counters.publishers -= 1;
-                intake.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
-            }
-            LinkRole::Outlet(outlet) => {
-                cx.consumers.remove(outlet.consumer.0);
-                if !outlet.gone {
-                    cx.post.request(outlet.queue, Request::Detach { consumer: outlet.consumer, failed });
-                }
-                cx.counters.consumers -= 1;
-                outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
-            }
-            LinkRole::Replies(replies) => {
-                cx.consumers.remove(replies.to.outlet.0);
-                cx.counters.consumers -= 1;
-            }
-            LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
-                // A pair needs both of its links; the other one is told at its next use.
-                self.drop_pair(pair);
-            }
-        }
-    }
-
-    /// Detaches a link with an error.
-    fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
-        tracing::info!(
-            connection = %self.name,
-            session,
-            link,
-            condition = error.condition.as_str(),
-            "detaching link: {}",
-            error.description.as_deref().unwrap_or("no reason given")
-        );
-        // What is known of its deliveries goes out first (behaviour B.4).
-        self.flush_session(session);
-        self.drop_link(session, link, true, cx);
-        self.put_detach(session, link, Some(error));
-    }
-
-    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
-        self.conn.detach(session, link, error);
-        // What waited of it holds up the other links no longer.
-        self.touch_session(session);
     }
 
     /// Notes that a link has something to do at the end of the turn.
@@ -639,110 +449,6 @@ impl Gate {
         Some(ticket)
     }
 
-    fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
-        self.exclusive.retain(|q| *q != queue);
-        if let Some(ticket) = self.ticket(Waiting::Deletion, cx) {
-            cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
-        }
-    }
-
-    fn delete_exclusive_queues(&mut self, cx: &mut Cx<'_>) {
-        for queue in std::mem::take(&mut self.exclusive) {
-            self.delete_queue(queue, cx);
-        }
-    }
-
-    // ---- the end of a turn --------------------------------------------------------------------------------
-
-    /// Stops or resumes publishing on every session (behaviour S30); consuming goes on.
-    pub fn set_blocked(&mut self, blocked: bool) {
-        if self.blocked != blocked {
-            self.blocked = blocked;
-            for session in 0..self.sessions.len() {
-                self.conn.set_window_open(session as u16, !blocked);
-            }
-        }
-    }
-
-    /// Whether [`Gate::flush`] has something to do.
-    pub fn is_touched(&self) -> bool {
-        !self.touched.is_empty()
-    }
-
-    /// Writes what the turn has brought: dispositions, then grants.
-    pub fn flush(&mut self, cx: &mut Cx<'_>) {
-        self.pump();
-        let touched = std::mem::take(&mut self.touched);
-        for (session, _) in &touched {
-            self.flush_session(*session);
-        }
-        for (session, link) in &touched {
-            match self.role(*session, *link) {
-                Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
-                Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
-                Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
-                    let pair = *pair;
-                    self.regulate_management(*session, pair, cx);
-                }
-                // Replies never wait, so there is nothing to ask for.
-                Some(LinkRole::Replies(_)) | None => {}
-            }
-        }
-        let mut touched = touched;
-        touched.clear();
-        if self.touched.is_empty() {
-            self.touched = touched;
-        }
-    }
-
-    /// Sends what waited for room. Links of a session in which nothing waits any more may fetch again.
-    fn pump(&mut self) {
-        let waiting: Vec<u16> =
-            self.conn.sessions().filter(|(_, s)| s.pending_len() > 0).map(|(n, _)| n).collect();
-        if waiting.is_empty() {
-            return;
-        }
-        self.conn.pump();
-        for session in waiting {
-            if self.conn.session(session).is_some_and(|s| s.pending_len() == 0) {
-                self.touch_session(session);
-            }
-        }
-    }
-
-    /// Whether deliveries wait for the client's window or the socket.
-    pub fn has_pending(&self) -> bool {
-        self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
-    }
-
-    /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as
-    /// the ids allow.
-    fn flush_session(&mut self, session: u16) {
-        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        if s.dispositions.is_empty() {
-            return;
-        }
-        let mut told = std::mem::take(&mut s.dispositions);
-        if told.len() > 1 {
-            let base = told[0].first;
-            told.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
-            told.dedup_by(|next, kept| {
-                let joins = kept.joins(next);
-                if joins {
-                    kept.last = next.last;
-                }
-                joins
-            });
-        }
-        for d in &told {
-            self.conn.disposition(session, Role::Receiver, (d.first, d.last), d.settled, &d.state);
-        }
-        told.clear();
-        if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
-            s.dispositions = told;
-        }
-    }
-
     // ---- time -----------------------------------------------------------------------------------------------
 
     /// When [`Gate::handle_timeout`] has something to do.
@@ -765,14 +471,6 @@ impl Gate {
             }
             _ => {}
         }
-    }
-}
-
-fn rank(state: &DeliveryState) -> u8 {
-    match state {
-        DeliveryState::Rejected(_) => 0,
-        DeliveryState::Released => 1,
-        _ => 2,
     }
 }
 

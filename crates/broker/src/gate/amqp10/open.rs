@@ -3,7 +3,8 @@
 use amqp10::sasl::{self, parse_plain};
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
-use super::{Client, Cx, Farewell, Gate, Phase, error};
+use super::ends::Farewell;
+use super::{Client, Cx, Gate, Phase, error};
 use crate::access::LoginRefused;
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;

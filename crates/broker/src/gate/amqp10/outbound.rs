@@ -74,7 +74,8 @@ impl Outlet {
 
     pub fn facts(&self) -> explain::Role {
         let Self { queue, consumer, unsettled, unsettled_max, .. } = *self;
-        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max }
+        // How far it has come in a stream is known where it is read.
+        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max, standing: None }
     }
 
     fn room(&self) -> u32 {
@@ -314,9 +315,10 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         Refusal::NotEmpty => {
             (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is not empty"))
         }
-        Refusal::NotSupported => {
-            (condition::NOT_IMPLEMENTED, format!("queue '{queue}' in vhost '{vhost}' does not do this"))
-        }
+        Refusal::NotSupported => (
+            condition::NOT_IMPLEMENTED,
+            format!("queue '{queue}' in vhost '{vhost}' is of a type that does not do this"),
+        ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))
         }

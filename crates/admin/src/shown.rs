@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 
-use admin::amqp_to_json;
 use amqp10::{Map, Value as Amqp};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use client::{Body, Message};
 use serde_json::{Map as Object, Value, json};
+
+use crate::json::from_amqp as amqp_to_json;
 
 /// The body's octets; values that are neither text nor octets as JSON.
 pub fn body(message: &Message) -> Cow<'_, [u8]> {
@@ -23,20 +24,12 @@ pub fn body(message: &Message) -> Cow<'_, [u8]> {
 
 /// ```text
 /// {"header": {..}, "message_annotations": {..}, "properties": {..}, "application_properties": {..},
-///  "body": .., "body_type": "text" | "base64" | "value" | "sequence", "footer": {..}}
+///  "footer": {..}, "body": .., "body_type": "text" | "base64" | "value" | "sequence"}
 /// ```
 /// Sections and fields that are absent are left out. Octets are text if they are UTF-8, else base64.
 pub fn object(message: &Message) -> Value {
-    let mut object = Object::new();
-    let mut put = |name: &str, section: Option<Value>| {
-        section.map(|section| object.insert(name.to_owned(), section));
-    };
-    put("header", header(message));
-    put("delivery_annotations", message.delivery_annotations.as_ref().map(map));
-    put("message_annotations", message.message_annotations.as_ref().map(map));
-    put("properties", properties(message));
-    put("application_properties", message.application_properties.as_ref().map(map));
-    let (kind, body) = match &message.body {
+    let mut object = sections(message);
+    let (kind, value) = match &message.body {
         Body::Data(_) => {
             let octets = body(message);
             match std::str::from_utf8(&octets) {
@@ -47,10 +40,24 @@ pub fn object(message: &Message) -> Value {
         Body::Value(value) => ("value", amqp_to_json(value)),
         Body::Sequence(lists) => ("sequence", sequence(lists)),
     };
-    put("body", Some(body));
-    put("body_type", Some(kind.into()));
-    put("footer", message.footer.as_ref().map(map));
+    object.insert("body".into(), value);
+    object.insert("body_type".into(), kind.into());
     Value::Object(object)
+}
+
+/// All sections but the body, as in [`object`].
+pub fn sections(message: &Message) -> Object<String, Value> {
+    let mut object = Object::new();
+    let mut put = |name: &str, section: Option<Value>| {
+        section.map(|section| object.insert(name.to_owned(), section));
+    };
+    put("header", header(message));
+    put("delivery_annotations", message.delivery_annotations.as_ref().map(map));
+    put("message_annotations", message.message_annotations.as_ref().map(map));
+    put("properties", properties(message));
+    put("application_properties", message.application_properties.as_ref().map(map));
+    put("footer", message.footer.as_ref().map(map));
+    object
 }
 
 fn header(message: &Message) -> Option<Value> {

@@ -1,0 +1,101 @@
+//! `/api/queues/{vhost}/{name}/messages`: the messages of a stream, where they are.
+//!
+//! A row is a message in the field names of the reference's `POST /get`, with its offset, and with all sections but the
+//! body as [`crate::message_to_json`] shows them. What comes behind the last row begins at its offset and one.
+
+use std::fmt::Write as _;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::desk::{BrowsedRow, Desk, Start};
+use broker::start::start_of;
+use client::Message;
+use serde_json::{Map as Object, Value};
+
+use crate::call::Call;
+use crate::query::Query;
+use crate::reply::{Failure, Reply};
+use crate::shown;
+
+/// Messages of an answer if nothing is said.
+const COUNT_DEFAULT: u32 = 10;
+
+/// Messages of an answer at most; whoever asks for more is refused. The desk bounds their bytes.
+const COUNT_MAX: u32 = 1_000;
+
+pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
+    let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64);
+    let start = start(&call.query, now_ms)?;
+    let count = count(&call.query)?;
+    let truncate = call.query.number("truncate")?.unwrap_or(usize::MAX);
+    let rows = call.desk.browse(&call.who, call.param(0), call.param(1), start, count).await?;
+    // Row by row, for as a tree of values each takes several times as much.
+    let mut text = String::from("[");
+    for row in &rows {
+        let comma = if text.len() > 1 { "," } else { "" };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{comma}{}", to_json(row, truncate));
+    }
+    text.push(']');
+    Ok(Reply::Rows(text))
+}
+
+/// Where to begin: `offset`, or `at` in milliseconds since the epoch; with neither the oldest message.
+fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
+    match (query.get("offset"), query.number("at")?) {
+        (None, None) => Ok(Start::First),
+        (None, Some(ms)) => Ok(Start::Time(ms as u64)),
+        (Some(text), None) => {
+            let start = text.parse().ok().map(Start::Offset).or_else(|| start_of(text, now_ms));
+            start.ok_or_else(|| {
+                Failure::bad_request(format!(
+                    "offset '{text}' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"
+                ))
+            })
+        }
+        (Some(_), Some(_)) => Err(Failure::bad_request("offset and at exclude each other")),
+    }
+}
+
+fn count(query: &Query) -> Result<u32, Failure> {
+    match query.number("count")? {
+        None => Ok(COUNT_DEFAULT),
+        Some(count) => {
+            u32::try_from(count).ok().filter(|count| (1..=COUNT_MAX).contains(count)).ok_or_else(|| {
+                Failure::bad_request(format!("count '{count}' is not a number from 1 to {COUNT_MAX}"))
+            })
+        }
+    }
+}
+
+fn to_json(row: &BrowsedRow, truncate: usize) -> Value {
+    let mut object = Object::new();
+    object.insert("offset".into(), row.offset.into());
+    object.insert("exchange".into(), (*row.exchange).into());
+    object.insert("routing_key".into(), (*row.routing_key).into());
+    object.insert("redelivered".into(), false.into());
+    match Message::decode(&row.message) {
+        Ok(message) => {
+            put_payload(&mut object, &shown::body(&message), truncate);
+            object.append(&mut shown::sections(&message));
+        }
+        // It is shown as it is kept: one message that we cannot read does not hide those behind it.
+        Err(error) => {
+            object.insert("error".into(), format!("the message cannot be read: {error}").into());
+            put_payload(&mut object, &row.message, truncate);
+        }
+    }
+    Value::Object(object)
+}
+
+/// The first octets of a payload, as text if all of it is UTF-8; then no character is cut in two.
+fn put_payload(object: &mut Object<String, Value>, octets: &[u8], truncate: usize) {
+    let (encoding, shown) = match std::str::from_utf8(octets) {
+        Ok(text) => ("string", text[..text.floor_char_boundary(truncate)].to_owned()),
+        Err(_) => ("base64", STANDARD.encode(&octets[..octets.len().min(truncate)])),
+    };
+    object.insert("payload_bytes".into(), octets.len().into());
+    object.insert("payload_encoding".into(), encoding.into());
+    object.insert("payload".into(), shown.into());
+}

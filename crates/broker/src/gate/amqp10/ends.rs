@@ -1,0 +1,215 @@
+//! How connections, sessions and links end: by the client's word, by ours, or because the socket is gone. What goes with
+//! them is given up in one place, and an answer waits until the queues that go with them are gone.
+
+use amqp10::{AmqpError, condition};
+use queue::Request;
+
+use super::{Cx, Gate, LinkRole, Phase, Waiting, error};
+use crate::ids::QueueId;
+
+/// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Farewell {
+    Detach { session: u16, link: u32 },
+    End { session: u16 },
+    Close,
+}
+
+impl Gate {
+    // ---- connections --------------------------------------------------------------------------------------
+
+    /// Closes the connection with an error.
+    pub fn fail(&mut self, error: AmqpError, cx: &mut Cx<'_>) {
+        if self.phase == Phase::Done {
+            return;
+        }
+        tracing::warn!(
+            connection = %self.name,
+            condition = error.condition.as_str(),
+            "closing: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        self.send_open_if_needed(cx);
+        self.drop_all_sessions(true, cx);
+        self.conn.close(Some(error), false);
+        self.delete_exclusive_queues(cx);
+        self.phase = Phase::Done;
+    }
+
+    /// The socket is gone, or the node is done with the connection.
+    pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
+        self.drop_all_sessions(true, cx);
+        self.delete_exclusive_queues(cx);
+        self.waiting.clear();
+        self.phase = Phase::Done;
+    }
+
+    /// The node stops, or an operator closes the connection.
+    pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
+        if self.can_be_told() {
+            self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
+        } else {
+            self.handle_disconnect(cx);
+        }
+    }
+
+    // ---- sessions -----------------------------------------------------------------------------------------
+
+    pub(super) fn handle_end(
+        &mut self,
+        session: u16,
+        error: Option<&AmqpError>,
+        answered: bool,
+        cx: &mut Cx<'_>,
+    ) {
+        if let Some(error) = error {
+            tracing::info!(connection = %self.name, session, "client ended the session: {error:?}");
+        }
+        if answered {
+            return;
+        }
+        self.flush_session(session);
+        let before = self.deletions();
+        self.drop_session(session, true, cx);
+        self.bid_farewell(Farewell::End { session }, before, cx);
+    }
+
+    /// Queues of this connection that are being deleted.
+    pub(super) fn deletions(&self) -> usize {
+        self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
+    }
+
+    /// Answers at once, or when the deletions are done that have begun since there were `before`.
+    pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
+        if self.deletions() > before {
+            self.farewells.push(farewell);
+        } else {
+            self.say_farewell(farewell, cx);
+        }
+    }
+
+    fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
+        match farewell {
+            Farewell::Detach { session, link } => self.put_detach(session, link, None),
+            Farewell::End { session } => self.conn.end(session, None),
+            Farewell::Close => self.answer_close(cx),
+        }
+    }
+
+    /// A deletion is done, perhaps the last one that somebody waited for.
+    pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
+        if !self.farewells.is_empty() && self.deletions() == 0 {
+            for farewell in std::mem::take(&mut self.farewells) {
+                self.say_farewell(farewell, cx);
+            }
+        }
+    }
+
+    /// Ends a session with an error.
+    pub(super) fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
+        tracing::warn!(
+            connection = %self.name,
+            session,
+            condition = error.condition.as_str(),
+            "ending session: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        self.flush_session(session);
+        self.drop_session(session, true, cx);
+        self.conn.end(session, Some(error));
+    }
+
+    pub(super) fn drop_session(&mut self, session: u16, failed: bool, cx: &mut Cx<'_>) {
+        let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
+        let Some(gone) = slot.take() else { return };
+        for role in gone.links.into_iter().flatten() {
+            self.drop_role(role, failed, cx);
+        }
+    }
+
+    pub(super) fn drop_all_sessions(&mut self, failed: bool, cx: &mut Cx<'_>) {
+        for session in 0..self.sessions.len() {
+            self.drop_session(session as u16, failed, cx);
+        }
+    }
+
+    // ---- links --------------------------------------------------------------------------------------------
+
+    pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
+        self.drop_role(role, failed, cx);
+    }
+
+    fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
+        match role {
+            LinkRole::Intake(mut intake) => {
+                intake.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
+                cx.publishers.remove(intake.publisher.0);
+                if let Some(queue) = intake.watched
+                    && let Some(all) = cx.watchers.get_mut(&queue)
+                {
+                    all.retain(|p| *p != intake.publisher.0);
+                    if all.is_empty() {
+                        cx.watchers.remove(&queue);
+                    }
+                }
+                cx.counters.publishers -= 1;
+                intake.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Outlet(outlet) => {
+                cx.consumers.remove(outlet.consumer.0);
+                if !outlet.gone {
+                    cx.post.request(outlet.queue, Request::Detach { consumer: outlet.consumer, failed });
+                }
+                cx.counters.consumers -= 1;
+                outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            }
+            LinkRole::Replies(replies) => {
+                cx.consumers.remove(replies.to.outlet.0);
+                cx.counters.consumers -= 1;
+            }
+            LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
+                // A pair needs both of its links; the other one is told at its next use.
+                self.drop_pair(pair);
+            }
+        }
+    }
+
+    /// Detaches a link with an error.
+    pub(super) fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
+        tracing::info!(
+            connection = %self.name,
+            session,
+            link,
+            condition = error.condition.as_str(),
+            "detaching link: {}",
+            error.description.as_deref().unwrap_or("no reason given")
+        );
+        // What is known of its deliveries goes out first (behaviour B.4).
+        self.flush_session(session);
+        self.drop_link(session, link, true, cx);
+        self.put_detach(session, link, Some(error));
+    }
+
+    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
+        self.conn.detach(session, link, error);
+        // What waited of it holds up the other links no longer.
+        self.touch_session(session);
+    }
+
+    // ---- queues that go with them ---------------------------------------------------------------------------
+
+    pub(super) fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
+        self.exclusive.retain(|q| *q != queue);
+        if let Some(ticket) = self.ticket(Waiting::Deletion, cx) {
+            cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
+        }
+    }
+
+    pub(super) fn delete_exclusive_queues(&mut self, cx: &mut Cx<'_>) {
+        for queue in std::mem::take(&mut self.exclusive) {
+            self.delete_queue(queue, cx);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The end of a turn: what has become known is told in as few frames as the ids allow, and what has been used up is asked
+//! for and granted again.
+
+use amqp10::{DeliveryState, Role};
+
+use super::{Cx, Gate, LinkRole};
+
+/// `first..=last` of the client's delivery-ids and what became of them.
+#[derive(Debug, PartialEq)]
+pub(super) struct Told {
+    pub first: u32,
+    pub last: u32,
+    /// False if the client is to settle first.
+    pub settled: bool,
+    pub state: DeliveryState,
+}
+
+impl Told {
+    /// Whether the next id is that of `next` and nothing else differs.
+    pub fn joins(&self, next: &Self) -> bool {
+        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
+    }
+}
+
+impl Gate {
+    /// Stops or resumes publishing on every session (behaviour S30); consuming goes on.
+    pub fn set_blocked(&mut self, blocked: bool) {
+        if self.blocked != blocked {
+            self.blocked = blocked;
+            for session in 0..self.sessions.len() {
+                self.conn.set_window_open(session as u16, !blocked);
+            }
+        }
+    }
+
+    /// Whether [`Gate::flush`] has something to do.
+    pub fn is_touched(&self) -> bool {
+        !self.touched.is_empty()
+    }
+
+    /// Writes what the turn has brought: dispositions, then grants.
+    pub fn flush(&mut self, cx: &mut Cx<'_>) {
+        self.pump();
+        let touched = std::mem::take(&mut self.touched);
+        for (session, _) in &touched {
+            self.flush_session(*session);
+        }
+        for (session, link) in &touched {
+            match self.role(*session, *link) {
+                Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
+                Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
+                Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
+                    let pair = *pair;
+                    self.regulate_management(*session, pair, cx);
+                }
+                // Replies never wait, so there is nothing to ask for.
+                Some(LinkRole::Replies(_)) | None => {}
+            }
+        }
+        let mut touched = touched;
+        touched.clear();
+        if self.touched.is_empty() {
+            self.touched = touched;
+        }
+    }
+
+    /// Sends what waited for room. Links of a session in which nothing waits any more may fetch again.
+    fn pump(&mut self) {
+        let waiting: Vec<u16> =
+            self.conn.sessions().filter(|(_, s)| s.pending_len() > 0).map(|(n, _)| n).collect();
+        if waiting.is_empty() {
+            return;
+        }
+        self.conn.pump();
+        for session in waiting {
+            if self.conn.session(session).is_some_and(|s| s.pending_len() == 0) {
+                self.touch_session(session);
+            }
+        }
+    }
+
+    /// Whether deliveries wait for the client's window or the socket.
+    pub fn has_pending(&self) -> bool {
+        self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
+    }
+
+    /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as
+    /// the ids allow.
+    pub(super) fn flush_session(&mut self, session: u16) {
+        let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
+        if s.dispositions.is_empty() {
+            return;
+        }
+        let mut told = std::mem::take(&mut s.dispositions);
+        if told.len() > 1 {
+            let base = told[0].first;
+            told.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
+            told.dedup_by(|next, kept| {
+                let joins = kept.joins(next);
+                if joins {
+                    kept.last = next.last;
+                }
+                joins
+            });
+        }
+        for d in &told {
+            self.conn.disposition(session, Role::Receiver, (d.first, d.last), d.settled, &d.state);
+        }
+        told.clear();
+        if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
+            s.dispositions = told;
+        }
+    }
+}
+
+fn rank(state: &DeliveryState) -> u8 {
+    match state {
+        DeliveryState::Rejected(_) => 0,
+        DeliveryState::Released => 1,
+        _ => 2,
+    }
+}

@@ -1,0 +1,94 @@
+//! What is told of streams, and looks into them.
+
+use std::sync::{Arc, Mutex};
+
+use broker::ids::QueueId;
+use broker::settings::Settings;
+use log::{ChunkJob, ChunksRead, StreamError};
+use queue::{Effect, Replay, Request, Start, Ticket};
+
+use super::house::House;
+
+/// A stream of so many messages, and two clients, each on a shard of its own.
+fn stream(messages: usize) -> (House, QueueId, [usize; 2]) {
+    let mut house = House::new(2, Settings::default());
+    let arguments = [("x-queue-type".to_owned(), "stream".into())];
+    let stream = house.declare("s", arguments.into_iter().collect());
+    let peers = [house.connect(0), house.connect(1)];
+    let out = house.sender(peers[1], "/queues/s");
+    (0..messages).for_each(|_| house.send(peers[1], out, b"1"));
+    (house, stream, peers)
+}
+
+#[test]
+fn deliveries_are_counted_wherever_they_are_made() {
+    let (mut house, stream, peers) = stream(3);
+    let delivered =
+        |house: &House| house.shards.iter().map(|s| s.stream_delivered(stream)).collect::<Vec<_>>();
+    let links = peers.map(|peer| house.reader(peer, "/queues/s"));
+    house.grant(peers[0], links[0], 9);
+    house.grant(peers[1], links[1], 2);
+    assert_eq!(delivered(&house), [3, 2]);
+    house.peers[peers[0]].conn.detach(0, links[0], None);
+    house.settle();
+    assert_eq!(delivered(&house), [3, 2], "what was delivered stays so when its consumer is gone");
+    let link = house.reader(peers[0], "/queues/s");
+    house.grant(peers[0], link, 1);
+    assert_eq!(delivered(&house), [4, 2]);
+}
+
+type Answers = Arc<Mutex<Vec<Effect>>>;
+
+fn browse(house: &mut House, stream: QueueId, n: u32) -> (Ticket, Answers) {
+    let answers = Answers::default();
+    let into = answers.clone();
+    let replay = Box::new(Replay { start: Start::First, ..Replay::default() });
+    let request = |ticket| Request::Browse { ticket, replay, n };
+    let then = Box::new(move |effect| into.lock().unwrap().push(effect));
+    let ticket = house.shards[0].ask(stream, request, then).expect("a ticket");
+    house.settle();
+    (ticket, answers)
+}
+
+#[test]
+fn a_stream_is_looked_into_from_afar() {
+    let (mut house, stream, _) = stream(3);
+    let (_, answers) = browse(&mut house, stream, 2);
+    match &answers.lock().unwrap()[..] {
+        [Effect::Fetched { deliveries, ready, .. }] => {
+            assert_eq!(deliveries.iter().map(|d| d.seq).collect::<Vec<_>>(), [0, 1]);
+            assert_eq!(*ready, 1);
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(house.shards[0].stream_delivered(stream), 0, "nobody consumes");
+}
+
+/// Also when the disk fails all the time, and is asked again until it does not.
+#[test]
+fn a_look_that_nobody_waits_for_leaves_nothing() {
+    let (mut house, stream, _) = stream(3);
+    house.reads_stopped = true;
+    let (ticket, answers) = browse(&mut house, stream, 2);
+    let fail = |house: &mut House| {
+        let reads = std::mem::take(&mut house.reads);
+        let count = reads.len();
+        for ChunkJob { shard, ticket, .. } in reads {
+            let error = std::io::Error::other("false");
+            let result = Err(StreamError::Io { file: "s".into(), error });
+            house.shards[shard as usize].handle_chunks(ChunksRead { shard, ticket, result });
+        }
+        house.now_ms += 1000;
+        house.settle();
+        count
+    };
+    assert_eq!([fail(&mut house), fail(&mut house)], [1, 1], "it is tried again");
+    house.shards[0].give_up(stream, ticket);
+    house.settle();
+    assert_eq!([fail(&mut house), fail(&mut house)], [1, 0], "nobody needs it");
+    house.reads_stopped = false;
+    house.settle();
+    assert!(answers.lock().unwrap().is_empty());
+    house.shards[0].give_up(stream, ticket);
+    house.settle();
+}

@@ -1,0 +1,120 @@
+//! Where a receiver of a stream begins, and which messages it wants: the filters of its source (behaviour B.9).
+
+use amqp10::{Described, Map, Symbol, Value};
+use broker::start::start_of;
+use clap::Args;
+use client::Receiver;
+
+/// What is asked of a stream. The broker filters, and says which filters are in place.
+#[derive(Args, Debug, Default)]
+pub struct Filters {
+    /// Begin there, in a stream: first, last, next, an offset, or how long ago, such as 10m (of Y M D h m s)
+    #[arg(long, value_name = "PLACE", value_parser = offset)]
+    offset: Option<Value>,
+    /// Begin with what was written at this time, in a stream: milliseconds since the epoch
+    #[arg(long, value_name = "MS", conflicts_with = "offset")]
+    at: Option<i64>,
+    /// Only messages for which this SQL expression is true, of a stream: properties.subject = 'x'
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
+    /// Only chunks with a message of this filter value, of a stream; may be repeated
+    #[arg(long = "filter-value", value_name = "VALUE")]
+    values: Vec<String>,
+    /// With --filter-value: also chunks with a message that has none
+    #[arg(long, requires = "values")]
+    match_unfiltered: bool,
+}
+
+impl Filters {
+    /// The filter set, if anything is asked for. Each filter has the name of its descriptor, but that of an expression is
+    /// fixed.
+    pub fn to_map(&self) -> Option<Map> {
+        let mut filters = Vec::new();
+        let mut put = |name: &'static str, descriptor: &'static str, value: Value| {
+            let descriptor = Symbol::from_static(descriptor).into();
+            let described = Described { descriptor, value };
+            filters.push((Symbol::from_static(name).into(), Value::Described(Box::new(described))));
+        };
+        if let Some(place) = self.at.map(Value::Timestamp).or_else(|| self.offset.clone()) {
+            put("rabbitmq:stream-offset-spec", "rabbitmq:stream-offset-spec", place);
+        }
+        if !self.values.is_empty() {
+            let values = self.values.iter().cloned().map(Value::String).collect();
+            put("rabbitmq:stream-filter", "rabbitmq:stream-filter", Value::List(values));
+        }
+        if self.match_unfiltered {
+            put("rabbitmq:stream-match-unfiltered", "rabbitmq:stream-match-unfiltered", true.into());
+        }
+        if let Some(expression) = &self.filter {
+            put("sql-filter", "amqp:sql-filter", Value::String(expression.clone()));
+        }
+        (!filters.is_empty()).then_some(Map(filters))
+    }
+
+    /// The options whose filters are not in place.
+    pub fn missing(&self, receiver: &Receiver) -> Vec<&'static str> {
+        let accepted = receiver.remote_attach().source.as_ref().and_then(|source| source.filter.as_ref());
+        missing(self.to_map().as_ref(), accepted)
+    }
+}
+
+fn missing(asked: Option<&Map>, accepted: Option<&Map>) -> Vec<&'static str> {
+    let names = asked.into_iter().flat_map(|map| &map.0).filter_map(|(name, _)| name.as_str());
+    let missing = names.filter(|name| accepted.is_none_or(|map| map.get(name).is_none()));
+    let option = |name| match name {
+        "rabbitmq:stream-offset-spec" => "--offset or --at",
+        "rabbitmq:stream-filter" => "--filter-value",
+        "rabbitmq:stream-match-unfiltered" => "--match-unfiltered",
+        _ => "--filter",
+    };
+    missing.map(option).collect()
+}
+
+/// The broker reads the words; what it could not is refused here.
+fn offset(text: &str) -> Result<Value, String> {
+    match text.parse::<u64>() {
+        Ok(offset) => Ok(Value::Ulong(offset)),
+        Err(_) if start_of(text, 0).is_some() => Ok(Value::String(text.to_owned())),
+        Err(_) => Err("first, last, next, a whole number, or a span such as 10m is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_their_types() {
+        assert_eq!(offset("5"), Ok(Value::Ulong(5)));
+        assert_eq!(offset("first"), Ok(Value::String("first".into())));
+        assert_eq!(offset("10m"), Ok(Value::String("10m".into())));
+        for text in ["", "-1", "soon", "0m"] {
+            assert!(offset(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_in_place_is_named() {
+        assert_eq!(Filters::default().to_map(), None);
+        let values = vec!["a".to_owned()];
+        let filters = Filters {
+            at: Some(7),
+            filter: Some("x".into()),
+            values,
+            match_unfiltered: true,
+            ..Filters::default()
+        };
+        let asked = filters.to_map().unwrap();
+        assert!(
+            asked
+                .0
+                .iter()
+                .all(|(name, value)| name.as_str().is_some() && matches!(value, Value::Described(_)))
+        );
+        assert_eq!(missing(Some(&asked), Some(&asked)), [""; 0]);
+        let all = ["--offset or --at", "--filter-value", "--match-unfiltered", "--filter"];
+        assert_eq!(missing(Some(&asked), None), all);
+        let some = Map(asked.0[..3].to_vec());
+        assert_eq!(missing(Some(&asked), Some(&some)), ["--filter"]);
+    }
+}
