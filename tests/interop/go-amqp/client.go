@@ -72,6 +72,14 @@ func outcome(state amqp.DeliveryState) string {
 	return fmt.Sprintf("%T", state)
 }
 
+// sendOne sends a message and expects that it is accepted.
+func (c *client) sendOne(address string, message *amqp.Message) {
+	sender := c.sender(address)
+	defer func() { check(sender.Close(c.ctx)) }()
+	receipt := must(sender.SendWithReceipt(c.ctx, message, nil))
+	expect(outcome(must(receipt.Wait(c.ctx))), "accepted")
+}
+
 // onQueue declares a queue with these messages in it.
 func (c *client) onQueue(name string, bodies ...string) {
 	c.manage().queue(name)
@@ -92,6 +100,16 @@ func (c *client) consumer(queue string) consumer {
 
 func (c *client) consumerWith(queue string, options *amqp.ReceiverOptions) consumer {
 	return consumer{must(c.session.NewReceiver(c.ctx, "/queues/"+queue, options)), c.ctx}
+}
+
+// reader is a consumer of a stream with these filters.
+func (c *client) reader(stream string, credit int32, filters ...amqp.LinkFilter) consumer {
+	return c.consumerWith(stream, &amqp.ReceiverOptions{Credit: credit, Filters: filters})
+}
+
+// offset is the filter that says where a reader begins.
+func offset(place any) amqp.LinkFilter {
+	return amqp.NewLinkFilter("rabbitmq:stream-offset-spec", 0, place)
 }
 
 // take receives what has been granted already.
@@ -161,6 +179,11 @@ func (m *management) ask(status, method, path string, body any) any {
 
 func (m *management) queue(name string) {
 	m.ask("201", "PUT", "/queues/"+name, map[string]any{"durable": true})
+}
+
+func (m *management) stream(name string) {
+	m.ask("201", "PUT", "/queues/"+name, map[string]any{
+		"durable": true, "arguments": map[string]any{"x-queue-type": "stream"}})
 }
 
 func (m *management) messages(queue string) any {

@@ -37,6 +37,9 @@ var checks = []struct {
 	{"deleting_the_queue_detaches_its_links", deletingTheQueueDetaches},
 	{"settled_both_ways", settledBothWays},
 	{"anonymous_terminus_routes_by_to", anonymousTerminus},
+	{"streams_are_read_from_anywhere", streamsAreReadFromAnywhere},
+	{"streams_filter_on_the_server", streamsFilterOnTheServer},
+	{"streams_keep_whatever_is_settled", streamsKeepWhateverIsSettled},
 	{"idle_connection_stays", idleConnectionStays},
 }
 
@@ -322,6 +325,130 @@ func anonymousTerminus(ctx context.Context) {
 	}
 	expect(bodies(c.consumer("to-one").drain()), []string{"for /queues/to-one"})
 	expect(bodies(c.consumer("to%20two").drain()), []string{"for /queues/to%20two"})
+	c.close()
+}
+
+// numbers is what the bodies from one number to below another are.
+func numbers(from, to int) []string {
+	var all []string
+	for number := from; number < to; number++ {
+		all = append(all, fmt.Sprint(number))
+	}
+	return all
+}
+
+func streamsAreReadFromAnywhere(ctx context.Context) {
+	c := connect(ctx)
+	c.manage().stream("anywhere")
+	c.send("/queues/anywhere", "", numbers(0, 5)...)
+	time.Sleep(2 * time.Millisecond)
+	later := time.Now() // behind the chunks so far
+	time.Sleep(2 * time.Millisecond)
+	c.send("/queues/anywhere", "", numbers(5, 10)...)
+	c.send("/queues/anywhere", "", "10")
+	one := c.reader("anywhere", -1, offset("first"))
+	for number := range 11 {
+		message := one.get()
+		expect(string(message.GetData()), fmt.Sprint(number))
+		expect(message.Annotations["x-stream-offset"], any(int64(number)))
+		if one.Prefetched() != nil {
+			panic("two messages for one credit")
+		}
+	}
+	for _, from := range []struct {
+		place any
+		first int
+	}{{"first", 0}, {int64(7), 7}, {uint64(7), 7}, {later, 5}, {amqp.Symbol("last"), 10}, {"1h", 0}} {
+		reader := c.reader("anywhere", -1, offset(from.place))
+		got := reader.drain()
+		expect(bodies(got), numbers(from.first, 11))
+		expect(got[0].Annotations["x-stream-offset"], any(int64(from.first)))
+		reader.detach()
+	}
+	next := c.reader("anywhere", 100_000)
+	c.send("/queues/anywhere", "", numbers(11, 2000)...)
+	expect(bodies(next.take(1989)), numbers(11, 2000))
+	expect(bodies(c.reader("anywhere", 100_000, offset("first")).take(2000)), numbers(0, 2000))
+	_, err := c.session.NewReceiver(ctx, "/queues/anywhere", &amqp.ReceiverOptions{Filters: []amqp.LinkFilter{offset("soon")}})
+	refused(amqp.ErrCondPreconditionFailed, err)
+	c.close()
+}
+
+func streamsFilterOnTheServer(ctx context.Context) {
+	c := connect(ctx)
+	c.manage().stream("filtered")
+	values, subjects := []string{"a", "b", ""}, []string{"tea", "tea", "coffee"}
+	for number := range 6 {
+		kind := number % 3
+		message := amqp.NewMessage(fmt.Append(nil, number))
+		message.Properties = &amqp.MessageProperties{Subject: &subjects[kind]}
+		message.ApplicationProperties = map[string]any{"cups": int32(kind + 1)}
+		if values[kind] != "" {
+			message.Annotations = amqp.Annotations{"x-stream-filter-value": values[kind]}
+		}
+		c.sendOne("/queues/filtered", message) // a chunk of its own
+	}
+	const sql, bloom, unfiltered = "sql-filter", "rabbitmq:stream-filter", "rabbitmq:stream-match-unfiltered"
+	const properties, application = "amqp:properties-filter", "amqp:application-properties-filter"
+	type filters map[string]any
+	subject := func(value any) map[amqp.Symbol]any { return map[amqp.Symbol]any{"subject": value} }
+	codes := map[string]uint64{sql: 0x120, properties: 0x173}
+	for _, of := range []struct {
+		filters filters
+		found   []string
+	}{
+		{filters{bloom: "a"}, []string{"0", "3"}},
+		{filters{bloom: []any{"a", "b"}}, []string{"0", "1", "3", "4"}},
+		{filters{bloom: "a", unfiltered: true}, []string{"0", "2", "3", "5"}},
+		{filters{properties: subject("tea")}, []string{"0", "1", "3", "4"}},
+		{filters{properties: subject("&s:fee")}, []string{"2", "5"}},
+		{filters{application: map[string]any{"cups": int64(2)}}, []string{"1", "4"}},
+		{filters{properties: subject("tea"), application: map[string]any{"cups": 1.0}}, []string{"0", "3"}},
+		{filters{sql: "properties.subject LIKE 't%' AND cups > 1"}, []string{"1", "4"}},
+		{filters{sql: "cups < 3", bloom: "b"}, []string{"1", "4"}},
+	} {
+		all := []amqp.LinkFilter{offset("first")}
+		for name, value := range of.filters {
+			all = append(all, amqp.NewLinkFilter(name, codes[name], value))
+		}
+		reader := c.reader("filtered", -1, all...)
+		for name := range of.filters {
+			if reader.LinkSourceFilterValue(name) == nil {
+				panic(fmt.Errorf("%s is not in place: %v", name, of.filters))
+			}
+		}
+		expect(bodies(reader.drain()), of.found)
+		reader.detach()
+	}
+	reader := c.reader("filtered", -1, offset("first"), amqp.NewLinkFilter(sql, 0x120, "cups <"))
+	expect(reader.LinkSourceFilterValue(sql), nil)
+	expect(bodies(reader.drain()), numbers(0, 6))
+	c.close()
+}
+
+func streamsKeepWhateverIsSettled(ctx context.Context) {
+	c := connect(ctx)
+	m := c.manage()
+	m.stream("kept")
+	c.send("/queues/kept", "", numbers(0, 4)...)
+	reader := c.reader("kept", -1, offset("first"))
+	check(reader.IssueCredit(5))
+	got := reader.take(4)
+	check(reader.AcceptMessage(ctx, got[0]))
+	check(reader.ReleaseMessage(ctx, got[1]))
+	check(reader.RejectMessage(ctx, got[2], nil))
+	check(reader.ModifyMessage(ctx, got[3], &amqp.ModifyMessageOptions{DeliveryFailed: true}))
+	if reader.Prefetched() != nil {
+		panic("it came again")
+	}
+	settled := amqp.SenderSettleModeSettled
+	again := c.consumerWith("kept", &amqp.ReceiverOptions{
+		Credit: 100, RequestedSenderSettleMode: &settled, Filters: []amqp.LinkFilter{offset("first")}})
+	expect(see(again.take(4)...), []seen{{"0", 0, true}, {"1", 0, true}, {"2", 0, true}, {"3", 0, true}})
+	expect(m.messages("kept"), any(uint64(4)))
+	m.ask("200", "DELETE", "/queues/kept", nil)
+	_, err := again.Receive(ctx, nil)
+	refused(amqp.ErrCondResourceDeleted, err)
 	c.close()
 }
 

@@ -118,6 +118,10 @@ final class Client implements AutoCloseable {
         http(201, "PUT", "queues/%2F/" + name, "{\"durable\": true}");
     }
 
+    static void stream(String name) throws Exception {
+        http(201, "PUT", "queues/%2F/" + name, "{\"durable\": true, \"arguments\": {\"x-queue-type\": \"stream\"}}");
+    }
+
     static void exchange(String name, String type) throws Exception {
         http(201, "PUT", "exchanges/%2F/" + name, "{\"durable\": true, \"type\": \"" + type + "\"}");
     }

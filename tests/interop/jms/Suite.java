@@ -21,12 +21,14 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.stream.IntStream;
 import java.util.zip.CRC32;
 
 /**
  * The story of every suite here, told with Qpid JMS.
  *
  * <p>Left out: declaring over the management node, and anything that looks at first-acquirer, which JMS does not show.
+ * Of the filters of a source the client sets no-local and selectors only, so it reads streams from what comes next.
  */
 public final class Suite {
     private static final int MESSAGES = 10_000;
@@ -59,6 +61,9 @@ public final class Suite {
         CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
         CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
         CHECKS.put("transactions_are_not_implemented", Suite::transactionsAreNotImplemented);
+        CHECKS.put("streams_are_read_by_many", Suite::streamsAreReadByMany);
+        CHECKS.put("streams_keep_whatever_is_settled", Suite::streamsKeepWhateverIsSettled);
+        CHECKS.put("selectors_are_left_out", Suite::selectorsAreLeftOut);
         CHECKS.put("idle_connection_stays", Suite::idleConnectionStays);
     }
 
@@ -405,6 +410,57 @@ public final class Suite {
             refused(JMSException.class, "amqp:not-implemented",
                     () -> client.connection.createSession(true, Session.SESSION_TRANSACTED));
             client.onQueue("after-transactions", "a");
+        }
+    }
+
+    static String[] numbers(int from, int to) {
+        return IntStream.range(from, to).mapToObj(String::valueOf).toArray(String[]::new);
+    }
+
+    static void streamsAreReadByMany() throws Exception {
+        Client.stream("read");
+        try (Client one = Client.connect(); Client many = Client.connect("jms.prefetchPolicy.all=10000")) {
+            one.send("/queues/read", "before");
+            MessageConsumer oneByOne = one.consumer("read");
+            MessageConsumer ahead = many.consumer("read");
+            one.send("/queues/read", numbers(0, 300));
+            for (MessageConsumer consumer : List.of(oneByOne, ahead)) {
+                for (int number = 0; number < 300; number++) {
+                    expect(Client.body(Client.take(consumer)), "" + number);
+                }
+            }
+            expect(Client.drain(oneByOne), List.of());
+            expect(Client.messages("read"), 301);
+        }
+    }
+
+    static void streamsKeepWhateverIsSettled() throws Exception {
+        Client.stream("kept");
+        try (Client client = Client.connect()) {
+            MessageConsumer consumer = client.consumer("kept");
+            MessageConsumer other = client.consumer("kept");
+            client.send("/queues/kept", numbers(0, 5));
+            for (int outcome : new int[] {Client.ACCEPTED, Client.RELEASED, Client.REJECTED, Client.MODIFIED_FAILED,
+                    Client.MODIFIED_FAILED_UNDELIVERABLE}) {
+                Client.settle(Client.take(consumer), outcome);
+            }
+            expect(Client.drain(consumer), List.of());
+            for (int number = 0; number < 5; number++) {
+                Message message = Client.take(other);
+                expect(List.of(Client.body(message), message.getJMSRedelivered()), List.of("" + number, false));
+            }
+            expect(Client.messages("kept"), 5);
+        }
+    }
+
+    /** No queue here has the capability APACHE.ORG:SELECTOR; the client takes the answer without it as it is. */
+    static void selectorsAreLeftOut() throws Exception {
+        Client.stream("selected");
+        try (Client client = Client.connect()) {
+            MessageConsumer consumer = client.session.createConsumer(
+                    client.session.createQueue("/queues/selected"), "JMSCorrelationID = 'absent'");
+            client.send("/queues/selected", "a");
+            expect(Client.body(Client.take(consumer)), "a");
         }
     }
 

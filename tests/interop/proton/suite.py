@@ -4,12 +4,14 @@ import collections
 import itertools
 import os
 import sys
+import time
 import traceback
 import zlib
 
-from proton import Delivery, Endpoint, Link, Message, ProtonException, Terminus, Timeout, symbol
+from proton import (
+    Delivery, Described, Endpoint, Link, Message, ProtonException, Terminus, Timeout, symbol, timestamp, ulong)
 from proton.handlers import MessagingHandler
-from proton.reactor import AtMostOnce, LinkOption
+from proton.reactor import AtMostOnce, Filter, LinkOption
 from proton.utils import BlockingConnection, LinkDetached
 
 AMQP = os.environ["SLUICE_AMQP"]
@@ -86,9 +88,10 @@ def settle(delivery, state, failed=False):
 
 
 def send(connection, address, bodies, options=None, to=None):
-    """Sends and returns the outcomes."""
+    """Sends bodies, or whole messages, and returns the outcomes."""
     sender = connection.create_sender(address, options=options)
-    sent = [sender.link.send(Message(body=body, durable=True, address=to)) for body in bodies]
+    whole = lambda body: body if isinstance(body, Message) else Message(body=body, durable=True, address=to)
+    sent = [sender.link.send(whole(body)) for body in bodies]
     connection.wait(lambda: all(delivery.settled for delivery in sent), msg="outcomes")
     outcomes = [delivery.remote_state for delivery in sent]
     for delivery in sent:
@@ -141,14 +144,44 @@ class Management:
                (method, path, status, None))
         return answer.body
 
-    def queue(self, name):
-        return self.ask("PUT", f"/queues/{name}", {"durable": True}, status="201")
+    def queue(self, name, arguments={}):
+        return self.ask("PUT", f"/queues/{name}", {"durable": True, "arguments": arguments}, status="201")
 
 
-def on_queue(connection, name, *bodies):
+def on_queue(connection, name, *bodies, arguments={}):
     """Declares a queue with these messages in it."""
-    Management(connection).queue(name)
+    Management(connection).queue(name, arguments)
     expect(send(connection, f"/queues/{name}", bodies), [Delivery.ACCEPTED] * len(bodies))
+
+
+def on_stream(connection, name, *bodies):
+    on_queue(connection, name, *bodies, arguments={"x-queue-type": "stream"})
+
+
+def asked(**filters):
+    """The filters of a source: `offset`, `stream_filter`, `match_unfiltered`, `properties`, `application`, `sql`."""
+    descriptors = {
+        "offset": "rabbitmq:stream-offset-spec", "stream_filter": "rabbitmq:stream-filter",
+        "match_unfiltered": "rabbitmq:stream-match-unfiltered", "properties": "amqp:properties-filter",
+        "application": "amqp:application-properties-filter", "sql": "amqp:sql-filter"}
+    names = {"sql": "sql-filter"}
+    return {symbol(names.get(name, name)): Described(symbol(descriptors[name]), value)
+            for name, value in filters.items()}
+
+
+def reader(connection, stream, credit=0, accepted=None, **filters):
+    """A consumer of a stream with these filters, of which the broker is to have accepted the ones of these names."""
+    consumer = Consumer(connection, stream, credit, Filter(asked(**filters)))
+    in_place = consumer.link.remote_source.filter
+    in_place.rewind()
+    found = in_place.get_dict() if in_place.next() else {}
+    names = asked(**filters).keys() if accepted is None else accepted
+    expect(sorted(found), sorted(names))
+    return consumer
+
+
+def offsets(deliveries):
+    return [message.annotations["x-stream-offset"] for message, _ in deliveries]
 
 
 def bodies(deliveries):
@@ -482,6 +515,90 @@ def direct_reply_to_answers_without_a_queue():
     client.close()
 
 
+def streams_are_read_from_anywhere():
+    connection = connect()
+    on_stream(connection, "anywhere", *range(5))
+    time.sleep(0.002)
+    later = int(time.time() * 1000)  # behind the chunks so far
+    time.sleep(0.002)
+    expect(send(connection, "/queues/anywhere", range(5, 10)), [Delivery.ACCEPTED] * 5)
+    expect(send(connection, "/queues/anywhere", [10]), [Delivery.ACCEPTED])
+    one = reader(connection, "anywhere", offset=symbol("first"))
+    got = [one.get() for _ in range(11)]
+    expect((bodies(got), offsets(got)), (list(range(11)), list(range(11))))
+    expect(one.drain(), [])
+    one.close()
+    for place, found in (
+            ("first", range(11)), (7, range(7, 11)), (ulong(7), range(7, 11)), (timestamp(later), range(5, 11)),
+            (symbol("last"), range(10, 11)), ("1h", range(11)), (timestamp(later + 3_600_000), ()), ("next", ())):
+        all_of_it = reader(connection, "anywhere", offset=place)
+        got = all_of_it.drain()
+        expect((place, bodies(got), offsets(got)), (place, list(found), list(found)))
+        all_of_it.close()
+    waiting = Consumer(connection, "anywhere", credit=100_000)
+    expect(send(connection, "/queues/anywhere", range(11, 2000)), [Delivery.ACCEPTED] * 1989)
+    expect(bodies(waiting.take(1989)), list(range(11, 2000)))
+    waiting.close()
+    many = reader(connection, "anywhere", credit=100_000, offset="first")
+    expect(bodies(many.take(2000)), list(range(2000)))
+    many.close()
+    refused("amqp:precondition-failed", lambda: reader(connection, "anywhere", offset="soon"))
+    connection.close()
+
+
+def streams_filter_on_the_server():
+    connection = connect()
+    on_stream(connection, "filtered")
+    kinds = [("a", "tea", 1), ("b", "tea", 2), (None, "coffee", 3)]
+    for number in range(6):
+        value, subject, cups = kinds[number % 3]
+        annotations = {symbol("x-stream-filter-value"): value} if value else None
+        message = Message(body=number, subject=subject, properties={"cups": cups}, annotations=annotations)
+        expect(send(connection, "/queues/filtered", [message]), [Delivery.ACCEPTED])  # a chunk of its own
+    expect(send(connection, "/queues/filtered", [Message(body=6)]), [Delivery.ACCEPTED])
+    every = list(range(7))
+    for filters, accepted, found in (
+            ({"stream_filter": "a"}, None, [0, 3]),
+            ({"stream_filter": ["a", "b"]}, None, [0, 1, 3, 4]),
+            ({"stream_filter": "a", "match_unfiltered": True}, None, [0, 2, 3, 5, 6]),
+            ({"properties": {symbol("subject"): "tea"}}, None, [0, 1, 3, 4]),
+            ({"properties": {symbol("subject"): "&p:cof"}}, None, [2, 5]),
+            ({"application": {"cups": 2}}, None, [1, 4]),
+            ({"properties": {symbol("subject"): "tea"}, "application": {"cups": 1}}, None, [0, 3]),
+            ({"sql": "properties.subject LIKE 't%' AND cups > 1"}, None, [1, 4]),
+            ({"sql": "cups < 3", "stream_filter": "b"}, None, [1, 4]),
+            ({"properties": {symbol("subject"): 5}}, ["offset"], every),
+            ({"sql": "cups <"}, ["offset"], every)):
+        accepted = accepted and [symbol(name) for name in accepted]
+        consumer = reader(connection, "filtered", accepted=accepted, offset="first", **filters)
+        expect((filters, bodies(consumer.drain())), (filters, found))
+        consumer.close()
+    connection.close()
+
+
+def streams_keep_whatever_is_settled():
+    connection = connect()
+    on_stream(connection, "kept", *range(5))
+    consumer = reader(connection, "kept", credit=5, offset="first")
+    got = consumer.take(5)
+    for (_, delivery), state in zip(
+            got, (Delivery.ACCEPTED, Delivery.RELEASED, Delivery.REJECTED, Delivery.MODIFIED, Delivery.MODIFIED)):
+        settle(delivery, state, failed=state == Delivery.MODIFIED)
+    expect(consumer.drain(), [])
+    consumer.close()
+    at_most_once = Consumer(connection, "kept", options=[AtMostOnce(), Filter(asked(offset="first"))])
+    got = at_most_once.drain()
+    expect([(message.body, message.delivery_count, message.first_acquirer, delivery.settled)
+            for message, delivery in got], [(number, 0, True, True) for number in range(5)])
+    management = Management(connection)
+    expect(management.ask("GET", "/queues/kept", status="200")["message_count"], 5)
+    management.ask("DELETE", "/queues/kept/messages", status="400")
+    expect(management.ask("DELETE", "/queues/kept", status="200"), {"message_count": 5})
+    connection.wait(lambda: at_most_once.inbox.closed, msg="detach")
+    expect(at_most_once.inbox.closed, "amqp:resource-deleted")
+    connection.close()
+
+
 def idle_connection_stays():
     connection = connect(heartbeat=2)  # Proton announces half of it
     try:
@@ -498,7 +615,8 @@ CHECKS = [
     drain_returns_what_is_there_and_tells, drain_of_more_than_a_round_of_credit, one_credit_gets_one_message,
     detach_redelivers_in_order, missing_queue_is_not_found, fanout_and_topic_route, unroutable_is_released,
     deleting_the_queue_detaches_its_links, settled_both_ways, the_sender_settles_first, anonymous_terminus_routes_by_to,
-    direct_reply_to_answers_without_a_queue, idle_connection_stays,
+    direct_reply_to_answers_without_a_queue, streams_are_read_from_anywhere, streams_filter_on_the_server,
+    streams_keep_whatever_is_settled, idle_connection_stays,
 ]
 
 

@@ -263,6 +263,33 @@ const checks = {
         await client.close();
     },
 
+    async streams_are_read_from_anywhere() {
+        const client = await Client.connect();
+        await (await client.manage()).queue('anywhere', { 'x-queue-type': 'stream' });
+        for (const number of [0, 1, 2]) await client.send('/queues/anywhere', [number]); // a chunk each
+        const from = (place, filters = {}) => client.consumer('anywhere', {
+            source: {
+                address: '/queues/anywhere',
+                filter: { offset: rhea.types.wrap_described(place, 'rabbitmq:stream-offset-spec'), ...filters },
+            },
+        });
+        for (const [place, found] of [['first', [0, 1, 2]], [1, [1, 2]], ['last', [2]], ['1h', [0, 1, 2]], ['next', []]]) {
+            const consumer = await from(place);
+            const got = await consumer.drain();
+            assert.deepEqual(bodies(got), found, place);
+            assert.deepEqual(got.map(message => message.message_annotations['x-stream-offset']), found, place);
+            await consumer.detach();
+        }
+        await client.send('/queues/anywhere', [3]);
+        await (await client.sender('/queues/anywhere')).send({ subject: 'tea', body: 4 });
+        const sql = { 'sql-filter': rhea.types.wrap_described("properties.subject = 'tea'", 'amqp:sql-filter') };
+        const consumer = await from('first', sql);
+        assert.deepEqual(Object.keys(consumer.link.source.filter).sort(), ['offset', 'sql-filter']);
+        assert.deepEqual(bodies([await consumer.get()]), [4]);
+        assert.deepEqual(await consumer.drain(), []);
+        await client.close();
+    },
+
     async idle_connection_stays() {
         // rhea gives up after twice what it announces.
         const client = await Client.connect({ ...GUEST, idle_time_out: 1000 });

@@ -10,9 +10,11 @@ use fe2o3_amqp::link::{ReceiverAttachError, SenderAttachError};
 use fe2o3_amqp::sasl_profile::SaslProfile;
 use fe2o3_amqp::session::SessionHandle;
 use fe2o3_amqp::types::definitions::{AmqpError, ErrorCondition, SenderSettleMode};
-use fe2o3_amqp::types::messaging::{Header, Message, Outcome, Properties, Target};
+use fe2o3_amqp::types::messaging::{Header, Message, Outcome, Properties, Source, Target};
 use fe2o3_amqp::types::primitives::Value;
 use fe2o3_amqp::{Connection, Receiver, Sender, Session};
+use serde_amqp::described::Described;
+use serde_amqp::descriptor::Descriptor;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -80,6 +82,17 @@ impl Client {
         let builder =
             Receiver::builder().name(name).source(source).credit_mode(credit).sender_settle_mode(settle);
         builder.attach(&mut self.session).await
+    }
+
+    /// A reader of a stream with these filters, each a name, a descriptor and a value.
+    pub async fn reader(&mut self, stream: &str, filters: Vec<(&str, &str, Value)>) -> Checked<Receiver> {
+        let mut source = Source::builder().address(format!("/queues/{stream}"));
+        for (name, descriptor, value) in filters {
+            let descriptor = Descriptor::Name(descriptor.into());
+            source = source.add_to_filter(name, Described { descriptor, value });
+        }
+        let builder = Receiver::builder().name(self.link_name()).source(source.build());
+        Ok(builder.credit_mode(CreditMode::Manual).attach(&mut self.session).await?)
     }
 
     /// Sends durable messages, each with `to` if there is one, and returns the outcomes.
@@ -188,6 +201,11 @@ pub fn refused<T, E: Debug>(found: Result<T, E>, condition: AmqpError) -> Checke
 
 pub async fn queue(name: &str) -> Checked {
     http(201, "PUT", &format!("queues/%2F/{name}"), r#"{"durable": true}"#).await.map(drop)
+}
+
+pub async fn stream(name: &str) -> Checked {
+    let body = r#"{"durable": true, "arguments": {"x-queue-type": "stream"}}"#;
+    http(201, "PUT", &format!("queues/%2F/{name}"), body).await.map(drop)
 }
 
 pub async fn exchange(name: &str, kind: &str) -> Checked {

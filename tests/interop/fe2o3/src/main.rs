@@ -297,6 +297,38 @@ async fn anonymous_terminus_routes_by_to() -> Checked {
     client.close().await
 }
 
+async fn streams_are_read_from_anywhere() -> Checked {
+    stream("anywhere").await?;
+    let mut client = Client::connect().await?;
+    for (number, to) in [("0", "tea"), ("1", "coffee"), ("2", "tea"), ("3", "coffee")] {
+        // A chunk each.
+        expect(client.send("/queues/anywhere", Some(to), &[number]).await?, vec!["accepted"])?;
+    }
+    let offset = |place| ("offset", "rabbitmq:stream-offset-spec", place);
+    let sql = |text: &str| ("sql-filter", "amqp:sql-filter", Value::String(text.to_owned()));
+    for (filters, wanted) in [
+        (vec![offset(Value::String("first".into()))], vec!["0", "1", "2", "3"]),
+        (vec![offset(Value::Ulong(2))], vec!["2", "3"]),
+        (vec![offset(Value::Symbol("last".into()))], vec!["3"]),
+        (vec![offset(Value::String("1h".into())), sql("properties.to = 'tea'")], vec!["0", "2"]),
+    ] {
+        let mut reader = client.reader("anywhere", filters).await?;
+        reader.set_credit(100).await?;
+        let got = take(&mut reader, wanted.len()).await?;
+        expect(got.iter().map(body).collect::<Vec<_>>(), wanted.iter().map(ToString::to_string).collect())?;
+        for delivery in &got {
+            reader.reject(delivery, None).await?;
+        }
+        reader.close().await?;
+    }
+    let mut next = client.reader("anywhere", Vec::new()).await?;
+    client.send("/queues/anywhere", None, &["4"]).await?;
+    expect(body(&get(&mut next).await?), "4".to_owned())?;
+    next.close().await?;
+    expect(messages("anywhere").await?, 5)?;
+    client.close().await
+}
+
 async fn idle_connection_stays() -> Checked {
     // fe2o3-amqp announces half of it.
     let mut client = Client::connect_with(guest("guest"), Some(2000)).await?;
@@ -328,6 +360,7 @@ async fn main() {
         deleting_the_queue_detaches_its_links,
         settled_both_ways,
         anonymous_terminus_routes_by_to,
+        streams_are_read_from_anywhere,
         idle_connection_stays,
     ] {
         if !chosen.is_empty() && !chosen.iter().any(|c| c == name) {
