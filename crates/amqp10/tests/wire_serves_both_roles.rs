@@ -292,8 +292,15 @@ impl World {
         let head = message.slice(..message.len().min(self.random.below(20) as usize));
         let bare = message.slice(head.len()..);
         let cookie = model.sent;
-        let delivery =
-            Outgoing { tag: Tag::from_number(cookie), settled, message_format: 0, head, bare, cookie };
+        let delivery = Outgoing {
+            tag: Tag::from_number(cookie),
+            settled,
+            irrevocable: settled,
+            message_format: 0,
+            head,
+            bare,
+            cookie,
+        };
         if !s.endpoint.send(session, link, delivery) {
             assert_eq!(credit, 0, "seed {}: refused with credit", self.seed);
             return;

@@ -48,6 +48,8 @@ pub(super) struct Report {
 pub struct Outgoing {
     pub tag: Tag,
     pub settled: bool,
+    /// Nobody would take it back: it is sent even when the credit for it has just been withdrawn [2.6.7].
+    pub irrevocable: bool,
     pub message_format: u32,
     /// Header and annotations, made for this delivery.
     pub head: Bytes,
@@ -67,7 +69,8 @@ pub struct Tag {
 impl Outgoing {
     /// A delivery whose payload is one piece, for tests and small senders.
     pub fn whole(tag: Tag, settled: bool, message: Bytes, cookie: u64) -> Self {
-        Self { tag, settled, message_format: 0, head: message, bare: Bytes::new(), cookie }
+        let (head, bare) = (message, Bytes::new());
+        Self { tag, settled, irrevocable: settled, message_format: 0, head, bare, cookie }
     }
 }
 
@@ -105,8 +108,7 @@ impl Session {
     }
 
     /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
-    /// or without credit if the delivery is unsettled: nothing was sent. A settled one is sent even when its
-    /// credit has just been withdrawn: its queue has given it up already.
+    /// or without credit unless the delivery is irrevocable: nothing was sent.
     pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
         let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
             return false;
@@ -114,7 +116,7 @@ impl Session {
         if *state == LinkState::Detaching || *peer_detached {
             return false;
         }
-        if delivery.settled {
+        if delivery.irrevocable {
             credit.spend_anyway();
         } else if !credit.spend() {
             return false;

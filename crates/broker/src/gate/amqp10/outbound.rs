@@ -203,6 +203,8 @@ impl Gate {
         let outgoing = Outgoing {
             tag: Tag::from_number(number),
             settled,
+            // A queue has given up what is settled, and a stream's reader never goes back.
+            irrevocable: settled || offset.is_some(),
             message_format: 0,
             head,
             bare,

@@ -167,7 +167,15 @@ impl Gate {
         }
         replies.sent += 1;
         let tag = Tag::from_number(replies.sent);
-        let outgoing = Outgoing { tag, settled: true, message_format: 0, head, bare, cookie: replies.sent };
+        let outgoing = Outgoing {
+            tag,
+            settled: true,
+            irrevocable: true,
+            message_format: 0,
+            head,
+            bare,
+            cookie: replies.sent,
+        };
         if self.conn.send(session, link, outgoing) {
             cx.counters.delivered += 1;
             cx.counters.delivered_auto_ack += 1;
