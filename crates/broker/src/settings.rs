@@ -42,9 +42,12 @@ pub struct Settings {
 /// How the link credit of publishers is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCredit {
+    /// Adaptive on links to a queue whose receipts wait for the disk, so that more credit is not more backlog in memory:
+    /// streams, and queues with `x-fsync`. Fixed on all others.
+    Auto,
     /// As the setting says.
     Fixed,
-    /// More while receipts return fast.
+    /// More while that brings more receipts per second.
     Adaptive,
 }
 
@@ -58,7 +61,7 @@ impl Default for Settings {
             session_max_per_connection: 64,
             link_max_per_session: 256,
             max_link_credit: 170,
-            link_credit: LinkCredit::Fixed,
+            link_credit: LinkCredit::Auto,
             max_queue_credit: 256,
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,

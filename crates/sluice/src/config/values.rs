@@ -126,9 +126,10 @@ pub fn listener(value: &str) -> Result<SocketAddr, String> {
 /// What is needed.
 pub fn link_credit(value: &str) -> Result<LinkCredit, String> {
     match value {
+        "auto" => Ok(LinkCredit::Auto),
         "fixed" => Ok(LinkCredit::Fixed),
         "adaptive" => Ok(LinkCredit::Adaptive),
-        _ => Err("fixed or adaptive is needed".into()),
+        _ => Err("auto, fixed or adaptive is needed".into()),
     }
 }
 

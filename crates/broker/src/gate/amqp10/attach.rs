@@ -159,7 +159,7 @@ impl Gate {
         let (exchange, key, watched) = match &address {
             Address::Queue(queue) => {
                 let record = self.usable_queue(queue, cx)?;
-                (String::new(), queue.clone(), Some(record.id))
+                (String::new(), queue.clone(), Some(record))
             }
             Address::Exchange { exchange, key } => (exchange.clone(), key.clone(), None),
         };
@@ -175,8 +175,8 @@ impl Gate {
         let target_of_link = IntakeTarget::Exchange { exchange: exchange.into(), route, cached: None };
         let mut intake = self.new_intake(session, link, target_of_link, cx)?;
         if let Some(queue) = watched {
-            cx.watchers.entry(queue).or_default().push(intake.publisher.0);
-            intake.watched = Some(queue);
+            cx.watchers.entry(queue.id).or_default().push(intake.publisher.0);
+            intake.watch(&queue, cx.settings);
         }
         self.accept_publisher(session, link, attach, target, intake, cx);
         Ok(())

@@ -11,6 +11,7 @@ use super::address::encode_segment;
 use super::flush::Told;
 use super::inbound::Target;
 use super::{Cx, Gate, LinkRole, Session};
+use crate::catalog::QueueRecord;
 use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::{LinkCredit, Settings};
@@ -89,10 +90,16 @@ impl Intake {
             pending: VecDeque::new(),
             unconfirmed: 0,
             unconfirmed_bytes: 0,
-            adaptive: match settings.link_credit {
-                LinkCredit::Fixed => None,
-                LinkCredit::Adaptive => Some(Box::new(Adaptive::new(settings.max_link_credit))),
-            },
+            adaptive: (settings.link_credit == LinkCredit::Adaptive)
+                .then(|| Box::new(Adaptive::new(settings.max_link_credit))),
+        }
+    }
+
+    /// Everything on the link goes to this queue.
+    pub fn watch(&mut self, queue: &QueueRecord, settings: &Settings) {
+        self.watched = Some(queue.id);
+        if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
+            self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit)));
         }
     }
 
