@@ -292,3 +292,26 @@ fn who_binds_later_gets_the_recent_history() {
     world.change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())))).unwrap();
     assert_eq!(world.take(queue), ["2", "3"]);
 }
+
+#[test]
+fn what_came_before_the_queue_had_its_home_comes_first() {
+    let mut world = World::new(3);
+    let queue = world.declare("q", &[]);
+    let place = Command::PlaceQueue { queue, home: 2 };
+    world.shards[0].handle_mail(vec![Mail::Propose { ticket: None, from: 1, command: place }]);
+    while world.shards[0].turn() {}
+    let mut placed = world.shards[0].poll_mail(2);
+    assert!(matches!(placed[..], [Mail::Changes { .. }]));
+    // The publisher's shard has heard of it earlier than the home.
+    let publish = |seq, body| {
+        let publish = Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None) };
+        Mail::Request { queue, request: Request::Publish(publish) }
+    };
+    world.shards[2].handle_mail(vec![publish(1, "first")]);
+    while world.shards[2].turn() {}
+    placed.push(publish(2, "second"));
+    world.shards[2].handle_mail(placed);
+    while world.shards[2].turn() {}
+    world.settle();
+    assert_eq!(world.take(queue), ["first", "second"]);
+}

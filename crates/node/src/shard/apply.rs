@@ -225,7 +225,12 @@ impl Shard {
             self.place_queue(queue, RestoredQueue::default());
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
-            self.send(home, Mail::Request { queue, request });
+            if home == self.id {
+                // At once: what has come meanwhile, and stands in the same mail, is of a later time.
+                self.apply(queue, request);
+            } else {
+                self.send(home, Mail::Request { queue, request });
+            }
         }
     }
 
