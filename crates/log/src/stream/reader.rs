@@ -163,9 +163,10 @@ impl<D: Disk> StreamReader<D> {
         loop {
             match self.hop(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),
+                // A segment that begins at the end may have been interrupted before it had a header.
                 Ok(false) | Err(Trouble::Gone) => match after(job, next.segment) {
-                    Some(segment) => next = start(segment),
-                    None => return Ok(Position { offset: job.until, ..next }),
+                    Some(segment) if segment < job.until => next = start(segment),
+                    _ => return Ok(Position { offset: job.until, ..next }),
                 },
                 Err(Trouble::Error(error)) => return Err(error),
             }
