@@ -225,7 +225,12 @@ impl Shard {
             self.place_queue(queue, RestoredQueue::default());
         }
         for request in self.homeless.remove(&queue).into_iter().flatten() {
-            self.send(home, Mail::Request { queue, request });
+            if home == self.id {
+                // At once: behind it in the inbox may stand what the same publisher sent later.
+                self.apply(queue, request);
+            } else {
+                self.send(home, Mail::Request { queue, request });
+            }
         }
     }
 
