@@ -442,6 +442,13 @@ fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
     assert_eq!((kept.next, &*kept.segments, cut), (5, &[0, 5][..], None));
     let found = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::Time(2000), &kept)).unwrap();
     assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 5, true));
+    drop(owner);
+    // And before the first of all.
+    disk.put(&format!("{:016x}-{:020}.segment", 8, 0), b"");
+    let mut owner = Owner::new(&disk);
+    let (kept, _) = owner.open(8, LIMITS, 0).unwrap();
+    let found = StreamReader::new(disk.clone()).read(&job(8, ReadFrom::Time(2000), &kept)).unwrap();
+    assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 0, true));
 }
 
 #[test]
