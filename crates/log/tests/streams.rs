@@ -430,6 +430,28 @@ fn an_append_over_two_segments_may_be_written_in_part() {
 }
 
 #[test]
+fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
+    let (disk, mut owner) = streams();
+    owner.open(7, LIMITS, 0).unwrap();
+    owner.append(7, vec![chunk(0, 5, 1000, 50)], false).unwrap();
+    drop(owner);
+    // Killed before the first write of the next segment.
+    disk.put(&format!("{:016x}-{:020}.segment", 7, 5), b"");
+    let mut owner = Owner::new(&disk);
+    let (kept, cut) = owner.open(7, LIMITS, 0).unwrap();
+    assert_eq!((kept.next, &*kept.segments, cut), (5, &[0, 5][..], None));
+    let found = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::Time(2000), &kept)).unwrap();
+    assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 5, true));
+    drop(owner);
+    // And before the first of all.
+    disk.put(&format!("{:016x}-{:020}.segment", 8, 0), b"");
+    let mut owner = Owner::new(&disk);
+    let (kept, _) = owner.open(8, LIMITS, 0).unwrap();
+    let found = StreamReader::new(disk.clone()).read(&job(8, ReadFrom::Time(2000), &kept)).unwrap();
+    assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 0, true));
+}
+
+#[test]
 fn files_are_opened_by_whoever_needs_them_and_closed_again() {
     let (disk, mut owner) = streams();
     for stream in 0..log::OPEN_WRITE_MAX as u64 + 1 {

@@ -105,3 +105,59 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
     assert!(full > 5, "{full} times the disk was full");
     assert!(forgotten > 0);
 }
+
+/// Returns how many times retention took something, how many messages were read back in the end, and how many opens named
+/// damage.
+fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 3] {
+    let result = std::panic::catch_unwind(|| {
+        let mut world = World::new(seed, fsync);
+        world.add_streams(fsync);
+        for _ in 0..1 + world.random.below(4) {
+            for _ in 0..100 + world.random.below(4000) {
+                world.step(disk_errors);
+            }
+            if world.random.one_in(2) {
+                world.answer_publishers();
+            }
+            world.crash(crash);
+        }
+        world.read_and_check();
+        world.drain_and_check();
+        let streams = world.streams.expect("there are streams");
+        [streams.taken, streams.shown, streams.damaged]
+    });
+    result.unwrap_or_else(|panic| {
+        let why = panic.downcast_ref::<String>().map_or("see above", |why| why);
+        panic!("seed {seed}: {why}")
+    })
+}
+
+fn run_all_streams(crash: Crash, fsync: bool, disk_errors: bool) {
+    let done: Vec<_> = seeds(60).map(|seed| run_streams(seed, crash, fsync, disk_errors)).collect();
+    let sum = |what: usize| done.iter().map(|counts| counts[what]).sum::<u64>();
+    assert!(sum(0) > 0, "retention took something");
+    assert!(sum(1) > 1000, "{} messages were read back", sum(1));
+    // What power failures leave is nearly always told from damage.
+    assert!(sum(2) * 20 <= done.len() as u64, "{} opens named damage", sum(2));
+}
+
+#[test]
+fn streams_keep_what_they_confirmed() {
+    run_all_streams(Crash::Process, false, false);
+}
+
+#[test]
+fn streams_keep_what_they_confirmed_with_fsync_when_power_is_lost() {
+    run_all_streams(Crash::Power, true, false);
+}
+
+#[test]
+fn streams_keep_what_they_confirmed_on_a_failing_disk() {
+    run_all_streams(Crash::Process, false, true);
+    run_all_streams(Crash::Process, true, true);
+}
+
+#[test]
+fn streams_keep_what_they_confirmed_with_fsync_when_power_is_lost_on_a_failing_disk() {
+    run_all_streams(Crash::Power, true, true);
+}

@@ -130,7 +130,7 @@ impl<D: Disk> StreamReader<D> {
                 self.find(job, segment, |first, _| first <= offset, |header| header.next() > offset)
             }
             ReadFrom::Time(ms) => {
-                let segment = self.segment_of_time(job, ms)?;
+                let Some(segment) = self.segment_of_time(job, ms)? else { return Ok(nothing) };
                 self.find(job, segment, |_, time| time < ms, |header| header.timestamp_ms >= ms)
             }
             ReadFrom::Last => {
@@ -163,9 +163,10 @@ impl<D: Disk> StreamReader<D> {
         loop {
             match self.hop(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),
+                // A segment that begins at the end may have been interrupted before it had a header.
                 Ok(false) | Err(Trouble::Gone) => match after(job, next.segment) {
-                    Some(segment) => next = start(segment),
-                    None => return Ok(Position { offset: job.until, ..next }),
+                    Some(segment) if segment < job.until => next = start(segment),
+                    _ => return Ok(Position { offset: job.until, ..next }),
                 },
                 Err(Trouble::Error(error)) => return Err(error),
             }
@@ -193,8 +194,8 @@ impl<D: Disk> StreamReader<D> {
         Ok(false)
     }
 
-    /// The last segment whose first chunk is older; the first, if none is.
-    fn segment_of_time(&mut self, job: &ChunkJob, ms: u64) -> Result<u64, StreamError> {
+    /// The last segment whose first chunk is older; the first, if none is. `None` if none has anything to be read.
+    fn segment_of_time(&mut self, job: &ChunkJob, ms: u64) -> Result<Option<u64>, StreamError> {
         let segments: Vec<u64> = job.segments.iter().copied().filter(|&first| first < job.until).collect();
         let (mut low, mut high) = (0, segments.len());
         while low < high {
@@ -212,7 +213,7 @@ impl<D: Disk> StreamReader<D> {
                 Ok(_) => high = middle,
             }
         }
-        Ok(segments.get(low.saturating_sub(1)).copied().unwrap_or(job.until))
+        Ok(segments.get(low.saturating_sub(1)).copied())
     }
 
     /// Reads chunks from `next` on; true if the segment has no more.

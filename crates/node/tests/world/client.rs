@@ -6,8 +6,8 @@ use std::io::IoSlice;
 use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
-    Attach, Chunk, Connection, DeliveryState, Event, Open, Outgoing, Output, Role, SaslInit,
-    SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype,
+    Attach, Chunk, Connection, DeliveryState, Described, Event, Map, Open, Outgoing, Output, Role, SaslInit,
+    SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, Value, sections,
 };
 use bytes::Bytes;
 use log::testing::Random;
@@ -18,7 +18,10 @@ pub struct Client {
     conn: Connection,
     input: Vec<u8>,
     what: What,
+    address: String,
     attached: bool,
+    /// The broker has said that what it was attached to is damaged.
+    pub over: bool,
     /// What this consumer has received, in order.
     pub got: Vec<u64>,
     /// Deliveries it has not settled yet.
@@ -31,19 +34,33 @@ pub struct Client {
 
 enum What {
     Publisher(u32),
-    Consumer { credit: u32 },
+    Consumer {
+        credit: u32,
+    },
+    /// A consumer of a stream.
+    Reader {
+        start: Value,
+        /// The offset that is to come, once that is known.
+        next: Option<u64>,
+    },
 }
 
 impl Client {
-    pub fn publisher(number: u32, now_ms: u64) -> Self {
-        Self::new(What::Publisher(number), now_ms)
+    pub fn publisher(number: u32, address: &str, now_ms: u64) -> Self {
+        Self::new(What::Publisher(number), address, now_ms)
     }
 
-    pub fn consumer(credit: u32, now_ms: u64) -> Self {
-        Self::new(What::Consumer { credit }, now_ms)
+    pub fn consumer(credit: u32, address: &str, now_ms: u64) -> Self {
+        Self::new(What::Consumer { credit }, address, now_ms)
     }
 
-    fn new(what: What, now_ms: u64) -> Self {
+    /// A consumer of a stream, from there on.
+    pub fn reader(address: &str, start: Value, now_ms: u64) -> Self {
+        let next = start.as_u64().or_else(|| (start.as_str() == Some("first")).then_some(0));
+        Self::new(What::Reader { start, next }, address, now_ms)
+    }
+
+    fn new(what: What, address: &str, now_ms: u64) -> Self {
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
         let config = Config {
             max_frame_size: 4096,
@@ -56,12 +73,19 @@ impl Client {
             conn: Connection::client(config, now_ms),
             input: Vec::new(),
             what,
+            address: address.to_owned(),
             attached: false,
+            over: false,
             got: Vec::new(),
             unsettled: Vec::new(),
             under_way: BTreeMap::new(),
             fickle: true,
         }
+    }
+
+    /// Messages it has sent and heard nothing of.
+    pub fn waits_for(&self) -> usize {
+        self.under_way.len()
     }
 
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
@@ -99,14 +123,15 @@ impl Client {
                 self.conn.begin(None, true);
             }
             Seen::Begin => {
-                let (role, mode) = match self.what {
-                    What::Publisher(_) => (Role::Sender, SenderSettleMode::Unsettled),
-                    What::Consumer { .. } => (Role::Receiver, SenderSettleMode::Unsettled),
+                let (role, filter) = match &self.what {
+                    What::Publisher(_) => (Role::Sender, None),
+                    What::Consumer { .. } => (Role::Receiver, None),
+                    What::Reader { start, .. } => (Role::Receiver, Some(begin_at(start))),
                 };
-                let address = Some("/queues/q".to_owned());
+                let address = Some(self.address.clone());
                 let attach = Attach {
-                    snd_settle_mode: mode,
-                    source: Some(Source { address: address.clone(), ..Source::default() }),
+                    snd_settle_mode: SenderSettleMode::Unsettled,
+                    source: Some(Source { address: address.clone(), filter, ..Source::default() }),
                     target: Some(TargetArchetype::Target(Target { address, ..Target::default() })),
                     initial_delivery_count: (role == Role::Sender).then_some(u32::MAX - 3),
                     ..Attach::new("link".to_owned(), 0, role)
@@ -119,21 +144,28 @@ impl Client {
                     self.conn.grant(0, 0, credit, false, false);
                 }
             }
-            Seen::Delivery { id, number } => {
+            Seen::Delivery { id, number, offset } => {
                 self.got.push(number);
                 self.unsettled.push((id, number));
                 assert!(story.sent.contains_key(&number), "message {number} was never sent");
+                if let What::Reader { next, .. } = &mut self.what {
+                    let offset = offset.expect("a message of a stream tells its offset");
+                    story.show(offset, number, *next);
+                    *next = Some(offset + 1);
+                }
             }
             Seen::Outcomes(numbers, accepted) => {
                 for cookie in numbers {
-                    if let Some(number) = self.under_way.remove(&cookie)
-                        && accepted
-                    {
-                        story.confirmed.insert(number);
-                    }
+                    let number = self.under_way.remove(&cookie).expect("one receipt for each message");
+                    let known = if accepted { &mut story.confirmed } else { &mut story.rejected };
+                    known.insert(number);
                 }
             }
             Seen::Nothing => {}
+            Seen::Trouble(_) if story.is_damaged => {
+                self.over = true;
+                self.under_way.clear();
+            }
             Seen::Trouble(what) => panic!("the broker does not like us: {what}"),
         }
     }
@@ -141,7 +173,7 @@ impl Client {
     /// Publishes, settles or grants.
     pub fn act(&mut self, story: &mut Story, random: &mut Random, now_ms: u64) {
         let _ = now_ms;
-        if !self.attached {
+        if !self.attached || self.over {
             return;
         }
         match &self.what {
@@ -179,8 +211,28 @@ impl Client {
                     self.conn.grant(0, 0, credit, false, false);
                 }
             }
+            What::Reader { .. } => {
+                let n = random.below(self.unsettled.len() as u64 + 1) as usize;
+                for (id, _) in self.unsettled.drain(..n) {
+                    // Whatever becomes of it, it stays where it is.
+                    let state =
+                        if random.one_in(3) { DeliveryState::Released } else { DeliveryState::Accepted };
+                    self.conn.disposition(0, Role::Receiver, (id, id), true, &state);
+                }
+                if random.one_in(3) {
+                    self.conn.grant(0, 0, random.below(300) as u32, random.one_in(10), random.one_in(10));
+                }
+            }
         }
     }
+}
+
+/// The filter that tells where to begin.
+fn begin_at(start: &Value) -> Map {
+    let symbol = |name| Value::Symbol(Symbol::from_static(name));
+    let descriptor = symbol("rabbitmq:stream-offset-spec");
+    let described = Described { descriptor, value: start.clone() };
+    Map(vec![(symbol("rabbitmq:stream-offset-spec"), Value::Described(Box::new(described)))])
 }
 
 /// What an event comes to.
@@ -190,7 +242,7 @@ enum Seen {
     Open,
     Begin,
     Attach,
-    Delivery { id: u32, number: u64 },
+    Delivery { id: u32, number: u64, offset: Option<u64> },
     Outcomes(Vec<u64>, bool),
     Trouble(String),
     Nothing,
@@ -209,10 +261,14 @@ impl Seen {
             Event::Transfer { delivery, .. } => {
                 let message = &delivery.message[..];
                 let found = amqp10::sections::scan(message).expect("a delivery is a message");
-                let body = &message[found.body.start as usize..];
-                let at = body.len() - 8;
-                let number = u64::from_be_bytes(body[at..].try_into().unwrap());
-                Self::Delivery { id: delivery.id, number }
+                let offset = found.message_annotations.clone().and_then(|annotations| {
+                    let section = &message[annotations.start as usize..annotations.end as usize];
+                    let mut pairs = sections::map_pairs(section).expect("annotations are a map").flatten();
+                    let (_, value) = pairs.find(|(key, _)| *key == "x-stream-offset")?;
+                    amqp10::Reader::new(value).read_value().expect("an offset is a value").as_u64()
+                });
+                let number = number_in(&message[found.body.start as usize..]);
+                Self::Delivery { id: delivery.id, number, offset }
             }
             Event::Disposition { role: Role::Receiver, state, first, last, .. } => {
                 let mut runs = Vec::new();
@@ -226,6 +282,11 @@ impl Seen {
             _ => Self::Nothing,
         }
     }
+}
+
+/// The number that a message ends with.
+pub fn number_in(message: &[u8]) -> u64 {
+    message.last_chunk().copied().map(u64::from_be_bytes).expect("a message has a number")
 }
 
 /// A message whose body ends with its number.

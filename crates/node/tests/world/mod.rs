@@ -2,13 +2,14 @@
 //! the seed decides.
 
 mod client;
+mod streams;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use broker::access::{Access, Permissions, User};
-use broker::catalog::{Arguments, Command, DeclareQueue};
+use broker::catalog::Arguments;
 use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
@@ -22,11 +23,13 @@ use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 
 use client::Client;
+use streams::StreamWorld;
 
 /// What may fail of packs: also reading.
 const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::SyncDir];
 
 const QUEUE: &str = "q";
+const ADDRESS: &str = "/queues/q";
 /// Messages that are published in one run, at most.
 const MESSAGES_MAX: u64 = 3000;
 
@@ -66,6 +69,8 @@ pub struct World {
     settings: Arc<Settings>,
     access: Arc<Access>,
     pub story: Story,
+    /// If there are any.
+    pub streams: Option<StreamWorld>,
 }
 
 /// A sync of the log, beside everything else.
@@ -79,6 +84,8 @@ struct Placed {
     client: Client,
     shard: usize,
     key: usize,
+    /// The stream that it publishes to or reads; the queue if none.
+    stream: Option<usize>,
     /// Bytes on their way.
     up: Vec<u8>,
     down: Vec<u8>,
@@ -96,9 +103,37 @@ pub struct Story {
     /// Messages that a consumer has accepted: they may or may not come back after a crash.
     pub received: BTreeSet<u64>,
     pub publishers: u32,
+    /// Messages with another outcome than accepted.
+    rejected: BTreeSet<u64>,
+    /// Of a stream: the message that was written last at each offset, and the offset of each.
+    written: BTreeMap<u64, u64>,
+    places: BTreeMap<u64, u64>,
+    /// The offsets of what the log has said to be written, or synced if the stream syncs.
+    promised: BTreeSet<u64>,
+    /// What any consumer was shown there.
+    offsets: BTreeMap<u64, u64>,
+    /// Retention may have taken what is below.
+    kept_from: u64,
+    /// Of what was not promised, anything may be missing.
+    lost_power: bool,
+    /// And it may be damaged.
+    is_damaged: bool,
 }
 
 impl Story {
+    /// A consumer of the stream is shown this message, and expected that of another offset, if any.
+    fn show(&mut self, offset: u64, number: u64, expected: Option<u64>) {
+        assert_eq!(self.places.get(&number), Some(&offset), "message {number} comes from another offset");
+        let before = self.offsets.insert(offset, number);
+        assert!(before.is_none_or(|before| before == number), "offset {offset}: {before:?}, then {number}");
+        let Some(expected) = expected else { return };
+        assert!(expected <= offset, "offset {offset} comes behind {expected}");
+        let may_miss =
+            |offset: &u64| *offset < self.kept_from || self.lost_power && !self.promised.contains(offset);
+        let missing = (expected..offset).find(|offset| !may_miss(offset));
+        assert_eq!(missing, None, "{offset} came, {expected} was expected");
+    }
+
     /// The number of a fresh message.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
         self.left = self.left.checked_sub(1)?;
@@ -143,36 +178,16 @@ impl World {
             forgotten: 0,
             reserve_bytes: 0,
             clients: Vec::new(),
-            settings: Arc::new(Settings::default()),
+            // Clients stay silent for as long as a test waits for something.
+            settings: Arc::new(Settings { heartbeat_s: 0, ..Settings::default() }),
             access: Arc::new(Access::new([user])),
             story: Story { left: MESSAGES_MAX, ..Story::default() },
+            streams: None,
         };
         world.start();
-        let declared = Arc::new(Mutex::new(false));
-        let seen = declared.clone();
         let mut arguments = Arguments::new();
         arguments.insert("x-fsync".into(), amqp10::Value::Boolean(fsync));
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: QUEUE.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments,
-            connection: None,
-            internal: false,
-            home: None,
-        };
-        world.shards[0].propose(
-            Command::DeclareQueue(declare),
-            Box::new(move |answer| {
-                answer.expect("the queue can be declared");
-                *seen.lock().unwrap() = true;
-            }),
-        );
-        while !*declared.lock().unwrap() {
-            world.step_broker();
-        }
+        world.declare(QUEUE, arguments);
         world
     }
 
@@ -187,6 +202,10 @@ impl World {
         assert_eq!(recovery.damage, [], "a crash is not damage");
         assert_eq!(restored.unreadable, Vec::<String>::new());
         restored.finish();
+        let kept = restored.catalog.queues().map(|record| record.id.0).collect();
+        if let Some(streams) = &mut self.streams {
+            streams.start(&kept);
+        }
         self.log = Some(log);
         let options = PackOptions { pack_bytes: 8 * 1024, garbage_allowed: 20 * 1024 };
         let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
@@ -215,6 +234,9 @@ impl World {
         self.packs = None;
         self.disk = self.disk.crash(how);
         self.packs_disk = self.packs_disk.crash(how);
+        if let Some(streams) = &mut self.streams {
+            streams.crash(how);
+        }
         self.start();
     }
 
@@ -246,12 +268,9 @@ impl World {
         self.leave();
         for _ in 0..50_000 {
             if self.clients.is_empty() {
-                let shard = 0;
-                let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
-                let key = self.shards[shard].connect(peer, peer);
                 self.story.publishers += 1;
-                let client = Client::publisher(self.story.publishers, self.now_ms);
-                self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
+                let client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
+                self.place_on(0, client, None);
             }
             self.step_client();
             self.step_broker();
@@ -272,6 +291,11 @@ impl World {
                 _ => self.disk.heal(),
             }
         }
+        if let Some(streams) = self.streams.as_mut().filter(|_| disk_errors)
+            && self.random.one_in(40)
+        {
+            streams.trouble(&mut self.random);
+        }
         match self.random.below(10) {
             0 if self.clients.len() < 6 => self.connect(),
             0..4 => self.step_client(),
@@ -280,17 +304,32 @@ impl World {
     }
 
     fn connect(&mut self) {
+        if self.streams.is_some() && !self.random.one_in(4) {
+            let (client, stream) = self.client_of_stream();
+            self.place(client, Some(stream));
+            return;
+        }
         let any = self.random.below(u64::from(self.shard_count)) as usize;
         let shard = self.all_on.unwrap_or(any);
-        let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let key = self.shards[shard].connect(peer, peer);
         let client = if self.random.one_in(2) {
             self.story.publishers += 1;
-            Client::publisher(self.story.publishers, self.now_ms)
+            Client::publisher(self.story.publishers, ADDRESS, self.now_ms)
         } else {
-            Client::consumer(1 + self.random.below(300) as u32, self.now_ms)
+            Client::consumer(1 + self.random.below(300) as u32, ADDRESS, self.now_ms)
         };
-        self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
+        self.place_on(shard, client, None);
+    }
+
+    /// A client connects anywhere.
+    fn place(&mut self, client: Client, stream: Option<usize>) {
+        let shard = self.random.below(u64::from(self.shard_count)) as usize;
+        self.place_on(shard, client, stream);
+    }
+
+    fn place_on(&mut self, shard: usize, client: Client, stream: Option<usize>) {
+        let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let key = self.shards[shard].connect(peer, peer);
+        self.clients.push(Placed { client, shard, key, stream, up: Vec::new(), down: Vec::new() });
     }
 
     /// A client acts, and some of its bytes arrive.
@@ -300,23 +339,38 @@ impl World {
         }
         let i = self.random.below(self.clients.len() as u64) as usize;
         let placed = &mut self.clients[i];
-        placed.client.act(&mut self.story, &mut self.random, self.now_ms);
+        let story = story_of(&mut self.story, &mut self.streams, placed);
+        placed.client.act(story, &mut self.random, self.now_ms);
         placed.client.take_output(&mut placed.up);
         let n = some(&mut self.random, placed.up.len());
         let arrived: Vec<u8> = placed.up.drain(..n).collect();
         self.shards[placed.shard].handle_input(placed.key, &arrived);
         let n = some(&mut self.random, placed.down.len());
         let arrived: Vec<u8> = placed.down.drain(..n).collect();
-        placed.client.handle_input(&arrived, &mut self.story, self.now_ms);
-        if self.random.one_in(400) {
+        placed.client.handle_input(&arrived, story, self.now_ms);
+        if self.random.one_in(400) || self.clients[i].client.over {
             let gone = self.clients.remove(i);
             self.shards[gone.shard].disconnect(gone.key);
+        }
+    }
+
+    /// All bytes arrive that are on their way.
+    fn exchange_bytes(&mut self) {
+        for placed in &mut self.clients {
+            let story = story_of(&mut self.story, &mut self.streams, placed);
+            placed.client.take_output(&mut placed.up);
+            self.shards[placed.shard].handle_input(placed.key, &std::mem::take(&mut placed.up));
+            placed.client.handle_input(&std::mem::take(&mut placed.down), story, self.now_ms);
         }
     }
 
     /// A shard has a turn, mail arrives, or the log works.
     fn step_broker(&mut self) {
         self.now_ms += self.random.below(20);
+        if self.streams.is_some() && self.random.one_in(2) {
+            self.step_streams();
+            return;
+        }
         match self.random.below(8) {
             6 => self.step_packs(),
             7 => self.step_reader(),
@@ -420,6 +474,10 @@ impl World {
         self.to_packs.extend(shard.poll_pack_job());
         self.to_reader.extend(shard.poll_reads());
         self.released.extend(shard.poll_released());
+        if let Some(streams) = &mut self.streams {
+            streams.take_jobs(shard.poll_stream_jobs());
+            streams.take_reads(shard.poll_chunk_jobs());
+        }
         for to in 0..self.shard_count {
             let mail = shard.poll_mail(to);
             if !mail.is_empty() {
@@ -445,22 +503,16 @@ impl World {
         self.disk.heal();
         self.packs_disk.heal();
         self.leave();
-        let key = self.shards[0].connect("127.0.0.1:1".parse().unwrap(), "127.0.0.1:1".parse().unwrap());
-        let mut client = Client::consumer(100, self.now_ms);
+        let mut client = Client::consumer(100, ADDRESS, self.now_ms);
         client.fickle = false;
-        self.clients.push(Placed { client, shard: 0, key, up: Vec::new(), down: Vec::new() });
+        self.place_on(0, client, None);
         let mut quiet = 0;
         let mut seen = 0;
         while quiet < 3000 {
             self.step_broker();
-            let placed = &mut self.clients[0];
-            placed.client.act(&mut self.story, &mut self.random, self.now_ms);
-            placed.client.take_output(&mut placed.up);
-            let up = std::mem::take(&mut placed.up);
-            self.shards[0].handle_input(key, &up);
-            let down = std::mem::take(&mut placed.down);
-            placed.client.handle_input(&down, &mut self.story, self.now_ms);
-            let now = placed.client.got.len();
+            self.clients[0].client.act(&mut self.story, &mut self.random, self.now_ms);
+            self.exchange_bytes();
+            let now = self.clients[0].client.got.len();
             quiet = if now == seen { quiet + 1 } else { 0 };
             seen = now;
         }
@@ -481,6 +533,16 @@ impl World {
             assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
         }
     }
+}
+
+/// What the clients of the queue, or of a stream, have seen.
+fn story_of<'a>(
+    queue: &'a mut Story,
+    streams: &'a mut Option<StreamWorld>,
+    placed: &Placed,
+) -> &'a mut Story {
+    let of_stream = streams.as_mut().zip(placed.stream);
+    of_stream.map_or(queue, |(streams, stream)| &mut streams.stories[stream])
 }
 
 /// All of it, or by chance only a part.

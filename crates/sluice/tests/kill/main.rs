@@ -6,10 +6,10 @@
 //! send dead letters on, and kill when the log begins a file, gives one back, or a pack is begun. Then it is started
 //! with another number of shards, the publishers send the rest, two consumers per queue drain it, and [`verdict`]
 //! compares what came with what was sent and confirmed. At last the broker is stopped with SIGTERM and started once
-//! more: nothing that was accepted comes back.
+//! more: nothing that was accepted comes back. Two of eleven rounds are of streams; see [`stream`].
 //!
 //! ```text
-//! KILL_ROUNDS=9 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
+//! KILL_ROUNDS=11 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
 //! ```
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,7 @@
 mod broker;
 mod content;
 mod round;
+mod stream;
 mod traffic;
 mod verdict;
 
@@ -25,13 +26,17 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use content::Random;
 use round::Round;
+use stream::StreamRound;
+
+/// Kinds of rounds, which follow each other: the last two are of streams.
+const KINDS: u64 = 11;
 
 /// After this a round is taken to hang.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_killed_broker_keeps_what_it_confirmed() {
-    let rounds = number("KILL_ROUNDS").unwrap_or(9);
+    let rounds = number("KILL_ROUNDS").unwrap_or(11);
     let messages = number("KILL_MESSAGES").unwrap_or(50_000);
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());
@@ -40,19 +45,32 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     let mut seeds = Random::new(seed);
     let mut failed = 0;
     for number in 1..=rounds {
-        let round = Round::plan(number, seeds.next(), messages);
-        let bounded = async { tokio::time::timeout(ROUND_TIME_MAX, round.run()).await };
-        let result = runtime.block_on(bounded).unwrap_or_else(|_| Err("it hangs".to_owned()));
+        let (kind, seed) = (number % KINDS, seeds.next());
+        let result = runtime.block_on(async {
+            if kind == 0 || kind == KINDS - 1 {
+                let round = StreamRound::plan(kind == 0, seed, messages);
+                bounded(round.run()).await.map_err(|why| format!("{why} ({round:?})"))
+            } else {
+                let round = Round::plan(kind, seed, messages);
+                bounded(round.run()).await.map_err(|why| format!("{why} ({round:?})"))
+            }
+        });
         match result {
             Ok(report) => say(&format!("round {number}: ok: {report}")),
             Err(why) => {
                 failed += 1;
-                say(&format!("round {number}: FAILED: {why} ({round:?})"));
+                say(&format!("round {number}: FAILED: {why}"));
             }
         }
     }
     say(&format!("kill: {} passed, {failed} failed", rounds - failed));
     assert_eq!(failed, 0);
+}
+
+/// What came of a round, in words.
+async fn bounded<T: ToString>(round: impl Future<Output = Result<T, String>>) -> Result<String, String> {
+    let result = tokio::time::timeout(ROUND_TIME_MAX, round).await;
+    result.unwrap_or_else(|_| Err("it hangs".to_owned())).map(|report| report.to_string())
 }
 
 fn number(variable: &str) -> Option<u64> {
