@@ -37,8 +37,6 @@ pub(super) struct QueueSlot {
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     gone: Option<(u64, u64)>,
     taken: Option<Taken>,
-    /// Its end is being made known.
-    deleted: bool,
 }
 
 /// A run on the disk.
@@ -184,7 +182,6 @@ impl Shard {
             fifo,
             gone: None,
             taken: None,
-            deleted: false,
         };
         self.pages.recount(0, slot.pageable);
         let slot = QueueSlot { live_counted: slot.live_bytes(), ..slot };
@@ -438,9 +435,7 @@ impl Shard {
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
-        let deleted = output.effects.iter().any(|e| matches!(e, Effect::Deleted { .. }));
-        if deleted {
-            slot.deleted = true;
+        if output.effects.iter().any(|e| matches!(e, Effect::Deleted { .. })) {
             self.delete(queue, &mut output.effects);
             return;
         }

@@ -39,8 +39,6 @@ struct Home {
     stream: Stream,
     /// It is in [`Streams::due`].
     due: bool,
-    /// Its end is being made known.
-    deleted: bool,
 }
 
 /// The readers of a stream that are here.
@@ -126,7 +124,7 @@ pub(super) fn is_of_readers(request: &Request) -> bool {
 impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
-        let home = Home { stream: Stream::new(config), due: false, deleted: false };
+        let home = Home { stream: Stream::new(config), due: false };
         self.streams.homes.insert(id, home);
     }
 
@@ -159,9 +157,6 @@ impl Shard {
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
         self.streams.touch(queue);
         if output.effects.iter().any(|effect| matches!(effect, Effect::Deleted { .. })) {
-            if let Some(home) = self.streams.homes.get_mut(&queue) {
-                home.deleted = true;
-            }
             self.delete(queue, &mut output.effects);
             return;
         }
