@@ -127,7 +127,7 @@ fn an_interrupted_end_is_cut_at_every_byte() {
         let end = if whole == 0 { 0 } else { ends[whole] };
         assert_eq!(kept.next, 9 + whole as u64, "cut at byte {at}");
         let bytes = (at - end) as u64;
-        let wanted = StreamCut { file: LAST.into(), offset: end as u64, bytes };
+        let wanted = StreamCut { file: LAST.into(), offset: end as u64, bytes, left: false };
         assert_eq!(cut, (bytes > 0).then_some(wanted));
         assert_eq!(kept.last_chunk, Some(if whole == 0 { 5 } else { 8 + whole as u64 }));
         // It goes on where it was.
@@ -184,7 +184,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
     }
 }
 
-/// Sectors that were never written are zeros: what stands behind them was not synced either.
+/// Sectors that were never written are zeros: what stands behind them was not synced either. It is passed over, and left.
 #[test]
 fn a_lost_sector_is_an_interrupted_end() {
     let disk = FalseDisk::new(0);
@@ -199,12 +199,29 @@ fn a_lost_sector_is_an_interrupted_end() {
         bytes[512 * sector..end].fill(0);
         let disk = disk_of(&files);
         disk.put(name, &bytes);
-        let (kept, cut) = Owner::new(&disk).open(7, LIMITS, 0).unwrap();
+        let mut owner = Owner::new(&disk);
+        let (kept, cut) = owner.open(7, LIMITS, 0).unwrap();
         let good = (512 * sector as u64).saturating_sub(8) / 1048;
+        let cut = cut.unwrap();
+        let is_last = end > 8 + 8 * 1048;
         assert_eq!(
-            (kept.next, cut.map(|cut| cut.offset)),
-            (good, Some(if good == 0 { 0 } else { 8 + good * 1048 }))
+            (kept.next, cut.offset, cut.left),
+            (good, if good == 0 { 0 } else { 8 + good * 1048 }, !is_last)
         );
+        if is_last {
+            continue;
+        }
+        assert_eq!(disk.files()[name], bytes, "a start destroys no message");
+        // What comes next begins a segment, and neither the next start nor a reader sees what was left.
+        owner.append(7, vec![chunk(good, 1, 0, 500)], true).unwrap();
+        drop(owner);
+        let (kept, cut) = Owner::new(&disk).open(7, LIMITS, 0).unwrap();
+        assert_eq!((kept.next, cut), (good + 1, None));
+        let all = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::First, &kept)).unwrap();
+        let firsts: Vec<u64> = all.chunks.iter().map(|chunk| chunk.first).collect();
+        assert_eq!((firsts, all.end), ((0..=good).collect(), true));
+        // If nothing stands in front of it, the next segment has its name.
+        assert_eq!(disk.files()[name] == bytes, good > 0);
     }
 }
 

@@ -55,7 +55,7 @@ pub struct Chunk {
 /// per stream may be away at a time.
 #[derive(Debug)]
 pub enum StreamJob {
-    /// Looks at the stream's files, on first use; cuts an interrupted end. A stream without files is empty and begins
+    /// Looks at the stream's files, on first use; deals with an interrupted end. A stream without files is empty and begins
     /// at offset 0: it gets files with its first chunk. Answered by [`StreamAnswer::Opened`].
     Open { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
     /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
@@ -71,7 +71,7 @@ pub enum StreamJob {
 /// The answer to a [`StreamJob`].
 #[derive(Debug)]
 pub enum StreamAnswer {
-    /// `cut` is what had been interrupted, and is gone.
+    /// `cut` is what had been interrupted.
     Opened {
         shard: u32,
         stream: u64,
@@ -138,12 +138,15 @@ pub struct Kept {
     pub segments: Arc<[u64]>,
 }
 
-/// An interrupted end that was cut off by an open: from `offset` in `file` to its end.
+/// An interrupted end that an open has found: from `offset` in `file` to its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamCut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
+    /// It has whole chunks, behind what was lost, and was left where it is; else it was cut off. It is found by each open
+    /// until the next segment begins.
+    pub left: bool,
 }
 
 /// Where to begin to read.

@@ -6,7 +6,7 @@
 //!       │ ends where a chunk ends ─────────────────────────────────────▶ good
 //!       │ something else, and no whole chunk anywhere behind it ───────▶ interrupted: cut there
 //!       │ something else, a whole chunk behind it, and between them
-//!       │    a sector of zeros: power failed before it was written ────▶ interrupted: cut there
+//!       │    a sector of zeros: power failed before it was written ────▶ interrupted: left, a new segment begins
 //!       └ something else, and a whole chunk behind it ─────────────────▶ damaged: nothing is written
 //! ```
 //!
@@ -74,7 +74,12 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     let first = segment.first;
     let tail = Tail::read(disk, stream, first)?;
     let file = Kind::Segment.name(stream, first);
-    let cut = tail.bad.map(|bytes| StreamCut { file, offset: tail.end, bytes });
+    let cut = tail.bad.map(|Rest { bytes, has_chunks }| StreamCut {
+        file,
+        offset: tail.end,
+        bytes,
+        left: has_chunks,
+    });
     let mut index = tail.index;
     index.add(disk, stream, first, tail.entries);
     segment.bytes = tail.end;
@@ -82,7 +87,11 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     // One that was proved from its start on: else something in front of what is synced from now on could be missing,
     // and what is missing is cut together with what stands behind it once the index is lost.
     let mut writable = tail.last.is_some() && tail.is_proved;
-    if cut.is_some() {
+    if cut.as_ref().is_some_and(|cut| cut.left) {
+        // The zeros may be damage after all: what is whole behind them stays for whoever can make use of it. Nobody reads
+        // it, for the segment ends where the next one begins.
+        writable = false;
+    } else if cut.is_some() {
         // Before it is written to again: else power loss could bring the old bytes back between the new ones.
         writable &= truncate(disk, stream, first, tail.end).is_ok();
     }
@@ -154,8 +163,15 @@ struct Tail {
     is_proved: bool,
     /// For the index, where it ends too early.
     entries: Vec<Entry>,
-    /// Bytes behind `end`, to be cut.
-    bad: Option<u64>,
+    /// What stands behind `end`.
+    bad: Option<Rest>,
+}
+
+/// What stands behind the last good chunk, and is none.
+struct Rest {
+    bytes: u64,
+    /// There are whole chunks in it.
+    has_chunks: bool,
 }
 
 impl Tail {
@@ -176,10 +192,14 @@ impl Tail {
         if tail.end < length {
             let from = tail.end.max(if has_header { FILE_HEADER as u64 } else { 0 });
             let bad = Bad { stream, from, next: tail.next, length };
-            if bad.is_damage(disk, &mut file).map_err(io)? {
+            let whole = bad.whole_chunk(disk, &mut file).map_err(io)?;
+            if let Some(at) = whole
+                && !bad.has_lost_sector(disk, &mut file, at).map_err(io)?
+            {
+                // No crash explains it.
                 return Err(StreamError::Damaged { file: name, offset: from });
             }
-            tail.bad = Some(length - tail.end);
+            tail.bad = Some(Rest { bytes: length - tail.end, has_chunks: whole.is_some() });
         }
         Ok(tail)
     }
@@ -239,14 +259,6 @@ struct Bad {
 }
 
 impl Bad {
-    /// Whether no crash explains it.
-    fn is_damage<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<bool> {
-        match self.whole_chunk(disk, file)? {
-            Some(at) => Ok(!self.has_lost_sector(disk, file, at)?),
-            None => Ok(false),
-        }
-    }
-
     /// The first place behind at which a whole chunk stands.
     fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
         let (mut search, mut window) = (Window::default(), Window::default());

@@ -261,8 +261,16 @@ impl Shard {
         match answer {
             StreamAnswer::Opened { result, cut, .. } => {
                 if let Some(cut) = cut {
-                    let log::StreamCut { file, offset, bytes } = cut;
-                    tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
+                    let log::StreamCut { file, offset, bytes, left } = cut;
+                    match left {
+                        false => {
+                            tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
+                        }
+                        true => tracing::warn!(
+                            stream = %name, file, offset, bytes,
+                            "the end of the stream is lost from here on; whole messages behind are left in the file, unread"
+                        ),
+                    }
                 }
                 let result = result.map(kept).map_err(|error| failure(&name, &error));
                 home.stream.handle_opened(result, self.now_ms, &mut output);

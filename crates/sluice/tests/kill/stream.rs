@@ -121,7 +121,10 @@ impl StreamRound {
             return Err(format!("the broker did not stop cleanly: {status}"));
         }
         let broker = self.start(directory, 0);
-        if read_all(&broker.amqp_url(), self.seed).await? != read {
+        let again = read_all(&broker.amqp_url(), self.seed).await?;
+        // The last segment has grown since the limit was looked at: a start may let the oldest ones go.
+        let is_same = if self.rolls.is_some() { read.ends_with(&again) } else { read == again };
+        if !is_same || again.is_empty() {
             return Err("a clean stop has changed what is in the stream".to_owned());
         }
         Ok(StreamReport {
