@@ -16,8 +16,10 @@
 
 mod chunk;
 mod home;
+mod reader;
 mod readers;
 mod start;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -25,10 +27,10 @@ use std::sync::Arc;
 
 pub use chunk::{CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, FilterValues};
 pub use home::{OpenFailure, Stream, StreamOutput, Work};
-pub use readers::{
-    ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, SCAN_MAX, Standing, TAIL_BYTES,
-};
+pub use reader::SCAN_MAX;
+pub use readers::{ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, Standing};
 pub use start::{BloomFilter, Replay, Start};
+pub use tail::TAIL_BYTES;
 
 use crate::GoneReason;
 

@@ -9,26 +9,13 @@
 //! A reader holds what one load brings; it asks for more when it comes to its last chunk and has credit. Chunks that were
 //! written just now are kept while a reader that is nearly there has not passed them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use message::{Entries, Filter, Message};
-
-use super::{BloomFilter, Chunk, Kept, News, Replay, Start};
-use crate::grant::Grant;
-use crate::{
-    Asked, Attach, Capabilities, ConsumerId, CreditState, Delivery, Effect, GoneReason, Mode, Refusal,
-    Request, Ticket,
-};
-
-/// Bytes of chunks that are kept for readers that are nearly there; those further behind read the disk.
-pub const TAIL_BYTES: usize = 256 * 1024;
-
-/// Messages that one reader looks at, and is not shown, before others have their turn.
-pub const SCAN_MAX: u32 = 200;
-
-/// Bytes that a look without a consumer brings at most, apart from the last message.
-const BROWSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
+use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
+use super::tail::Tail;
+use super::{BloomFilter, Chunk, Kept, News};
+use crate::{Asked, Attach, Capabilities, ConsumerId, Effect, GoneReason, Mode, Refusal, Request, Ticket};
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
@@ -95,105 +82,13 @@ pub struct LoadedChunks {
     pub next: Place,
 }
 
-/// One that reads.
-#[derive(Debug)]
-struct Reader {
-    grant: Grant,
-    /// The consumer's number of its last delivery.
-    number: u64,
-    bloom: Option<Arc<BloomFilter>>,
-    matching: Option<Arc<Filter>>,
-    /// Messages in front of this offset have been passed, or are not wanted.
-    next: u64,
-    /// Of the chunk that is being read: what is left, and the offset of the first of that.
-    entries: Entries,
-    at: u64,
-    end: u64,
-    /// Those behind it.
-    chunks: VecDeque<Chunk>,
-    /// The offset behind all of them, once it is known where the reader stands.
-    fetched: Option<u64>,
-    /// Where that is.
-    behind: LoadFrom,
-    loading: bool,
-    /// It has been asked for its credit, and for a drain if true.
-    asked: Option<bool>,
-    /// Only of a look without a consumer.
-    browsed: Option<Browsed>,
-}
-
-#[derive(Debug, Default)]
-struct Browsed {
-    deliveries: Vec<Delivery>,
-    bytes: u64,
-}
-
-impl Reader {
-    fn new(replay: &Replay, kept: &Kept, delivery_count: u32) -> Self {
-        let (fetched, behind, next) = match replay.start {
-            Start::First => (Some(kept.first), LoadFrom::First, 0),
-            Start::Last => (None, LoadFrom::Last, 0),
-            Start::Next => (Some(kept.next), LoadFrom::Offset(kept.next), kept.next),
-            Start::Offset(offset) => {
-                let fetched = offset.min(kept.next);
-                (Some(fetched), LoadFrom::Offset(fetched), offset)
-            }
-            Start::Time(ms) => (None, LoadFrom::Time(ms), 0),
-        };
-        Self {
-            grant: Grant::new(delivery_count),
-            number: 0,
-            bloom: replay.bloom.clone(),
-            matching: replay.matching.clone(),
-            next,
-            entries: Entries::default(),
-            at: 0,
-            end: 0,
-            chunks: VecDeque::new(),
-            fetched,
-            behind,
-            loading: false,
-            asked: None,
-            browsed: None,
-        }
-    }
-
-    fn begin(&mut self, chunk: Chunk) {
-        (self.at, self.end) = (chunk.first, chunk.end());
-        self.entries.replace(chunk.data);
-    }
-
-    /// Whether anything that is written has not been looked at.
-    fn is_behind(&self, kept: &Kept) -> bool {
-        self.fetched.is_none_or(|fetched| fetched < kept.next)
-            || !self.chunks.is_empty()
-            || !self.entries.is_empty()
-    }
-
-    fn available(&self, kept: &Kept) -> u32 {
-        let at = if self.fetched.is_some() { self.next.max(kept.first) } else { kept.first };
-        u32::try_from(kept.next.saturating_sub(at)).unwrap_or(u32::MAX)
-    }
-}
-
-/// What came of serving a reader.
-enum Served {
-    /// It waits: for credit, for a load, for messages.
-    Waits,
-    /// Others have their turn first.
-    Goes,
-    /// A message does not hold.
-    Damaged,
-}
-
 /// All readers of one stream in one place.
 #[derive(Debug, Default)]
 pub struct Readers {
     /// Nothing has been heard of the stream yet without it.
     kept: Option<Kept>,
     /// Written just now, without gaps, up to what is kept.
-    tail: VecDeque<Chunk>,
-    tail_bytes: usize,
+    tail: Tail,
     readers: BTreeMap<Asked, Reader>,
     /// Consumers among them.
     consumers: u32,
@@ -257,16 +152,7 @@ impl Readers {
             return;
         }
         let first_news = self.kept.replace(kept).is_none();
-        for chunk in chunks {
-            if self.tail.back().is_some_and(|last| last.end() != chunk.first) {
-                self.drop_tail();
-            }
-            self.tail_bytes += chunk.data.len();
-            self.tail.push_back(chunk);
-        }
-        while self.tail_bytes > TAIL_BYTES && self.tail.len() > 1 {
-            self.drop_oldest();
-        }
+        self.tail.extend(chunks);
         if first_news {
             self.consumers = 0;
             for request in std::mem::take(&mut self.waiting) {
@@ -344,7 +230,7 @@ impl Readers {
     /// Bytes of chunks that are held in memory.
     pub fn memory_bytes(&self) -> usize {
         let held = self.readers.values().flat_map(|reader| &reader.chunks).map(|chunk| chunk.data.len());
-        self.tail_bytes + held.sum::<usize>()
+        self.tail.bytes() + held.sum::<usize>()
     }
 
     fn attach(&mut self, attach: Attach, out: &mut ReadersOutput) {
@@ -399,7 +285,7 @@ impl Readers {
             });
         }
         self.consumers = 0;
-        self.drop_tail();
+        self.tail.clear();
     }
 
     /// Gives a reader what it may have.
@@ -407,16 +293,17 @@ impl Readers {
         let Self { readers, tail, kept, going, delivered, .. } = self;
         let (Some(reader), Some(kept)) = (readers.get_mut(&who), kept.as_ref()) else { return };
         let before = out.effects.len();
-        match read(reader, who, tail, kept, now_ms, out) {
+        match reader.read(who, tail, kept, now_ms, out) {
             Served::Waits => {}
-            Served::Goes => going.push(who),
+            Served::Goes if !going.contains(&who) => going.push(who),
+            Served::Goes => {}
             Served::Damaged => {
                 self.close_damaged(who, out);
                 return;
             }
         }
         *delivered += (out.effects.len() - before) as u64;
-        if !reader.loading && wants_load(reader, tail, kept) {
+        if !reader.loading && reader.wants_load(tail, kept) {
             reader.loading = true;
             out.loads.push(ChunkLoad {
                 who,
@@ -427,7 +314,7 @@ impl Readers {
             });
         }
         match who {
-            Asked::Consumer(consumer) => answer(reader, consumer, kept, out),
+            Asked::Consumer(consumer) => reader.answer(consumer, kept, out),
             Asked::Ticket(ticket) => self.finish_browse(ticket, out),
         }
     }
@@ -459,143 +346,6 @@ impl Readers {
 
     /// Lets go of what everybody has passed, or comes to later than to what is on the disk anyway.
     fn prune(&mut self) {
-        let Some(first) = self.tail.front().map(|chunk| chunk.first) else { return };
-        let fetched = self.readers.values().filter_map(|reader| reader.fetched);
-        let needed = fetched.filter(|fetched| *fetched >= first).min().unwrap_or(u64::MAX);
-        while self.tail.front().is_some_and(|chunk| chunk.end() <= needed) {
-            self.drop_oldest();
-        }
+        self.tail.keep_from(self.readers.values().filter_map(|reader| reader.fetched));
     }
-
-    fn drop_oldest(&mut self) {
-        if let Some(chunk) = self.tail.pop_front() {
-            self.tail_bytes -= chunk.data.len();
-        }
-    }
-
-    fn drop_tail(&mut self) {
-        self.tail.clear();
-        self.tail_bytes = 0;
-    }
-}
-
-/// The chunk with this offset, if it was written just now.
-fn in_tail(tail: &VecDeque<Chunk>, offset: u64) -> Option<&Chunk> {
-    let first = tail.front()?.first;
-    if offset < first {
-        return None;
-    }
-    tail.get(tail.partition_point(|chunk| chunk.end() <= offset))
-}
-
-/// Deliveries, as far as credit and memory go.
-fn read(
-    reader: &mut Reader,
-    who: Asked,
-    tail: &VecDeque<Chunk>,
-    kept: &Kept,
-    now_ms: u64,
-    out: &mut ReadersOutput,
-) -> Served {
-    let mut scanned = 0;
-    while reader.grant.credit > 0 {
-        if reader.entries.is_empty() {
-            // What was left out of the chunk is not waited for.
-            reader.next = reader.next.max(reader.end);
-            if let Some(chunk) = reader.chunks.pop_front() {
-                reader.begin(chunk);
-                continue;
-            }
-            let Some(fetched) = reader.fetched else { return Served::Waits };
-            reader.next = reader.next.max(fetched.min(kept.next));
-            let Some(chunk) = in_tail(tail, fetched) else { return Served::Waits };
-            (reader.fetched, reader.behind) = (Some(chunk.end()), LoadFrom::Offset(chunk.end()));
-            if chunk.is_wanted(reader.bloom.as_deref()) {
-                reader.begin(chunk.clone());
-            }
-            continue;
-        }
-        if reader.at < reader.next {
-            reader.at += 1;
-            if !matches!(reader.entries.skip(), Some(Ok(()))) {
-                return Served::Damaged;
-            }
-            continue;
-        }
-        if scanned == SCAN_MAX {
-            return Served::Goes;
-        }
-        let Some(Ok(message)) = reader.entries.message() else { return Served::Damaged };
-        let offset = reader.at;
-        reader.at += 1;
-        reader.next = reader.at;
-        if reader.matching.as_ref().is_some_and(|filter| !filter.matches(&message, now_ms)) {
-            scanned += 1;
-            continue;
-        }
-        if deliver(reader, who, offset, message, out) {
-            break;
-        }
-    }
-    Served::Waits
-}
-
-/// True when there is enough.
-fn deliver(reader: &mut Reader, who: Asked, offset: u64, message: Message, out: &mut ReadersOutput) -> bool {
-    reader.grant.spend();
-    reader.number += 1;
-    let consumer = match who {
-        Asked::Consumer(consumer) => consumer,
-        Asked::Ticket(Ticket(ticket)) => ConsumerId(ticket),
-    };
-    let bytes = message.len();
-    let delivery = Delivery {
-        consumer,
-        number: reader.number,
-        seq: offset,
-        message,
-        delivery_count: 0,
-        redelivered: false,
-    };
-    match &mut reader.browsed {
-        None => {
-            out.effects.push(Effect::Delivery(delivery));
-            false
-        }
-        Some(browsed) => {
-            browsed.bytes += bytes;
-            browsed.deliveries.push(delivery);
-            browsed.bytes >= BROWSE_BYTES_MAX
-        }
-    }
-}
-
-/// Whether the disk has what the reader comes to next.
-fn wants_load(reader: &Reader, tail: &VecDeque<Chunk>, kept: &Kept) -> bool {
-    if reader.grant.credit == 0 || !reader.chunks.is_empty() {
-        return false;
-    }
-    match reader.fetched {
-        None => true,
-        Some(fetched) => fetched < kept.next && in_tail(tail, fetched).is_none(),
-    }
-}
-
-/// Says what credit is left, if that was asked: a drain only when nothing more can come.
-fn answer(reader: &mut Reader, consumer: ConsumerId, kept: &Kept, out: &mut ReadersOutput) {
-    let Some(drain) = reader.asked else { return };
-    if drain && reader.grant.credit > 0 && reader.is_behind(kept) {
-        return;
-    }
-    reader.asked = None;
-    if drain {
-        reader.grant.drain();
-    }
-    let state = CreditState {
-        delivery_count: reader.grant.delivery_count,
-        credit: reader.grant.credit,
-        available: reader.available(kept),
-        drained: drain,
-    };
-    out.effects.push(Effect::CreditState { consumer, state });
 }
