@@ -388,6 +388,36 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
     assert_eq!(read(&mut StreamReader::new(disk), &job(7, ReadFrom::Offset(2), &kept))[0].data.len(), 60);
 }
 
+/// Wherever the process ends while an append is taken back, and whatever the disk refuses of that: what the next process
+/// finds of it follows what was confirmed.
+#[test]
+fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
+    let mut left = 0;
+    // Which change of the append fails beside its syncs, and with which the process ends: at 30 all is over.
+    for (seed, fail_at, die_at) in
+        (0..4).flat_map(|seed| (0..=30).flat_map(move |n| (0..=30).map(move |m| (seed, n, m))))
+    {
+        let disk = FalseDisk::new(seed);
+        let mut owner = Owner::new(&disk);
+        owner.open(7, SMALL, 0).unwrap();
+        owner.append(7, vec![chunk(0, 1, 0, 300)], true).unwrap();
+        let refused = if die_at == 30 { &[Op::Sync, Op::Remove][..] } else { &[Op::Sync] };
+        disk.fail(refused, 1000, libc::ENOSPC);
+        disk.fail_nth(fail_at, libc::ENOSPC);
+        disk.die_at(die_at);
+        let failure = owner.append(7, (1..8).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap_err();
+        assert_eq!(failure.kept.unwrap().next, 1);
+        drop(owner);
+        let disk = disk.crash(Crash::Process);
+        let (kept, _) = Owner::new(&disk).open(7, SMALL, 0).unwrap();
+        let found = read_all(&mut StreamReader::new(disk), 7, &kept);
+        let firsts: Vec<u64> = found.iter().map(|chunk| chunk.first).collect();
+        assert_eq!(firsts, (0..kept.next).collect::<Vec<_>>(), "{seed}, {fail_at}, {die_at}");
+        left += u32::from(kept.segments.len() > 1);
+    }
+    assert!(left > 0, "some of it was left in some of the runs");
+}
+
 #[test]
 fn a_full_disk_is_answered_and_left_as_it_was() {
     let (disk, mut owner) = streams();

@@ -48,7 +48,7 @@ pub(super) struct Stream {
     named: bool,
     /// A segment was added since limits were looked at.
     rolled: bool,
-    /// Files that would hide what is written now; nothing is before they are gone.
+    /// Files that would hide what is written now, ascending; nothing is before they are gone.
     leftovers: Vec<u64>,
     waiting: Option<Waiting>,
 }
@@ -320,12 +320,16 @@ impl Stream {
     /// refused a sync asked for another: that would teach nothing.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
         let kept = self.kept.segments.len();
-        for segment in self.segments.drain(kept..) {
-            self.leftovers.push(segment.first);
-        }
+        // In front of one whose first write failed: the last one goes first.
+        self.leftovers.splice(..0, self.segments.drain(kept..).map(|segment| segment.first));
+        // Before anything is cut: a process that ends in between, or a disk that refuses to remove them, would leave a
+        // hole in front of them. What is left of them is tried again before anything is written.
+        let are_removed = self.remove_leftovers(files).is_ok();
         if let Some(last) = self.segments.last_mut() {
             last.bytes = self.kept_end;
-            files.abandon(self.stream, last.first, last.bytes);
+            if are_removed {
+                files.abandon(self.stream, last.first, last.bytes);
+            }
         }
         self.writable = false;
         self.next = self.kept.next;
@@ -338,8 +342,6 @@ impl Stream {
         self.dirty.retain(|first| {
             segments.contains(first) && refused != Some(&Kind::Segment.name(self.stream, *first))
         });
-        // What is left is tried again before anything is written.
-        let _ = self.remove_leftovers(files);
     }
 
     fn remove_leftovers<D: Disk>(&mut self, files: &mut Files<D>) -> Result<(), StreamError> {
