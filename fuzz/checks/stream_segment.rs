@@ -19,7 +19,8 @@ pub fn check(data: &[u8]) {
     let mut streams = Streams::new(disk.clone()).expect("the disk is well");
     let limits = StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
     let mut answers = Vec::new();
-    streams.handle(StreamJob::Open { shard: 0, stream: STREAM, limits, now_ms: 0 }, &mut answers);
+    streams
+        .handle(StreamJob::Open { shard: 0, stream: STREAM, limits, sync: false, now_ms: 0 }, &mut answers);
     let Some(StreamAnswer::Opened { result: Ok(kept), .. }) = answers.pop() else {
         assert_eq!(disk.files().len(), 1, "damage is left as it is");
         return;

@@ -352,7 +352,8 @@ impl Segments {
         let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
         let mut streams = Streams::new(disk).expect("an empty directory");
         let limits = StreamLimits { segment_bytes: 1 << 20, bytes_max: Some(4 << 20), age_max_ms: None };
-        streams.handle(StreamJob::Open { shard: 0, stream: 1, limits, now_ms: 0 }, &mut Vec::new());
+        streams
+            .handle(StreamJob::Open { shard: 0, stream: 1, limits, sync: false, now_ms: 0 }, &mut Vec::new());
         let data = vec![b'x'; 100 * (100 + 4)].into();
         Self { streams, data, kept: log::Kept::default(), answers: Vec::new(), directory }
     }

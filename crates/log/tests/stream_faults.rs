@@ -298,7 +298,7 @@ fn live(disk: &FalseDisk, models: &mut BTreeMap<u64, Model>, random: &mut Random
         let limits =
             StreamLimits { segment_bytes: 200 + random.below(3000), bytes_max: None, age_max_ms: None };
         let mut answers = Vec::new();
-        let job = StreamJob::Open { shard: 0, stream, limits, now_ms: 0 };
+        let job = StreamJob::Open { shard: 0, stream, limits, sync: false, now_ms: 0 };
         assert!(streams.handle(job, &mut answers).is_none());
         let Some(StreamAnswer::Opened { result, .. }) = answers.pop() else { panic!("{answers:?}") };
         OPENED.fetch_add(1, Relaxed);

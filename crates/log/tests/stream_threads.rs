@@ -20,7 +20,7 @@ fn everything_is_answered_once_and_stays() {
             .spawn(Box::new(move |answers| answers.drain(..).for_each(|answer| tell.send(answer).unwrap())))
             .unwrap();
         for stream in 0..20 {
-            handle.send(StreamJob::Open { shard: 1, stream, limits: LIMITS, now_ms: 0 });
+            handle.send(StreamJob::Open { shard: 1, stream, limits: LIMITS, sync: false, now_ms: 0 });
         }
         let mut next = [0; 20];
         for _ in 0..20 {

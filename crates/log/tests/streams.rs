@@ -371,6 +371,35 @@ fn a_failed_sync_takes_its_append_back() {
 }
 
 #[test]
+fn what_an_earlier_process_left_is_synced_before_it_is_shown() {
+    let after_power_loss = |seed: u64, sync: bool| {
+        let disk = FalseDisk::new(seed);
+        let mut owner = Owner::new(&disk);
+        owner.open(7, SMALL, 0).unwrap();
+        owner.append(7, vec![chunk(0, 1, 0, 500), chunk(1, 1, 0, 500)], false).unwrap();
+        let disk = disk.crash(Crash::Process);
+        let (kept, _) = Owner::new(&disk).open_with(7, SMALL, sync, 0).unwrap();
+        assert_eq!((kept.next, kept.segments.len()), (2, 2));
+        Owner::new(&disk.crash(Crash::Power)).open(7, SMALL, 0).map_or(0, |(kept, _)| kept.next)
+    };
+    assert!((0..100).all(|seed| after_power_loss(seed, true) == 2));
+    assert!((0..100).any(|seed| after_power_loss(seed, false) < 2), "or nobody would need it");
+
+    // A sync that has failed is not believed when it is tried again.
+    let (disk, mut owner) = streams();
+    owner.open(7, SMALL, 0).unwrap();
+    owner.append(7, vec![chunk(0, 1, 0, 500)], false).unwrap();
+    let disk = disk.crash(Crash::Process);
+    let mut owner = Owner::new(&disk);
+    disk.fail(&[Op::Sync], 1000, libc::EIO);
+    for _ in 0..2 {
+        assert!(matches!(owner.open_with(7, SMALL, true, 0), Err(StreamError::Io { .. })));
+        disk.heal();
+    }
+    assert_eq!(Owner::new(&disk.crash(Crash::Process)).open_with(7, SMALL, true, 0).unwrap().0.next, 1);
+}
+
+#[test]
 fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();

@@ -56,8 +56,9 @@ pub struct Chunk {
 #[derive(Debug)]
 pub enum StreamJob {
     /// Looks at the stream's files, on first use; deals with an interrupted end. A stream without files is empty and begins
-    /// at offset 0: it gets files with its first chunk. Answered by [`StreamAnswer::Opened`].
-    Open { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
+    /// at offset 0: it gets files with its first chunk. With `sync` what is found is synced before the answer; the thread
+    /// waits for that, once in the life of a stream. Answered by [`StreamAnswer::Opened`].
+    Open { shard: u32, stream: u64, limits: StreamLimits, sync: bool, now_ms: u64 },
     /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
     /// written, or with `sync` when they are synced.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },

@@ -169,10 +169,14 @@ impl Stream {
         Some((shard, result))
     }
 
+    /// The segments that have files, by their first offsets, ascending.
+    pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
+        self.segments.iter().map(|segment| segment.first)
+    }
+
     /// The segments that may have files.
     pub fn files(&self) -> impl Iterator<Item = u64> + '_ {
-        let segments = self.segments.iter().map(|segment| segment.first);
-        segments.chain(self.leftovers.iter().copied()).chain([self.next])
+        self.segments().chain(self.leftovers.iter().copied()).chain([self.next])
     }
 
     /// The shard and the chunks of an append that has no answer yet.

@@ -1,6 +1,6 @@
 //! What appends to streams, and knows which there are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
 use super::appender::Files;
@@ -20,6 +20,8 @@ pub struct Streams<D: Disk> {
     /// The first offsets of their segments, ascending: streams that were not opened yet.
     listed: BTreeMap<u64, Vec<u64>>,
     open: HashMap<u64, Stream>,
+    /// Those whose sync at their opening failed: it says nothing that another one succeeds.
+    doubtful: HashSet<u64>,
     /// Files that nobody needs.
     strays: Vec<String>,
 }
@@ -52,7 +54,7 @@ impl<D: Disk> Streams<D> {
         };
         indexes.retain(|(stream, first, _)| !has_segment(stream, first));
         strays.extend(indexes.into_iter().map(|(_, _, name)| name));
-        Ok(Self { files, listed, open: HashMap::new(), strays })
+        Ok(Self { files, listed, open: HashMap::new(), doubtful: HashSet::new(), strays })
     }
 
     /// The streams that have files and were not opened yet.
@@ -79,8 +81,8 @@ impl<D: Disk> Streams<D> {
     /// [`Streams::end_sync`].
     pub fn handle(&mut self, job: StreamJob, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         match job {
-            StreamJob::Open { shard, stream, limits, now_ms } => {
-                let (result, cut) = self.open(stream, limits, now_ms);
+            StreamJob::Open { shard, stream, limits, sync, now_ms } => {
+                let (result, cut) = self.open(stream, limits, sync, now_ms);
                 answers.push(StreamAnswer::Opened { shard, stream, result, cut });
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
@@ -117,6 +119,7 @@ impl<D: Disk> Streams<D> {
         &mut self,
         stream: u64,
         limits: StreamLimits,
+        sync: bool,
         now_ms: u64,
     ) -> (Result<Kept, StreamError>, Option<StreamCut>) {
         if let Some(open) = self.open.get_mut(&stream) {
@@ -125,6 +128,10 @@ impl<D: Disk> Streams<D> {
         let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
         match Stream::open(&mut self.files, stream, firsts, limits) {
             Ok((mut opened, cut)) => {
+                let segments: Vec<u64> = opened.segments().collect();
+                if sync && let Err(error) = self.sync_found(stream, &segments) {
+                    return (Err(error), cut);
+                }
                 let kept = opened.limit(&mut self.files, limits, now_ms);
                 self.listed.remove(&stream);
                 self.open.insert(stream, opened);
@@ -132,6 +139,26 @@ impl<D: Disk> Streams<D> {
             }
             Err(error) => (Err(error), None),
         }
+    }
+
+    /// What another process has written is there, but nobody knows whether it was synced: the last append may have been
+    /// interrupted, and may stand in two segments. Whoever is shown it must not see it go with the power.
+    fn sync_found(&mut self, stream: u64, segments: &[u64]) -> Result<(), StreamError> {
+        if segments.is_empty() {
+            return Ok(());
+        }
+        let mut synced = match self.doubtful.contains(&stream) {
+            true => Err(io::Error::other("a sync has failed, which only another start can mend")),
+            false => self.files.disk.sync_dir(),
+        };
+        for &segment in segments.iter().rev().take(2) {
+            synced = synced.and_then(|()| self.files.begin_sync(stream, segment)?());
+        }
+        synced.map_err(|error| {
+            self.doubtful.insert(stream);
+            let last = segments.last().map(|&segment| Kind::Segment.name(stream, segment));
+            StreamError::Io { file: last.unwrap_or_default(), error }
+        })
     }
 
     fn append(&mut self, shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool) -> Appended {

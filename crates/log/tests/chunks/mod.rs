@@ -52,7 +52,17 @@ impl<D: Disk> Owner<D> {
         limits: StreamLimits,
         now_ms: u64,
     ) -> Result<(Kept, Option<StreamCut>), StreamError> {
-        match self.answer(StreamJob::Open { shard: 3, stream, limits, now_ms }) {
+        self.open_with(stream, limits, false, now_ms)
+    }
+
+    pub fn open_with(
+        &mut self,
+        stream: u64,
+        limits: StreamLimits,
+        sync: bool,
+        now_ms: u64,
+    ) -> Result<(Kept, Option<StreamCut>), StreamError> {
+        match self.answer(StreamJob::Open { shard: 3, stream, limits, sync, now_ms }) {
             StreamAnswer::Opened { shard: 3, stream: of, result, cut } if of == stream => {
                 result.map(|kept| (self.keep(stream, kept), cut))
             }

@@ -238,7 +238,10 @@ impl Shard {
             let Some(work) = work else { continue };
             let (stream, now_ms, limits) = (queue.0, self.now_ms, limits(home.stream.config()));
             self.streams.jobs.push(match work {
-                Work::Open => StreamJob::Open { shard, stream, limits, now_ms },
+                Work::Open => {
+                    let sync = self.catalog.queue_by_id(queue).is_some_and(|record| record.fsync);
+                    StreamJob::Open { shard, stream, limits, sync, now_ms }
+                }
                 Work::Limit => StreamJob::Limit { shard, stream, limits, now_ms },
                 Work::Append(chunks) => {
                     let bytes = home.stream.config().stream.unwrap_or_default().filter_bytes;
