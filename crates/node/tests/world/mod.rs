@@ -30,6 +30,9 @@ const QUEUE: &str = "q";
 /// Messages that are published in one run, at most.
 const MESSAGES_MAX: u64 = 3000;
 
+/// What may be under way is this part of the log's reserve. The other half is for the copies that free space.
+const RESERVE_PART: u64 = 2;
+
 pub struct World {
     pub random: Random,
     shard_count: ShardId,
@@ -90,6 +93,10 @@ pub struct Story {
     next: u64,
     /// Messages that may still be sent.
     left: u64,
+    /// Bytes that the log may have to write of messages that were sent and not answered, also of publishers that went.
+    under_way: u64,
+    /// With so many, nothing is sent.
+    under_way_max: u64,
     /// Messages sent, with the publisher of each.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
@@ -101,6 +108,9 @@ pub struct Story {
 impl Story {
     /// The number of a fresh message.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
+        if self.under_way >= self.under_way_max {
+            return None;
+        }
         self.left = self.left.checked_sub(1)?;
         self.next += 1;
         self.sent.insert(self.next, publisher);
@@ -145,7 +155,7 @@ impl World {
             clients: Vec::new(),
             settings: Arc::new(Settings::default()),
             access: Arc::new(Access::new([user])),
-            story: Story { left: MESSAGES_MAX, ..Story::default() },
+            story: Story { left: MESSAGES_MAX, under_way_max: u64::MAX, ..Story::default() },
         };
         world.start();
         let declared = Arc::new(Mutex::new(false));
@@ -206,6 +216,7 @@ impl World {
         self.released = Vec::new();
         self.forget = None;
         self.clients = Vec::new();
+        self.story.under_way = 0;
     }
 
     pub fn crash(&mut self, how: Crash) {
@@ -218,9 +229,11 @@ impl World {
         self.start();
     }
 
-    /// From now on the log has a small disk, with a part in reserve.
+    /// From now on the log has a small disk, with a part in reserve, and no more is under way than that is for: a
+    /// handover that does not fit into it would wait for space that others make (docs/decisions/0015).
     pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
+        self.story.under_way_max = reserve_bytes / RESERVE_PART;
         self.disk.limit(bytes);
         self.crash(Crash::Process);
     }
@@ -238,21 +251,20 @@ impl World {
         (0..5000).for_each(|_| self.step_broker());
     }
 
-    /// Publishers come and go, and one of their messages is confirmed.
+    /// A publisher comes, and one of its messages is confirmed. It stays until then: what others left unread behind
+    /// them would fill the disk, with nobody who settles it.
     pub fn publish_again(&mut self) {
         let confirmed = self.story.confirmed.len();
         // Some are refused before the shards have heard that there is room.
         self.story.left = u64::MAX;
         self.leave();
+        let (shard, peer): (usize, SocketAddr) = (0, "127.0.0.1:1".parse().unwrap());
+        let key = self.shards[shard].connect(peer, peer);
+        self.story.publishers += 1;
+        let mut client = Client::publisher(self.story.publishers, self.now_ms);
+        client.fickle = false;
+        self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
         for _ in 0..50_000 {
-            if self.clients.is_empty() {
-                let shard = 0;
-                let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
-                let key = self.shards[shard].connect(peer, peer);
-                self.story.publishers += 1;
-                let client = Client::publisher(self.story.publishers, self.now_ms);
-                self.clients.push(Placed { client, shard, key, up: Vec::new(), down: Vec::new() });
-            }
             self.step_client();
             self.step_broker();
             if self.story.confirmed.len() > confirmed {
@@ -308,7 +320,7 @@ impl World {
         let n = some(&mut self.random, placed.down.len());
         let arrived: Vec<u8> = placed.down.drain(..n).collect();
         placed.client.handle_input(&arrived, &mut self.story, self.now_ms);
-        if self.random.one_in(400) {
+        if self.random.one_in(400) && self.clients[i].client.fickle {
             let gone = self.clients.remove(i);
             self.shards[gone.shard].disconnect(gone.key);
         }
@@ -317,6 +329,7 @@ impl World {
     /// A shard has a turn, mail arrives, or the log works.
     fn step_broker(&mut self) {
         self.now_ms += self.random.below(20);
+        self.forget_the_gone();
         match self.random.below(8) {
             6 => self.step_packs(),
             7 => self.step_reader(),
@@ -342,6 +355,17 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// Once nothing waits for the log nor is on its way to it, publishers that went have nothing under way.
+    fn forget_the_gone(&mut self) {
+        if self.reserve_bytes == 0 || self.shards.iter().any(Shard::has_unlogged) {
+            return;
+        }
+        (0..self.shards.len()).for_each(|id| self.take_mail(id));
+        if self.mail.values().all(VecDeque::is_empty) {
+            self.story.under_way = self.clients.iter().map(|placed| placed.client.under_way_bytes()).sum();
         }
     }
 
@@ -415,17 +439,18 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
-        self.to_log.extend(shard.poll_handover());
+        let handover = shard.poll_handover();
+        if let Some(bytes) = handover.as_ref().map(|handover| handover.records.bytes() as u64) {
+            let fits = self.reserve_bytes == 0 || bytes <= self.reserve_bytes;
+            assert!(fits, "{bytes} bytes at once do not fit into the reserve");
+        }
+        self.to_log.extend(handover);
         self.forget = shard.poll_forget().or(self.forget);
         self.to_packs.extend(shard.poll_pack_job());
         self.to_reader.extend(shard.poll_reads());
         self.released.extend(shard.poll_released());
-        for to in 0..self.shard_count {
-            let mail = shard.poll_mail(to);
-            if !mail.is_empty() {
-                self.mail.entry((id as ShardId, to)).or_default().push_back(mail);
-            }
-        }
+        self.take_mail(id);
+        let shard = &mut self.shards[id];
         let mut dirty = Vec::new();
         shard.take_dirty(&mut dirty);
         for key in dirty {
@@ -436,6 +461,15 @@ impl World {
             client::take(conn.gate.connection().output(), &mut placed.down);
             if conn.gate.has_pending() {
                 shard.touch(key);
+            }
+        }
+    }
+
+    fn take_mail(&mut self, id: usize) {
+        for to in 0..self.shard_count {
+            let mail = self.shards[id].poll_mail(to);
+            if !mail.is_empty() {
+                self.mail.entry((id as ShardId, to)).or_default().push_back(mail);
             }
         }
     }
