@@ -224,10 +224,12 @@ impl Model {
     /// The segments that limits leave of what is confirmed.
     fn retained(&self, limits: &StreamLimits, now_ms: u64) -> Vec<u64> {
         let mut segments: Vec<(u64, u64, u64)> =
-            self.kept.segments.iter().map(|&first| (first, 8, 0)).collect();
+            self.kept.segments.iter().map(|&first| (first, 0, 0)).collect();
         for (chunk, _) in &self.confirmed {
             let at = segments.iter().rposition(|segment| segment.0 <= chunk.first).unwrap();
             let written = self.history[&chunk.first].iter().rfind(|(known, _)| known == chunk).unwrap();
+            // The header comes with the first chunk.
+            segments[at].1 = segments[at].1.max(8);
             segments[at].1 += (48 + written.1 + chunk.data.len()) as u64;
             segments[at].2 = chunk.timestamp_ms;
         }
@@ -269,7 +271,8 @@ fn run(plan: Plan) -> u64 {
         } else if random.one_in(2) && life + 1 < plan.lives {
             disk.die_at(random.below(60));
         }
-        live(&disk, &mut models, &mut random, plan.faults);
+        let fail_at = plan.fail_at.filter(|_| life == 0).map(|(n, _)| n);
+        live(&disk, &mut models, &mut random, (plan.faults, fail_at));
         if life == 0 {
             changes = disk.changes();
         }
@@ -284,7 +287,12 @@ fn run(plan: Plan) -> u64 {
     changes
 }
 
-fn live(disk: &FalseDisk, models: &mut BTreeMap<u64, Model>, random: &mut Random, faults: bool) {
+fn live(
+    disk: &FalseDisk,
+    models: &mut BTreeMap<u64, Model>,
+    random: &mut Random,
+    (faults, fail_at): (bool, Option<u64>),
+) {
     let mut streams = Streams::new(disk.clone()).expect("the disk reads");
     streams.keep(|stream| models.contains_key(&stream));
     let mut reader = StreamReader::new(disk.clone());
@@ -347,9 +355,12 @@ fn live(disk: &FalseDisk, models: &mut BTreeMap<u64, Model>, random: &mut Random
                 model.is_limited = limits.bytes_max.is_some() || limits.age_max_ms.is_some();
                 let whole = quiet && !model.torn && model.away.is_none();
                 let wanted = whole.then(|| model.retained(&limits, now_ms));
+                let before = disk.changes();
                 streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
+                // What the disk refuses to remove stays until the next time.
+                let refused = fail_at.is_some_and(|n| (before..disk.changes()).contains(&n));
                 if let (Some(wanted), [StreamAnswer::Kept { result: Ok(kept), .. }], false) =
-                    (wanted, &answers[..], disk.is_dead())
+                    (wanted, &answers[..], disk.is_dead() || refused)
                 {
                     assert_eq!(*kept.segments, *wanted, "{limits:?}");
                 }

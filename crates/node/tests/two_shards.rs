@@ -82,7 +82,6 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
     for seed in seeds(40) {
         let result = std::panic::catch_unwind(|| {
             let mut world = World::new(seed, seed % 2 == 0);
-            // The reserve is for what is under way when the disk is full: a few links of 170 messages, some of 20 kB.
             world.limit(700 * 1024, 500 * 1024);
             let mut full = false;
             for _ in 0..1 + world.random.below(3) {

@@ -120,17 +120,17 @@ impl Shard {
             if slot.fifo().is_damaged() {
                 journal.push_fact(id, &Fact::Damaged, None, fsync);
             }
-            let mut places = std::mem::take(&mut slot.places);
-            places.retain(|place| {
+            let mut ranges = Vec::new();
+            slot.places.retain(|place| {
                 let stays = place.file > file;
                 if !stays {
-                    slot.fifo().live_facts(place.first, place.last, |fact: Fact| {
-                        journal.push_fact(id, &fact, None, fsync)
-                    });
+                    ranges.push((place.first, place.last));
                 }
                 stays
             });
-            slot.places = places;
+            for (first, last) in join(ranges) {
+                slot.fifo().live_facts(first, last, |fact: Fact| journal.push_fact(id, &fact, None, fsync));
+            }
             let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if !runs.is_empty() {
@@ -171,5 +171,29 @@ impl Shard {
     /// The newest file of the log of which, and of all before it, nothing is needed any more.
     pub fn poll_forget(&mut self) -> Option<u64> {
         self.forget.take()
+    }
+}
+
+/// Ranges that overlap become one, so that what is alive of them is said once. They do overlap: a queue does not say
+/// what its consumers hold in order. Said once per range, it would stand in more ranges after every evacuation.
+fn join(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, joined| {
+        let overlaps = next.0 <= joined.1;
+        joined.1 = joined.1.max(if overlaps { next.1 } else { 0 });
+        overlaps
+    });
+    ranges
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_overlap_are_said_once() {
+        assert_eq!(join(Vec::new()), []);
+        assert_eq!(join(vec![(517, 569), (458, 514), (459, 568)]), [(458, 569)]);
+        assert_eq!(join(vec![(5, 9), (1, 4), (9, 9), (11, 20), (12, 13)]), [(1, 4), (5, 9), (11, 20)]);
     }
 }

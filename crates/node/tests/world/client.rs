@@ -14,6 +14,9 @@ use log::testing::Random;
 
 use super::Story;
 
+/// Bytes that a record of the log has beside its message, at most.
+const RECORD_BYTES: u64 = 64;
+
 pub struct Client {
     conn: Connection,
     input: Vec<u8>,
@@ -26,9 +29,9 @@ pub struct Client {
     pub got: Vec<u64>,
     /// Deliveries it has not settled yet.
     unsettled: Vec<(u32, u64)>,
-    /// Message numbers by what the endpoint calls them.
-    under_way: BTreeMap<u64, u64>,
-    /// It gives some messages back.
+    /// Message numbers, and the bytes of their records, by what the endpoint calls them.
+    under_way: BTreeMap<u64, (u64, u64)>,
+    /// It gives some messages back, and may leave at any time.
     pub fickle: bool,
 }
 
@@ -86,6 +89,11 @@ impl Client {
     /// Messages it has sent and heard nothing of.
     pub fn waits_for(&self) -> usize {
         self.under_way.len()
+    }
+
+    /// Bytes that the log may have to write of messages that have no answer.
+    pub fn under_way_bytes(&self) -> u64 {
+        self.under_way.values().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
@@ -156,7 +164,9 @@ impl Client {
             }
             Seen::Outcomes(numbers, accepted) => {
                 for cookie in numbers {
-                    let number = self.under_way.remove(&cookie).expect("one receipt for each message");
+                    let (number, bytes) =
+                        self.under_way.remove(&cookie).expect("one receipt for each message");
+                    story.under_way -= bytes;
                     let known = if accepted { &mut story.confirmed } else { &mut story.rejected };
                     known.insert(number);
                 }
@@ -189,10 +199,12 @@ impl Client {
                     }
                     let Some(number) = story.send(*publisher) else { return };
                     let size = if random.one_in(20) { random.below(20_000) as usize } else { 12 };
-                    let sent =
-                        Outgoing::whole(Tag::from_number(number), false, message(number, size), number);
+                    let message = message(number, size);
+                    let bytes = message.len() as u64 + RECORD_BYTES;
+                    let sent = Outgoing::whole(Tag::from_number(number), false, message, number);
                     assert!(self.conn.send(0, 0, sent));
-                    self.under_way.insert(number, number);
+                    self.under_way.insert(number, (number, bytes));
+                    story.under_way += bytes;
                 }
             }
             What::Consumer { credit } => {

@@ -33,6 +33,9 @@ const ADDRESS: &str = "/queues/q";
 /// Messages that are published in one run, at most.
 const MESSAGES_MAX: u64 = 3000;
 
+/// What may be under way is this part of the log's reserve. The other half is for the copies that free space.
+const RESERVE_PART: u64 = 2;
+
 pub struct World {
     pub random: Random,
     shard_count: ShardId,
@@ -97,6 +100,10 @@ pub struct Story {
     next: u64,
     /// Messages that may still be sent.
     left: u64,
+    /// Bytes that the log may have to write of messages that were sent and not answered, also of publishers that went.
+    under_way: u64,
+    /// With so many, nothing is sent.
+    under_way_max: u64,
     /// Messages sent, with the publisher of each.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
@@ -136,6 +143,9 @@ impl Story {
 
     /// The number of a fresh message.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
+        if self.under_way >= self.under_way_max {
+            return None;
+        }
         self.left = self.left.checked_sub(1)?;
         self.next += 1;
         self.sent.insert(self.next, publisher);
@@ -181,7 +191,7 @@ impl World {
             // Clients stay silent for as long as a test waits for something.
             settings: Arc::new(Settings { heartbeat_s: 0, ..Settings::default() }),
             access: Arc::new(Access::new([user])),
-            story: Story { left: MESSAGES_MAX, ..Story::default() },
+            story: Story { left: MESSAGES_MAX, under_way_max: u64::MAX, ..Story::default() },
             streams: None,
         };
         world.start();
@@ -225,6 +235,7 @@ impl World {
         self.released = Vec::new();
         self.forget = None;
         self.clients = Vec::new();
+        self.story.under_way = 0;
     }
 
     pub fn crash(&mut self, how: Crash) {
@@ -240,9 +251,11 @@ impl World {
         self.start();
     }
 
-    /// From now on the log has a small disk, with a part in reserve.
+    /// From now on the log has a small disk, with a part in reserve, and no more is under way than that is for: a
+    /// handover that does not fit into it would wait for space that others make (docs/decisions/0015).
     pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
+        self.story.under_way_max = reserve_bytes / RESERVE_PART;
         self.disk.limit(bytes);
         self.crash(Crash::Process);
     }
@@ -260,18 +273,18 @@ impl World {
         (0..5000).for_each(|_| self.step_broker());
     }
 
-    /// Publishers come and go, and one of their messages is confirmed.
+    /// A publisher comes, and one of its messages is confirmed. It stays until then: what others left unread behind
+    /// them would fill the disk, with nobody who settles it.
     pub fn publish_again(&mut self) {
         let confirmed = self.story.confirmed.len();
         // Some are refused before the shards have heard that there is room.
         self.story.left = u64::MAX;
         self.leave();
+        self.story.publishers += 1;
+        let mut client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
+        client.fickle = false;
+        self.place_on(0, client, None);
         for _ in 0..50_000 {
-            if self.clients.is_empty() {
-                self.story.publishers += 1;
-                let client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
-                self.place_on(0, client, None);
-            }
             self.step_client();
             self.step_broker();
             if self.story.confirmed.len() > confirmed {
@@ -348,7 +361,7 @@ impl World {
         let n = some(&mut self.random, placed.down.len());
         let arrived: Vec<u8> = placed.down.drain(..n).collect();
         placed.client.handle_input(&arrived, story, self.now_ms);
-        if self.random.one_in(400) || self.clients[i].client.over {
+        if self.random.one_in(400) && self.clients[i].client.fickle || self.clients[i].client.over {
             let gone = self.clients.remove(i);
             self.shards[gone.shard].disconnect(gone.key);
         }
@@ -367,6 +380,7 @@ impl World {
     /// A shard has a turn, mail arrives, or the log works.
     fn step_broker(&mut self) {
         self.now_ms += self.random.below(20);
+        self.forget_the_gone();
         if self.streams.is_some() && self.random.one_in(2) {
             self.step_streams();
             return;
@@ -396,6 +410,17 @@ impl World {
                     }
                 }
             }
+        }
+    }
+
+    /// Once nothing waits for the log nor is on its way to it, publishers that went have nothing under way.
+    fn forget_the_gone(&mut self) {
+        if self.reserve_bytes == 0 || self.shards.iter().any(Shard::has_unlogged) {
+            return;
+        }
+        (0..self.shards.len()).for_each(|id| self.take_mail(id));
+        if self.mail.values().all(VecDeque::is_empty) {
+            self.story.under_way = self.clients.iter().map(|placed| placed.client.under_way_bytes()).sum();
         }
     }
 
@@ -469,7 +494,12 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
-        self.to_log.extend(shard.poll_handover());
+        let handover = shard.poll_handover();
+        if let Some(bytes) = handover.as_ref().map(|handover| handover.records.bytes() as u64) {
+            let fits = self.reserve_bytes == 0 || bytes <= self.reserve_bytes;
+            assert!(fits, "{bytes} bytes at once do not fit into the reserve");
+        }
+        self.to_log.extend(handover);
         self.forget = shard.poll_forget().or(self.forget);
         self.to_packs.extend(shard.poll_pack_job());
         self.to_reader.extend(shard.poll_reads());
@@ -478,12 +508,8 @@ impl World {
             streams.take_jobs(shard.poll_stream_jobs());
             streams.take_reads(shard.poll_chunk_jobs());
         }
-        for to in 0..self.shard_count {
-            let mail = shard.poll_mail(to);
-            if !mail.is_empty() {
-                self.mail.entry((id as ShardId, to)).or_default().push_back(mail);
-            }
-        }
+        self.take_mail(id);
+        let shard = &mut self.shards[id];
         let mut dirty = Vec::new();
         shard.take_dirty(&mut dirty);
         for key in dirty {
@@ -494,6 +520,15 @@ impl World {
             client::take(conn.gate.connection().output(), &mut placed.down);
             if conn.gate.has_pending() {
                 shard.touch(key);
+            }
+        }
+    }
+
+    fn take_mail(&mut self, id: usize) {
+        for to in 0..self.shard_count {
+            let mail = self.shards[id].poll_mail(to);
+            if !mail.is_empty() {
+                self.mail.entry((id as ShardId, to)).or_default().push_back(mail);
             }
         }
     }

@@ -210,8 +210,12 @@ pub fn address(stream: usize) -> String {
 impl World {
     /// From now on there are streams, too. All of them sync if `fsync` is true, else none.
     pub fn add_streams(&mut self, fsync: bool) {
-        let stories =
-            (1..=STREAMS).map(|n| Story { next: n * NUMBERS, left: MESSAGES_MAX, ..Story::default() });
+        let stories = (1..=STREAMS).map(|n| Story {
+            next: n * NUMBERS,
+            left: MESSAGES_MAX,
+            under_way_max: u64::MAX,
+            ..Story::default()
+        });
         self.streams = Some(StreamWorld {
             stories: stories.collect(),
             known: HashMap::new(),
