@@ -23,7 +23,7 @@ soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p log@0.1.0 --test faults --test packs --test stream_faults --test reserve at_random
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
-	KILL_ROUNDS=44 KILL_MESSAGES=200000 tests/kill/run.sh
+	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh
 
 fmt:
 	cargo fmt --all

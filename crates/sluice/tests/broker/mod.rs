@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process};
 
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_sluice");
 
@@ -130,6 +130,17 @@ impl Broker {
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// SIGSTOP, and waits until it stands still.
+    pub fn stop(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        rustix::process::waitpid(Some(self.pid()), WaitOptions::UNTRACED).unwrap();
+    }
+
+    /// SIGCONT.
+    pub fn go_on(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
     /// SIGTERM, and waits for its end.

@@ -61,7 +61,7 @@ pub fn identify(seed: u64, encoded: &[u8]) -> Result<Id, String> {
 }
 
 /// Publisher, number, and a few to very many octets that look random.
-fn body(seed: u64, id: Id) -> Vec<u8> {
+pub fn body(seed: u64, id: Id) -> Vec<u8> {
     let mut random = Random::new(seed ^ (id.publisher as u64) << 48 ^ id.number);
     let length = match random.next() % 4096 {
         // More than one frame.

@@ -3,19 +3,23 @@
 //! One round: publishers on connections of their own send numbered durable messages without waiting; at a seeded
 //! moment the broker is killed. In some rounds it is killed again while it recovers, in some a consumer accepts
 //! messages meanwhile, in some each message goes to two queues. Others page nearly everything, sync every message, or
-//! send dead letters on, and kill when the log begins a file, gives one back, or a pack is begun. Then it is started
-//! with another number of shards, the publishers send the rest, two consumers per queue drain it, and [`verdict`]
+//! send dead letters on, and kill when the log begins a file, gives one back, or a pack is begun; two are repeated until
+//! the kill comes while a copy stands beside what it was made from ([`copies`]). Then it is started with another number of shards, the publishers send the rest, two consumers per queue drain it, and [`verdict`]
 //! compares what came with what was sent and confirmed. At last the broker is stopped with SIGTERM and started once
-//! more: nothing that was accepted comes back. Two of eleven rounds are of streams; see [`stream`].
+//! more: nothing that was accepted comes back. Two of thirteen rounds are of streams; see [`stream`].
 //!
 //! ```text
-//! KILL_ROUNDS=11 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
+//! KILL_ROUNDS=13 KILL_MESSAGES=50000 KILL_SEED=.. cargo test --profile ci -p sluice --test kill -- --nocapture
 //! ```
+//!
+//! With `KILL_KIND=10` all rounds are of the tenth kind.
 #![forbid(unsafe_code)]
 
 #[path = "../broker/mod.rs"]
 mod broker;
 mod content;
+mod copies;
+mod moment;
 mod round;
 mod stream;
 mod traffic;
@@ -29,15 +33,16 @@ use round::Round;
 use stream::StreamRound;
 
 /// Kinds of rounds, which follow each other: the last two are of streams.
-const KINDS: u64 = 11;
+const KINDS: u64 = 13;
 
 /// After this a round is taken to hang.
 const ROUND_TIME_MAX: Duration = Duration::from_secs(600);
 
 #[test]
 fn a_killed_broker_keeps_what_it_confirmed() {
-    let rounds = number("KILL_ROUNDS").unwrap_or(11);
+    let rounds = number("KILL_ROUNDS").unwrap_or(13);
     let messages = number("KILL_MESSAGES").unwrap_or(50_000);
+    let only = number("KILL_KIND");
     let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let seed = number("KILL_SEED").unwrap_or(since_epoch.as_secs());
     say(&format!("kill: {rounds} rounds of {messages} messages, KILL_SEED={seed}"));
@@ -45,7 +50,7 @@ fn a_killed_broker_keeps_what_it_confirmed() {
     let mut seeds = Random::new(seed);
     let mut failed = 0;
     for number in 1..=rounds {
-        let (kind, seed) = (number % KINDS, seeds.next());
+        let (kind, seed) = (only.unwrap_or(number) % KINDS, seeds.next());
         let result = runtime.block_on(async {
             if kind == 0 || kind == KINDS - 1 {
                 let round = StreamRound::plan(kind == 0, seed, messages);

@@ -1,18 +1,20 @@
 //! One round: publish, kill, start again, publish the rest, drain, judge, stop, and look once more.
 
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
 use amqp10::{Map, Value};
 use client::management::{Binding, ExchangeSpec, Management, QueueSpec};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::broker::{Broker, Directory, Starting};
 use crate::content::{Id, Random};
+use crate::copies::Copied;
+use crate::moment::Moment;
 use crate::traffic::{Published, connect, consume, drain, publish};
 use crate::verdict::{Came, Figures, Ledger, judge};
 
@@ -28,8 +30,14 @@ const SOURCE_TTL_MS: u64 = 20;
 const TTL_MS: u64 = 3_600_000;
 /// So little that nearly everything leaves memory.
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
-/// How often the data directory is looked at for the moment to kill.
-const LOOK: Duration = Duration::from_micros(100);
+/// So much that what leaves memory leaves it in packs of full size, with hundreds of messages that are kept.
+const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
+/// Where runs are to be copied, the consumer begins when so many messages are confirmed: some ten packs.
+const BACKLOG: u64 = 80_000;
+/// How often a kill at a copy is tried again if there was none at the kill.
+const COPY_TRIES: usize = 3;
+/// What the consumer keeps where copies are wanted: one message of so many stays alive.
+const KEEPS: u64 = 16;
 /// What each publisher sends after the kill at least.
 const REST_MIN: u64 = 100;
 /// How often a kill during recovery is tried again if the broker was quicker.
@@ -45,8 +53,8 @@ pub struct Round {
     /// A consumer accepts messages until the kill.
     consumer: bool,
     kind: Kind,
-    /// The backlog leaves memory.
-    paging: bool,
+    /// The backlog leaves memory, with this setting.
+    paging: Option<&'static str>,
     /// Kills while the broker recovers.
     recovery_kills: usize,
     /// The kill comes at this moment,
@@ -71,53 +79,6 @@ enum Kind {
     Dead,
 }
 
-/// When the broker is killed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moment {
-    /// So many messages are confirmed.
-    Confirmed(u64),
-    /// The log has begun a file.
-    Roll,
-    /// So many packs have been begun.
-    Pack(u64),
-    /// The log has given a file back, and is about to evacuate the next one.
-    GivenBack,
-}
-
-impl Moment {
-    /// What grows at this moment.
-    fn mark(self, data: &Path) -> u64 {
-        let numbers = |folder: &Path, suffix: &str| -> Vec<u64> {
-            let names =
-                std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
-            names.filter_map(|name| name.to_str()?.strip_suffix(suffix)?.parse().ok()).collect()
-        };
-        match self {
-            Self::Confirmed(_) => 0,
-            Self::Roll => numbers(data, ".log").into_iter().max().unwrap_or(0),
-            Self::Pack(_) => numbers(&data.join("packs"), ".pack").into_iter().max().unwrap_or(0),
-            Self::GivenBack => numbers(data, ".log").into_iter().min().unwrap_or(0),
-        }
-    }
-
-    /// Waits for it. False if the publishers have ended before.
-    fn wait(self, data: &Path, confirmed: &mpsc::Receiver<()>) -> bool {
-        let steps = match self {
-            Self::Confirmed(_) => return confirmed.recv().is_ok(),
-            Self::Pack(packs) => packs,
-            Self::Roll | Self::GivenBack => 1,
-        };
-        let before = self.mark(data);
-        while self.mark(data) < before + steps {
-            if confirmed.try_recv() == Err(mpsc::TryRecvError::Disconnected) {
-                return false;
-            }
-            std::thread::sleep(LOOK);
-        }
-        true
-    }
-}
-
 /// What a round has seen.
 #[derive(Debug)]
 pub struct Report {
@@ -129,6 +90,10 @@ pub struct Report {
     taken: usize,
     drained: usize,
     figures: Figures,
+    /// That stood beside what they were made from, at the kill.
+    copies: usize,
+    /// Rounds before this one in which there were none.
+    misses: usize,
 }
 
 impl Round {
@@ -141,7 +106,7 @@ impl Round {
             queues: 1,
             consumer: false,
             kind: Kind::Plain,
-            paging: false,
+            paging: None,
             recovery_kills: 0,
             moment: confirmed,
             delay: Duration::from_micros(random.between(0, 3_000)),
@@ -150,22 +115,48 @@ impl Round {
             shards: [random.between(1, 5), random.between(1, 5)],
         };
         let few = random.between(1, 4) as usize;
-        match number % 9 {
+        match number {
             1 => plain,
             2 => Self { recovery_kills: few, ..plain },
             3 => Self { consumer: true, ..plain },
             4 => Self { queues: 2, recovery_kills: few, ..plain },
             5 => Self { queues: 2, consumer: true, recovery_kills: 1, ..plain },
-            6 => Self { kind: Kind::Ttl, paging: true, moment: Moment::Pack(few as u64), ..plain },
-            7 => Self { consumer: true, paging: true, moment: Moment::GivenBack, ..plain },
+            6 => Self { kind: Kind::Ttl, paging: Some(PAGING), moment: Moment::Pack(few as u64), ..plain },
+            7 => Self { consumer: true, paging: Some(PAGING), moment: Moment::GivenBack, ..plain },
             8 => Self { kind: Kind::Fsync, recovery_kills: few, moment: Moment::Roll, ..plain },
-            _ => Self { kind: Kind::Dead, paging: true, ..plain },
+            9 => Self { kind: Kind::Dead, paging: Some(PAGING), ..plain },
+            // One publisher, for the log is evacuated only while more than half of what was sent is accepted.
+            10 => Self {
+                publishers: 1,
+                consumer: true,
+                moment: Moment::Copy(Copied::Log),
+                delay: Duration::ZERO,
+                ..plain
+            },
+            _ => Self {
+                consumer: true,
+                paging: Some(PAGING_LATE),
+                moment: Moment::Copy(Copied::Run),
+                delay: Duration::ZERO,
+                shards: [1, plain.shards[1]],
+                ..plain
+            },
         }
     }
 
     /// # Errors
     /// What the broker did wrong.
     pub async fn run(&self) -> Result<Report, String> {
+        for misses in 0..COPY_TRIES {
+            let report = Report { misses, ..self.run_once().await? };
+            if report.copies > 0 || !matches!(self.moment, Moment::Copy(_)) {
+                return Ok(report);
+            }
+        }
+        Err(format!("in {COPY_TRIES} rounds no copy stood beside what it was made from at the kill"))
+    }
+
+    async fn run_once(&self) -> Result<Report, String> {
         let directory = Directory::new("kill");
         let result = self.run_in(&directory).await;
         let panicked = directory.logged().contains("panicked");
@@ -176,7 +167,7 @@ impl Round {
     async fn run_in(&self, directory: &Directory) -> Result<Report, String> {
         let broker = self.start(directory, self.shards[0]).finish();
         self.declare(&broker.amqp_url()).await?;
-        let (firsts, before) = self.publish_and_kill(broker, directory).await?;
+        let (firsts, before, copies) = self.publish_and_kill(broker, directory).await?;
         self.kill_in_recovery(directory)?;
 
         let broker = self.start(directory, self.shards[1]).finish();
@@ -198,6 +189,8 @@ impl Round {
             taken: 0,
             drained: 0,
             figures: Figures::default(),
+            copies,
+            misses: 0,
         };
         for ((before, after), queue) in before.into_iter().zip(after).zip(QUEUES) {
             let came = Came { before: vec![before], after };
@@ -214,8 +207,8 @@ impl Round {
 
     fn start(&self, directory: &Directory, shards: u64) -> Starting {
         let shards = format!("shards={shards}");
-        let sets = [shards.as_str(), PAGING];
-        Starting::spawn(directory, if self.paging { &sets } else { &sets[..1] })
+        let sets: Vec<&str> = [shards.as_str()].into_iter().chain(self.paging).collect();
+        Starting::spawn(directory, &sets)
     }
 
     fn address(&self) -> &'static str {
@@ -266,33 +259,45 @@ impl Round {
         declared.await.map_err(|error: client::Error| format!("declaring: {error}"))
     }
 
-    /// What each publisher has done until the kill, and what came from each queue.
+    /// What each publisher has done until the kill, what came from each queue, and what was copied.
     async fn publish_and_kill(
         &self,
         broker: Broker,
         directory: &Directory,
-    ) -> Result<(Vec<Published>, Vec<Vec<Id>>), String> {
+    ) -> Result<(Vec<Published>, Vec<Vec<Id>>, usize), String> {
         let url = broker.amqp_url();
         let (trigger, triggered) = mpsc::channel::<()>();
         let (delay, moment, data) = (self.delay, self.moment, directory.path().join("data"));
         // A thread, so that the traffic goes on until the very moment.
-        let killer = std::thread::spawn(move || {
-            let reached = moment.wait(&data, &triggered);
-            std::thread::sleep(delay);
-            broker.kill();
-            reached
-        });
+        let seed = self.seed;
+        let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
+        let keeps = if matches!(moment, Moment::Copy(_)) { KEEPS } else { 0 };
+        let backlog = if moment == Moment::Copy(Copied::Run) { BACKLOG } else { 0 };
+        let (count, counted) = watch::channel(0_u64);
         let consumers: Vec<JoinHandle<_>> = self
             .queue_names()
             .filter(|_| self.consumer)
-            .map(|queue| tokio::spawn(consume(url.clone(), format!("/queues/{queue}"), self.seed)))
+            .map(|queue| {
+                let (mut counted, url) = (counted.clone(), url.clone());
+                tokio::spawn(async move {
+                    match counted.wait_for(|count| *count >= backlog).await.map(|_| ()) {
+                        Ok(()) => consume(url, format!("/queues/{queue}"), seed, keeps).await,
+                        // The publishers have ended.
+                        Err(_) => Ok(Vec::new()),
+                    }
+                })
+            })
             .collect();
-        let count = Arc::new(AtomicU64::new(0));
         let publishers: Vec<JoinHandle<Published>> = (0..self.publishers)
             .map(|publisher| {
-                let (count, trigger) = (Arc::clone(&count), trigger.clone());
+                let (count, trigger) = (count.clone(), trigger.clone());
                 let confirmed = move || {
-                    if moment == Moment::Confirmed(count.fetch_add(1, Ordering::Relaxed) + 1) {
+                    let mut confirmed = 0;
+                    count.send_modify(|count| {
+                        *count += 1;
+                        confirmed = *count;
+                    });
+                    if moment == Moment::Confirmed(confirmed) {
                         // The killer ends before the last publisher only if it has been told.
                         let _ = trigger.send(());
                     }
@@ -301,22 +306,22 @@ impl Round {
                 tokio::spawn(publish(url.clone(), self.address(), self.seed, first, u64::MAX, confirmed))
             })
             .collect();
-        // The killer waits for the last of the others, and kills anyway when all publishers have ended.
-        drop(trigger);
+        // The killer waits for the last of the others, and kills anyway when all publishers have ended. So does who
+        // waits for a backlog.
+        drop((trigger, count));
         let mut firsts = Vec::new();
         for publisher in publishers {
             firsts.push(publisher.await.map_err(|error| error.to_string())?);
         }
-        if !killer.join().unwrap_or(false) {
-            return Err(format!("the publishers ended before the kill: {:?}", ended(&firsts)));
-        }
+        let killed = killer.join().unwrap_or(Err("the killer panicked"));
+        let copies = killed.map_err(|why| format!("{why}: {:?}", ended(&firsts)))?;
         require_no_refusal(&firsts)?;
         let mut before = Vec::new();
         for consumer in consumers {
             before.push(consumer.await.map_err(|error| error.to_string())??);
         }
         before.resize(self.queues, Vec::new());
-        Ok((firsts, before))
+        Ok((firsts, before, copies))
     }
 
     /// Starts the broker and kills it before it listens, as often as planned.
@@ -430,10 +435,10 @@ fn ended(published: &[Published]) -> Vec<String> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { round, sent, confirmed, unconfirmed, taken, drained, figures } = self;
+        let Self { round, sent, confirmed, unconfirmed, taken, drained, figures, copies, misses } = self;
         write!(f, "{} publishers, {} queues, ", round.publishers, round.queues)?;
         write!(f, "{} shards, then {}, ", round.shards[0], round.shards[1])?;
-        write!(f, "{:?}{}, ", round.kind, if round.paging { " on the disk" } else { "" })?;
+        write!(f, "{:?}{}, ", round.kind, if round.paging.is_some() { " on the disk" } else { "" })?;
         write!(f, "killed {:?} behind {:?}", round.delay, round.moment)?;
         match round.recovery_kills {
             0 => {}
@@ -443,6 +448,9 @@ impl fmt::Display for Report {
         write!(f, ", {} of these came", figures.unconfirmed_came)?;
         if round.consumer {
             write!(f, "; {taken} taken before, {} of these came again", figures.came_again)?;
+        }
+        if *copies > 0 {
+            write!(f, "; {copies} copies beside what they were made from, after {misses} misses")?;
         }
         write!(f, "; {drained} drained")
     }

@@ -89,11 +89,11 @@ pub async fn publish(
     published
 }
 
-/// Accepts messages until the connection breaks.
+/// Accepts messages until the connection breaks; of `keeps` messages it keeps one, unsettled; 0: none.
 ///
 /// # Errors
 /// A message that nobody made, or no link.
-pub async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>, String> {
+pub async fn consume(url: String, address: String, seed: u64, keeps: u64) -> Result<Vec<Id>, String> {
     let receiver = async {
         let (_, session) = connect(&url).await?;
         session.receiver(Some(&address), ReceiverOptions::default()).await
@@ -101,7 +101,11 @@ pub async fn consume(url: String, address: String, seed: u64) -> Result<Vec<Id>,
     let receiver = receiver.await.map_err(|error| error.to_string())?;
     let mut came = Vec::new();
     while let Ok(delivery) = receiver.recv().await {
-        came.push(identify(seed, &delivery.message)?);
+        let id = identify(seed, &delivery.message)?;
+        if id.number.checked_rem(keeps) == Some(0) {
+            continue;
+        }
+        came.push(id);
         // A failure is the end of the connection, which comes with the next one.
         drop(delivery.accept());
     }

@@ -1,0 +1,187 @@
+//! The moment at which messages stand on the disk twice: their copy is written, and what it was made from is still there.
+//!
+//! The broker is stopped (SIGSTOP) again and again, and each time its files are looked at, until one of them holds
+//! copies; then it is killed as it stands. So the kill surely hits a copy, whole or half written, whose original has
+//! not been given back.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::broker::Broker;
+use crate::content::{Id, body};
+
+/// How often the files are looked at,
+const LOOK: Duration = Duration::from_millis(1);
+/// and how many times at most, until a copy is found.
+const LOOKS_MAX: usize = 8_000;
+/// So much is on the disk only if nothing is ever copied.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// What is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copied {
+    /// What is alive in the oldest file of the log, to its end.
+    Log,
+    /// What is alive of a run in a pack, to a pack of its own.
+    Run,
+}
+
+impl Copied {
+    /// Before there is so much on the disk, nothing is copied: the garbage that the log, and half of it that packs may
+    /// hold.
+    fn bytes_min(self) -> u64 {
+        match self {
+            Self::Log => 32 << 20,
+            Self::Run => 16 << 20,
+        }
+    }
+}
+
+/// Fewer messages that stand twice are not taken for a copy: it has only been begun, or they stand twice for another
+/// reason, such as having been delivered while they left memory.
+const COPIES_MIN: usize = 200;
+
+/// Stops the broker until there are copies, and kills it as it stands. Returns how many there were at the kill: 0 if
+/// none was seen in all that time; then it is killed, too.
+///
+/// # Errors
+/// The traffic has ended before.
+pub fn kill_at_copy(
+    broker: Broker,
+    data: &Path,
+    copied: Copied,
+    seed: u64,
+    mut ended: impl FnMut() -> bool,
+) -> Result<usize, &'static str> {
+    let mut files = Files::new(data, copied, seed);
+    for _ in 0..LOOKS_MAX {
+        std::thread::sleep(LOOK);
+        if ended() {
+            return Err("the publishers ended before the kill");
+        }
+        let bytes = files.bytes();
+        if bytes > BYTES_MAX {
+            break;
+        }
+        if bytes < copied.bytes_min() || !files.may_hold_copies() {
+            continue;
+        }
+        broker.stop();
+        if files.copies() >= COPIES_MIN {
+            broker.kill();
+            // Looked at again, for what counts is what the next start finds.
+            return Ok(files.copies());
+        }
+        broker.go_on();
+    }
+    broker.kill();
+    Ok(0)
+}
+
+/// The files that may hold copies, and what is known to stand in them.
+struct Files {
+    copied: Copied,
+    folder: PathBuf,
+    seed: u64,
+    files: BTreeMap<u64, Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Behind the last message that was found.
+    at: u64,
+    ids: HashSet<Id>,
+}
+
+impl Files {
+    fn new(data: &Path, copied: Copied, seed: u64) -> Self {
+        let folder = if copied == Copied::Log { data.to_owned() } else { data.join("packs") };
+        Self { copied, folder, seed, files: BTreeMap::new() }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.list().values().filter_map(|path| Some(path.metadata().ok()?.len())).sum()
+    }
+
+    /// Whether it is worth while to stop the broker: there is a file that is not known.
+    fn may_hold_copies(&self) -> bool {
+        let is_known = |number| self.files.get(number).is_some_and(|known| known.ids.len() >= COPIES_MIN);
+        self.copied == Copied::Log || !self.list().keys().all(is_known)
+    }
+
+    /// Copies that stand there beside what they were made from; 0 if there are none.
+    fn copies(&mut self) -> usize {
+        let there = self.list();
+        self.files.retain(|number, _| there.contains_key(number));
+        for (number, path) in there {
+            read_on(self.files.entry(number).or_default(), &path, self.seed);
+        }
+        match self.copied {
+            Copied::Log => {
+                let Some((_, oldest)) = self.files.first_key_value() else { return 0 };
+                // A copy is at the end, if need be on both sides of the beginning of a file.
+                let newer = self.files.values().skip(1).rev().take(2).flat_map(|known| &known.ids);
+                newer.filter(|id| oldest.ids.contains(id)).count()
+            }
+            Copied::Run => {
+                let is_copy = |(number, known): &(&u64, &Known)| {
+                    let stands_before =
+                        |id| self.files.range(..*number).any(|(_, older)| older.ids.contains(id));
+                    known.ids.iter().all(stands_before)
+                };
+                self.files.iter().filter(is_copy).map(|(_, known)| known.ids.len()).sum()
+            }
+        }
+    }
+
+    fn list(&self) -> BTreeMap<u64, PathBuf> {
+        let suffix = if self.copied == Copied::Log { ".log" } else { ".pack" };
+        let paths = std::fs::read_dir(&self.folder).into_iter().flatten().flatten().map(|entry| entry.path());
+        let numbered = paths.filter_map(|path| {
+            let number = path.file_name()?.to_str()?.strip_suffix(suffix)?.parse().ok()?;
+            Some((number, path))
+        });
+        numbered.collect()
+    }
+}
+
+/// Finds the messages that have been added to a file.
+fn read_on(known: &mut Known, path: &Path, seed: u64) {
+    let Ok(file) = File::open(path) else { return };
+    let length = file.metadata().map_or(0, |meta| meta.len());
+    let mut bytes = vec![0; length.saturating_sub(known.at) as usize];
+    if file.read_exact_at(&mut bytes, known.at).is_err() {
+        return;
+    }
+    let mut rest = &bytes[..];
+    while let Some(at) = rest.windows(DATA.len()).position(|window| window == DATA) {
+        rest = &rest[at + DATA.len()..];
+        if let Some((id, behind)) =
+            octets(rest).and_then(|octets| Some((identify(octets, seed)?, octets.len())))
+        {
+            known.ids.insert(id);
+            rest = &rest[behind..];
+            known.at = length - rest.len() as u64;
+        }
+    }
+}
+
+/// How a section of data begins; behind it comes the binary.
+const DATA: [u8; 3] = [0x00, 0x53, 0x75];
+
+fn octets(binary: &[u8]) -> Option<&[u8]> {
+    match binary {
+        [0xa0, length, octets @ ..] => octets.get(..usize::from(*length)),
+        [0xb0, a, b, c, d, octets @ ..] => octets.get(..u32::from_be_bytes([*a, *b, *c, *d]) as usize),
+        _ => None,
+    }
+}
+
+fn identify(octets: &[u8], seed: u64) -> Option<Id> {
+    let word = |at: usize| octets.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes);
+    let id = Id { publisher: usize::try_from(word(0)?).ok()?, number: word(8)? };
+    (*octets == *body(seed, id)).then_some(id)
+}
