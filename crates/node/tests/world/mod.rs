@@ -252,7 +252,7 @@ impl World {
     }
 
     /// From now on the log has a small disk, with a part in reserve, and no more is under way than that is for: a
-    /// handover that does not fit into it would wait for space that others make (docs/decisions/0015).
+    /// handover that does not fit into it would wait for space that others make (docs/decisions/0014).
     pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
         self.story.under_way_max = reserve_bytes / RESERVE_PART;
