@@ -24,7 +24,7 @@ pub struct Ticket(pub u64);
 /// What is asked of a queue.
 #[derive(Debug)]
 pub enum Request {
-    /// Store one message. Answered by exactly one [`Effect::Receipt`].
+    /// Store one message. It is in exactly one [`Effect::Receipt`].
     Publish(Publish),
     /// Become a consumer. Answered by [`Effect::Attached`] or [`Effect::Refused`].
     Attach(Attach),
@@ -115,10 +115,12 @@ pub enum Outcome {
 /// What a queue has to say.
 #[derive(Debug)]
 pub enum Effect {
-    /// What became of one publish. `journaled`: the verdict stands on a fact that the log must have first.
+    /// What became of the publishes `first..=last` of one publisher. `journaled`: the verdict stands on a fact that the
+    /// log must have first.
     Receipt {
         publisher: PublisherId,
-        seq: u64,
+        first: u64,
+        last: u64,
         verdict: Verdict,
         journaled: bool,
     },

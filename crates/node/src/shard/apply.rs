@@ -435,14 +435,15 @@ impl Shard {
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
-        if output.effects.iter().any(|e| matches!(e, Effect::Deleted { .. })) {
+        // Nothing follows it.
+        if matches!(output.effects.last(), Some(Effect::Deleted { .. })) {
             self.delete(queue, &mut output.effects);
             return;
         }
         for effect in output.effects.drain(..) {
             match effect {
-                Effect::Receipt { publisher, seq, verdict, journaled } => {
-                    let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
+                Effect::Receipt { publisher, first, last, verdict, journaled } => {
+                    let receipt = Receipt { queue, publisher, first, last, verdict };
                     match journaled && logged {
                         true => self.journal.hold(receipt, fsync),
                         false => push_receipt(&mut self.receipts, receipt),
@@ -460,11 +461,8 @@ impl Shard {
             match effect {
                 Effect::Deleted { .. } => {}
                 effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
-                Effect::Receipt { publisher, seq, verdict, .. } => {
-                    push_receipt(
-                        &mut self.receipts,
-                        Receipt { queue, publisher, first: seq, last: seq, verdict },
-                    );
+                Effect::Receipt { publisher, first, last, verdict, .. } => {
+                    push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
                 }
                 effect => self.carry_out(queue, effect),
             }

@@ -156,15 +156,14 @@ impl Shard {
 
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
         self.streams.touch(queue);
-        if output.effects.iter().any(|effect| matches!(effect, Effect::Deleted { .. })) {
+        if matches!(output.effects.last(), Some(Effect::Deleted { .. })) {
             self.delete(queue, &mut output.effects);
             return;
         }
         for effect in output.effects.drain(..) {
             match effect {
-                Effect::Receipt { publisher, seq, verdict, .. } => {
-                    let receipt = Receipt { queue, publisher, first: seq, last: seq, verdict };
-                    push_receipt(&mut self.receipts, receipt);
+                Effect::Receipt { publisher, first, last, verdict, .. } => {
+                    push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
                 }
                 effect => self.carry_out(queue, effect),
             }

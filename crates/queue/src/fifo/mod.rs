@@ -203,7 +203,13 @@ impl Fifo {
 
     fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output) {
         let Publish { publisher, seq: number, message } = publish;
-        let receipt = |verdict, journaled| Effect::Receipt { publisher, seq: number, verdict, journaled };
+        let receipt = |verdict, journaled| Effect::Receipt {
+            publisher,
+            first: number,
+            last: number,
+            verdict,
+            journaled,
+        };
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
@@ -450,7 +456,7 @@ impl Fifo {
         };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                Effect::Receipt { publisher, seq, verdict, journaled: false }
+                Effect::Receipt { publisher, first: seq, last: seq, verdict, journaled: false }
             }
             Request::Attach(Attach { consumer, .. }) => {
                 Effect::Refused { asked: Asked::Consumer(consumer), why }

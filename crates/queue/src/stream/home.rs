@@ -149,7 +149,13 @@ impl Stream {
             }
             Request::Publish(Publish { publisher, seq, .. }) if self.failed => {
                 let verdict = Verdict::Rejected(RejectReason::Unavailable);
-                out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+                out.effects.push(Effect::Receipt {
+                    publisher,
+                    first: seq,
+                    last: seq,
+                    verdict,
+                    journaled: false,
+                });
             }
             request if self.failed => refuse(request, Refusal::Unavailable, out),
             request => self.waiting.push(request),
@@ -188,7 +194,13 @@ impl Stream {
             Request::Publish(Publish { publisher, seq, .. }) => {
                 let verdict =
                     if damaged { Verdict::Rejected(RejectReason::Damaged) } else { Verdict::Released };
-                out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+                out.effects.push(Effect::Receipt {
+                    publisher,
+                    first: seq,
+                    last: seq,
+                    verdict,
+                    journaled: false,
+                });
             }
             Request::Follow { follower, .. } => {
                 let end = Some(if damaged { GoneReason::Damaged } else { GoneReason::QueueDeleted });
@@ -207,7 +219,7 @@ impl Stream {
         let Publish { publisher, seq, message } = publish;
         if self.failed {
             let verdict = Verdict::Rejected(RejectReason::Unavailable);
-            out.effects.push(Effect::Receipt { publisher, seq, verdict, journaled: false });
+            out.effects.push(Effect::Receipt { publisher, first: seq, last: seq, verdict, journaled: false });
             return;
         }
         if self.filling.is_full_for(&message) {
@@ -282,12 +294,7 @@ impl Stream {
                 return;
             }
             let (publisher, first, last) = (held.publisher, held.first, held.last - behind);
-            out.effects.extend((first..=last).map(|seq| Effect::Receipt {
-                publisher,
-                seq,
-                verdict,
-                journaled: false,
-            }));
+            out.effects.push(Effect::Receipt { publisher, first, last, verdict, journaled: false });
             if behind > 0 {
                 held.first = last + 1;
                 return;

@@ -172,7 +172,9 @@ impl World {
     fn carry(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Receipt { seq, verdict, .. } => self.receipts.push((seq, verdict)),
+                Effect::Receipt { first, last, verdict, .. } => {
+                    self.receipts.extend((first..=last).map(|seq| (seq, verdict)));
+                }
                 Effect::News { news, .. } => self.news.push(*news),
                 Effect::Delivery(delivery) => {
                     let got = self.got.get_mut(&delivery.consumer.0).expect("a consumer");

@@ -382,8 +382,8 @@ fn said(out: &Output) -> Vec<Say> {
     let mut said = vec![];
     for effect in &out.effects {
         match effect {
-            Effect::Receipt { seq, verdict, .. } => {
-                said.push(Say::Receipt { publish: *seq, taken: *verdict == Verdict::Accepted });
+            Effect::Receipt { first, verdict, .. } => {
+                said.push(Say::Receipt { publish: *first, taken: *verdict == Verdict::Accepted });
             }
             Effect::Delivery(d) => said.push(delivery(d)),
             Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),

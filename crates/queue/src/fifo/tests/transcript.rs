@@ -259,7 +259,8 @@ fn delivery(d: &Delivery) -> String {
 
 fn effect(effect: &Effect) -> String {
     match effect {
-        Effect::Receipt { seq, verdict, journaled, .. } => {
+        Effect::Receipt { first, last, verdict, journaled, .. } => {
+            assert_eq!(first, last, "a fifo answers each publish at once");
             let verdict = match verdict {
                 Verdict::Accepted => "ok",
                 Verdict::Rejected(RejectReason::MaxLength) => "full",
@@ -267,7 +268,7 @@ fn effect(effect: &Effect) -> String {
                 Verdict::Rejected(RejectReason::Damaged) => "damaged",
                 Verdict::Released => "released",
             };
-            format!("{seq} {verdict}{}", if *journaled { "!" } else { "" })
+            format!("{first} {verdict}{}", if *journaled { "!" } else { "" })
         }
         Effect::Attached { consumer, .. } => format!("attached {}", consumer.0),
         Effect::Refused { why, .. } => format!("refused {why:?}"),
