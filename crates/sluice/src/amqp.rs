@@ -4,6 +4,7 @@ use std::io;
 
 use clap::Args;
 use client::{Connection, Error, Options, Url};
+use message::SqlError;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::failure::Failure;
@@ -66,13 +67,14 @@ impl Place {
         Failure::failed(format!("cannot {what} {address} at {}: {error}", self.0))
     }
 
-    /// What was asked for by these options is not in place.
-    pub fn not_filtered(&self, address: &str, options: &[&str]) -> Failure {
-        Failure::failed(format!(
-            "cannot receive from {address} at {}: {} not accepted; it must be a stream, and an expression must be valid",
-            self.0,
-            options.join(", ")
-        ))
+    /// What was asked for by these options is not in place; `fault` is what is wrong with the expression.
+    pub fn not_filtered(&self, address: &str, options: &[&str], fault: Option<&SqlError>) -> Failure {
+        let why = match fault {
+            Some(fault) => format!("the expression is wrong {fault}"),
+            None => "only streams have filters".to_owned(),
+        };
+        let options = options.join(", ");
+        Failure::failed(format!("cannot receive from {address} at {}: {options} not accepted: {why}", self.0))
     }
 }
 

@@ -57,7 +57,7 @@ impl Recv {
         let result = if missing.is_empty() {
             self.print_all(&receiver, &address, &place).await
         } else {
-            Err((place.not_filtered(&address, &missing), Link::Open))
+            Err((place.not_filtered(&address, &missing, self.filters.fault().as_ref()), Link::Open))
         };
         // What was not accepted goes back to its queue; what was is gone behind the answer to CLOSE.
         if !matches!(&result, Err((_, Link::Over))) {

@@ -90,11 +90,12 @@ fn a_receiver_begins_where_it_says() {
     assert_eq!(row["messages"], 3);
 
     // What the broker does not take is told, and nothing is printed.
-    recv(&["--offset", "first", "--filter", "subject ="]).refused(1, &["/queues/s", "--filter not accepted"]);
+    recv(&["--offset", "first", "--filter", "subject ="])
+        .refused(1, &["/queues/s", "--filter not accepted", "at byte 9"]);
     broker.verb(&["declare", "queue", "c"]).done();
     broker.verb(&["send", "c", "x"]).done();
     let classic = broker.verb(&["recv", "c", "--timeout", "1", "--offset", "first", "--filter-value", "v"]);
-    classic.refused(1, &["/queues/c", "--offset or --at, --filter-value not accepted", "stream"]);
+    classic.refused(1, &["/queues/c", "--offset or --at, --filter-value not accepted", "only streams"]);
     assert_eq!(broker.verb(&["recv", "c", "--timeout", "1"]).done(), "x");
     assert!(broker.terminate().success());
 }

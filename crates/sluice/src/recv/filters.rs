@@ -4,6 +4,7 @@ use amqp10::{Described, Map, Symbol, Value};
 use broker::start::start_of;
 use clap::Args;
 use client::Receiver;
+use message::{SqlError, SqlFilter};
 
 /// What is asked of a stream. The broker filters, and says which filters are in place.
 #[derive(Args, Debug, Default)]
@@ -49,6 +50,11 @@ impl Filters {
             put("sql-filter", "amqp:sql-filter", Value::String(expression.clone()));
         }
         (!filters.is_empty()).then_some(Map(filters))
+    }
+
+    /// What is wrong with the expression, in the words of this broker: another one may know more.
+    pub fn fault(&self) -> Option<SqlError> {
+        SqlFilter::parse(self.filter.as_deref()?).err()
     }
 
     /// The options whose filters are not in place.
