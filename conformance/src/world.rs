@@ -257,15 +257,8 @@ impl World {
     /// The catalog's reason.
     pub fn declare_queue(&mut self, name: &str, arguments: Arguments, auto_delete: bool) -> Parsed<()> {
         self.propose(Command::DeclareQueue(DeclareQueue {
-            vhost: DEFAULT_VHOST.into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
             auto_delete,
-            arguments,
-            connection: None,
-            internal: false,
-            home: None,
+            ..DeclareQueue::new(DEFAULT_VHOST, name, arguments)
         }))
     }
 

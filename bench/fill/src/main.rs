@@ -92,17 +92,7 @@ impl House {
     }
 
     fn declare(&mut self, name: &str) -> Result<QueueId, Box<dyn Error>> {
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: Arguments::new(),
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new("/", name, Arguments::new());
         for change in self.catalog.decide(Command::DeclareQueue(declare))?.changes {
             push_change(&mut self.records, &mut self.scratch, self.catalog.version() + 1, &change);
             self.catalog.apply(&change);

@@ -17,8 +17,8 @@ use log::{
 };
 use message::{FieldFilter, Filter, Message, Parts, Route, SqlFilter};
 use queue::{
-    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Overflow, Publish,
-    PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
+    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Mode, Outcome, Publish, PublisherId,
+    Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
 /// One step of the walk.
@@ -129,15 +129,8 @@ fn topic_match() -> Box<dyn FnMut() -> u64> {
     for i in 0..bindings {
         let name: Arc<str> = format!("q{i}").into();
         run(Command::DeclareQueue(DeclareQueue {
-            vhost: DEFAULT_VHOST.into(),
-            name: name.clone(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: Default::default(),
-            connection: None,
-            internal: false,
             home: Some(0),
+            ..DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())
         }));
         // 10 * 10 * 10 keys; every tenth has a star, every hundredth a hash.
         let key = match i {
@@ -209,19 +202,7 @@ fn filter_fields() -> Box<dyn FnMut() -> u64> {
 }
 
 fn config() -> Config {
-    Config {
-        name: "q".into(),
-        auto_delete: false,
-        single_active_consumer: false,
-        max_length: None,
-        max_length_bytes: None,
-        overflow: Overflow::DropHead,
-        message_ttl_ms: None,
-        expires_ms: None,
-        dead_letter: None,
-        max_priority: None,
-        stream: None,
-    }
+    Config::new("q")
 }
 
 fn attach(consumer: ConsumerId, mode: Mode) -> Request {

@@ -393,17 +393,7 @@ impl Desk for NodeDesk {
             self.authorize(who, &vhost, Resource::Queue(&name), Permission::Read)?;
             self.authorize(who, &vhost, Resource::Exchange(exchange), Permission::Write)?;
         }
-        let declare = DeclareQueue {
-            vhost,
-            name,
-            durable,
-            exclusive: false,
-            auto_delete,
-            arguments,
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
         Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
     }
 
@@ -592,17 +582,7 @@ mod tests {
     fn pages_are_parts_of_the_sorted_list() {
         let mut catalog = Catalog::default();
         for name in (0..20).map(|i| format!("q{:02}", i * 7 % 20)) {
-            let declare = DeclareQueue {
-                vhost: "/".into(),
-                name: name.into(),
-                durable: true,
-                exclusive: false,
-                auto_delete: false,
-                arguments: Arguments::new(),
-                connection: None,
-                internal: false,
-                home: None,
-            };
+            let declare = DeclareQueue::new("/", name, Arguments::new());
             let decision = catalog.decide(Command::DeclareQueue(declare)).unwrap();
             decision.changes.iter().for_each(|change| catalog.apply(change));
         }

@@ -52,19 +52,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
     arguments.insert("x-max-length".into(), amqp10::Value::Uint(1000));
-    let queue = |name: &str| {
-        Command::DeclareQueue(DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: arguments.clone(),
-            connection: None,
-            internal: false,
-            home: None,
-        })
-    };
+    let queue = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, arguments.clone()));
     let exchange = Command::DeclareExchange(DeclareExchange {
         vhost: "/".into(),
         name: "orders".into(),

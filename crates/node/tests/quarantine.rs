@@ -72,17 +72,7 @@ impl Life {
     }
 
     fn declare(&mut self, name: &str) -> QueueId {
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: Arguments::new(),
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new("/", name, Arguments::new());
         self.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
         self.settle();
         let queue = self.queue(name).unwrap();

@@ -80,17 +80,11 @@ impl World {
     }
 
     fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) -> QueueId {
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new(
+            "/",
+            name,
+            arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        );
         match self.change(Command::DeclareQueue(declare)) {
             Ok(Answer::Queue { record, .. }) => record.id,
             other => panic!("{other:?}"),

@@ -314,6 +314,25 @@ pub struct Config {
     pub stream: Option<StreamConfig>,
 }
 
+impl Config {
+    /// A plain fifo without limits: what a queue is without arguments and policies.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            auto_delete: false,
+            single_active_consumer: false,
+            max_length: None,
+            max_length_bytes: None,
+            overflow: Overflow::DropHead,
+            message_ttl_ms: None,
+            expires_ms: None,
+            dead_letter: None,
+            max_priority: None,
+            stream: None,
+        }
+    }
+}
+
 /// Settings of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {

@@ -5,9 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
-use queue::{
-    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Overflow, Publish, PublisherId, Request,
-};
+use queue::{Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId, Request};
 
 struct Weighing;
 
@@ -53,19 +51,7 @@ const SLACK: isize = 3 << 20;
 const BLOCK: u64 = 1000;
 
 fn config() -> Config {
-    Config {
-        name: "q".into(),
-        auto_delete: false,
-        single_active_consumer: false,
-        max_length: None,
-        max_length_bytes: None,
-        overflow: Overflow::DropHead,
-        message_ttl_ms: None,
-        expires_ms: None,
-        dead_letter: None,
-        max_priority: None,
-        stream: None,
-    }
+    Config::new("q")
 }
 
 /// As a shard does behind a turn; the disk takes everything at once.

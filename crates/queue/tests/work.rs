@@ -5,9 +5,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
-use queue::{
-    Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Overflow, Publish, PublisherId, Request,
-};
+use queue::{Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId, Request};
 
 struct Counting;
 
@@ -44,19 +42,8 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let mut fifo = Fifo::new(Config {
-            name: "q".into(),
-            auto_delete: false,
-            single_active_consumer: false,
-            max_length: Some(10_000),
-            max_length_bytes: None,
-            overflow: Overflow::DropHead,
-            message_ttl_ms: Some(60_000),
-            expires_ms: None,
-            dead_letter: None,
-            max_priority: None,
-            stream: None,
-        });
+        let config = Config { max_length: Some(10_000), message_ttl_ms: Some(60_000), ..Config::new("q") };
+        let mut fifo = Fifo::new(config);
         let mut out = Output::default();
         for id in 0..CONSUMERS {
             let attach = Attach {

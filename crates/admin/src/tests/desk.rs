@@ -170,15 +170,9 @@ impl Desk for FakeDesk {
         let mut state = self.state();
         state.allow(who, &spec.vhost, Resource::Queue(&spec.name), Permission::Configure)?;
         state.run(Command::DeclareQueue(DeclareQueue {
-            vhost: spec.vhost,
-            name: spec.name,
             durable: spec.durable,
-            exclusive: false,
             auto_delete: spec.auto_delete,
-            arguments: spec.arguments,
-            connection: None,
-            internal: false,
-            home: None,
+            ..DeclareQueue::new(spec.vhost, spec.name, spec.arguments)
         }))
     }
 

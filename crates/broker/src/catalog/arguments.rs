@@ -83,19 +83,7 @@ pub fn queue_config(
     let invalid = |key: &str, why: &str| CatalogError::PreconditionFailed {
         reason: format!("invalid arg '{key}' for queue '{name}' in vhost '{vhost}': {why}"),
     };
-    let mut config = queue::Config {
-        name: name.clone(),
-        auto_delete,
-        single_active_consumer: false,
-        max_length: None,
-        max_length_bytes: None,
-        overflow: queue::Overflow::DropHead,
-        message_ttl_ms: None,
-        expires_ms: None,
-        dead_letter: None,
-        max_priority: None,
-        stream: None,
-    };
+    let mut config = queue::Config { auto_delete, ..queue::Config::new(name.clone()) };
     let kind = arguments.get("x-queue-type");
     match kind
         .map(|kind| kind.as_str().ok_or_else(|| invalid("x-queue-type", "a string is needed")))

@@ -60,6 +60,23 @@ pub struct DeclareQueue {
     pub home: Option<ShardId>,
 }
 
+impl DeclareQueue {
+    /// A queue as most are declared: durable, for everybody, and kept when nobody uses it.
+    pub fn new(vhost: impl Into<Arc<str>>, name: impl Into<Arc<str>>, arguments: Arguments) -> Self {
+        Self {
+            vhost: vhost.into(),
+            name: name.into(),
+            durable: true,
+            exclusive: false,
+            auto_delete: false,
+            arguments,
+            connection: None,
+            internal: false,
+            home: None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct DeclareExchange {
     pub vhost: Arc<str>,

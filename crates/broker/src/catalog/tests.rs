@@ -15,17 +15,11 @@ fn run(catalog: &mut Catalog, command: Command) -> (Answer, Vec<Change>) {
 }
 
 fn queue(name: &str, arguments: &[(&str, Value)]) -> Command {
-    Command::DeclareQueue(DeclareQueue {
-        vhost: "/".into(),
-        name: name.into(),
-        durable: true,
-        exclusive: false,
-        auto_delete: false,
-        arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
-        connection: None,
-        internal: false,
-        home: None,
-    })
+    Command::DeclareQueue(DeclareQueue::new(
+        "/",
+        name,
+        arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+    ))
 }
 
 fn policy(name: &str, operator: bool, pattern: &str, priority: i64, definition: &[(&str, Value)]) -> Command {

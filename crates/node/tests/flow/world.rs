@@ -219,17 +219,11 @@ impl World {
 
     /// Asks for a queue; it is there after [`World::settle`].
     pub fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments: arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new(
+            "/",
+            name,
+            arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
+        );
         self.shards[0].propose(Command::DeclareQueue(declare), Box::new(|_| {}));
     }
 

@@ -186,17 +186,7 @@ impl House {
     pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
         let answer = Arc::new(Mutex::new(None));
         let into = answer.clone();
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments,
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new("/", name, arguments);
         let then = Box::new(move |result| *into.lock().unwrap() = Some(result));
         self.shards[0].propose(Command::DeclareQueue(declare), then);
         self.settle();

@@ -256,17 +256,7 @@ impl World {
     pub(super) fn declare(&mut self, name: &str, arguments: Arguments) {
         let declared = Arc::new(Mutex::new(false));
         let seen = declared.clone();
-        let declare = DeclareQueue {
-            vhost: "/".into(),
-            name: name.into(),
-            durable: true,
-            exclusive: false,
-            auto_delete: false,
-            arguments,
-            connection: None,
-            internal: false,
-            home: None,
-        };
+        let declare = DeclareQueue::new("/", name, arguments);
         self.shards[0].propose(
             Command::DeclareQueue(declare),
             Box::new(move |answer| {

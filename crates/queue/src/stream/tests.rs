@@ -9,27 +9,15 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Overflow, Publish, PublisherId,
-    Request, StreamConfig, Ticket, Verdict,
+    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Publish, PublisherId, Request,
+    StreamConfig, Ticket, Verdict,
 };
 
 /// Chunks of a segment of the naive disk.
 const SEGMENT_CHUNKS: usize = 3;
 
 fn config() -> Config {
-    Config {
-        name: "s".into(),
-        auto_delete: false,
-        single_active_consumer: false,
-        max_length: None,
-        max_length_bytes: None,
-        overflow: Overflow::DropHead,
-        message_ttl_ms: None,
-        expires_ms: None,
-        dead_letter: None,
-        max_priority: None,
-        stream: Some(StreamConfig::default()),
-    }
+    Config { stream: Some(StreamConfig::default()), ..Config::new("s") }
 }
 
 /// A message with this body, and a filter value unless that is 0.

@@ -50,15 +50,11 @@ impl Gate {
             Role::Sender => self.authorize(Resource::Exchange(""), Permission::Write, cx)?,
         }
         let command = Command::DeclareQueue(DeclareQueue {
-            vhost: self.vhost.clone(),
-            name: queue.into(),
-            durable: true,
             exclusive: true,
-            auto_delete: false,
-            arguments: Arguments::new(),
             connection: Some(self.id),
             internal: true,
             home: Some(cx.shard),
+            ..DeclareQueue::new(self.vhost.clone(), queue, Arguments::new())
         });
         let waiting = Waiting::Dynamic { session, link, attach: Box::new(attach.clone()) };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {

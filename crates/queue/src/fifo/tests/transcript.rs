@@ -11,19 +11,7 @@ use super::shelf::Shelf;
 use crate::*;
 
 pub fn config() -> Config {
-    Config {
-        name: "q".into(),
-        auto_delete: false,
-        single_active_consumer: false,
-        max_length: None,
-        max_length_bytes: None,
-        overflow: Overflow::DropHead,
-        message_ttl_ms: None,
-        expires_ms: None,
-        dead_letter: None,
-        max_priority: None,
-        stream: None,
-    }
+    Config::new("q")
 }
 
 pub fn with(change: impl FnOnce(&mut Config)) -> Config {

@@ -152,17 +152,7 @@ fn arguments(value: &Value) -> Option<Arguments> {
 }
 
 fn declare_queue(name: Arc<str>, body: &Value, vhost: &Arc<str>) -> Result<DeclareQueue, Reply> {
-    let mut declare = DeclareQueue {
-        vhost: vhost.clone(),
-        name,
-        durable: true,
-        exclusive: false,
-        auto_delete: false,
-        arguments: Arguments::new(),
-        connection: None,
-        internal: false,
-        home: None,
-    };
+    let mut declare = DeclareQueue::new(vhost.clone(), name, Arguments::new());
     for (key, value) in fields(body)? {
         let bad = || bad_property("queue", key, value);
         match key.as_str().ok_or_else(bad)? {
