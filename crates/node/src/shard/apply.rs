@@ -1,157 +1,21 @@
 //! Queues on their shard: requests in, effects carried out, facts to the log.
 
-use std::collections::BTreeMap;
-
 use broker::catalog::Command;
 use broker::dead_letter;
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
-use log::{Completion, Extent, Size, Step};
 use queue::{
     Asked, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Refusal,
     RejectReason, Request, Verdict,
 };
 
-use super::journal::{OnSynced, OnWritten};
 use super::pages::Reading;
+use super::receipts::{Receipt, push_receipt};
+use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
-use super::{Cx, Forgetting, Place, Shard, with_gate};
+use super::{Cx, Forgetting, Shard, with_gate};
 use crate::facts::RestoredQueue;
-
-/// A queue that lives here.
-pub(super) struct QueueSlot {
-    pub id: QueueId,
-    fifo: Fifo,
-    /// Its durable messages have records.
-    logged: bool,
-    pub fsync: bool,
-    /// Where in the log its messages are, the oldest first.
-    pub places: Vec<Place>,
-    /// Where its runs on the disk stand.
-    pub extents: BTreeMap<u32, Kept>,
-    /// What could be paged out, when it was counted last.
-    pageable: u64,
-    /// What [`QueueSlot::live_bytes`] said last.
-    live_counted: u64,
-    /// The last Gone and Taken of this turn, kept back so that the next may continue them.
-    gone: Option<(u64, u64)>,
-    taken: Option<Taken>,
-}
-
-/// A run on the disk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
-    pub extent: Extent,
-    /// The file of the log that says so, once it is written.
-    pub file: Option<u64>,
-}
-
-/// What [`Fact::Taken`] says.
-#[derive(Clone, Copy, Debug)]
-struct Taken {
-    run: u32,
-    first: u32,
-    last: u32,
-    durable: u32,
-    bytes: u64,
-}
-
-impl Taken {
-    fn fact(self) -> Fact {
-        let Self { run, first, last, durable, bytes } = self;
-        Fact::Taken { run, first, last, durable, bytes }
-    }
-}
-
-impl QueueSlot {
-    pub fn fifo_mut(&mut self) -> &mut Fifo {
-        &mut self.fifo
-    }
-
-    /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
-    fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
-        match *fact {
-            Fact::Gone { first, last } => {
-                if let Some((_, kept)) = &mut self.gone
-                    && *kept + 1 == first
-                {
-                    *kept = last;
-                    return None;
-                }
-                self.gone.replace((first, last)).map(|(first, last)| Fact::Gone { first, last })
-            }
-            Fact::Taken { run, first, last, durable, bytes } => {
-                if let Some(kept) = &mut self.taken
-                    && (kept.run, kept.last + 1) == (run, first)
-                {
-                    (kept.last, kept.durable, kept.bytes) =
-                        (last, kept.durable + durable, kept.bytes + bytes);
-                    return None;
-                }
-                self.taken.replace(Taken { run, first, last, durable, bytes }).map(Taken::fact)
-            }
-            _ => None,
-        }
-    }
-
-    /// What was kept back.
-    fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        let gone = self.gone.take().map(|(first, last)| Fact::Gone { first, last });
-        gone.into_iter().chain(self.taken.take().map(Taken::fact))
-    }
-
-    pub fn fifo(&self) -> &Fifo {
-        &self.fifo
-    }
-
-    pub fn live_bytes(&self) -> u64 {
-        if self.logged { self.fifo.live_bytes() } else { 0 }
-    }
-
-    fn note_place(&mut self, place: Place) {
-        match self.places.last_mut() {
-            Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,
-            _ => self.places.push(place),
-        }
-    }
-
-    /// Ready and unsettled messages.
-    pub fn depth(&self) -> (u64, u64) {
-        let report = self.fifo.report();
-        (report.ready, report.unsettled)
-    }
-}
-
-impl std::fmt::Debug for QueueSlot {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "QueueSlot({:?})", self.id)
-    }
-}
-
-/// What became of `first..=last` of one publisher at one queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Receipt {
-    pub queue: QueueId,
-    pub publisher: PublisherId,
-    pub first: u64,
-    pub last: u64,
-    pub verdict: Verdict,
-}
-
-/// Adds a receipt, joined to the last one if it continues it.
-pub(super) fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
-    if let Some(last) = receipts.last_mut()
-        && last.publisher == receipt.publisher
-        && last.queue == receipt.queue
-        && last.verdict == receipt.verdict
-        && last.last + 1 == receipt.first
-    {
-        last.last = receipt.last;
-        return;
-    }
-    receipts.push(receipt);
-}
 
 impl Shard {
     /// Makes the machine of a queue that has its home here.
@@ -330,7 +194,7 @@ impl Shard {
 
     fn apply(&mut self, queue: QueueId, request: Request) {
         let refuses = self.log_refuses();
-        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
             let Err(request) = self.apply_to_stream(queue, request) else { return };
             // Another shard may know of the queue, or of its home, earlier than this one.
@@ -545,174 +409,5 @@ impl Shard {
                 }
             }
         }
-    }
-
-    /// Sends the receipts of this round.
-    pub(super) fn send_receipts(&mut self) {
-        if self.pages.is_full() {
-            self.pages.receipts.append(&mut self.receipts);
-            return;
-        }
-        if !self.pages.receipts.is_empty() {
-            let newer = std::mem::replace(&mut self.receipts, std::mem::take(&mut self.pages.receipts));
-            self.receipts.extend(newer);
-        }
-        let mut receipts = std::mem::take(&mut self.receipts);
-        for receipt in receipts.drain(..) {
-            let to = shard_of(receipt.publisher.0);
-            if to == self.id {
-                self.handle_receipt(receipt);
-            } else {
-                let Receipt { queue, publisher, first, last, verdict } = receipt;
-                self.send(to, Mail::Receipts { queue, publisher, first, last, verdict });
-            }
-        }
-        if self.receipts.is_empty() {
-            self.receipts = receipts;
-        }
-    }
-
-    fn handle_receipt(&mut self, receipt: Receipt) {
-        let Receipt { queue, publisher, first, last, verdict } = receipt;
-        match self.publishers.get(publisher.0).copied() {
-            Some(PublisherAddress::Link(to)) => {
-                with_gate!(self, to.connection, |gate, cx| gate
-                    .handle_receipts(to, queue, first, last, verdict, cx));
-            }
-            Some(PublisherAddress::DeadLetter(mut wait)) => {
-                wait.left = wait.left.saturating_sub(1);
-                wait.accepted |= verdict == Verdict::Accepted;
-                if wait.left > 0 {
-                    if let Some(known) = self.publishers.get_mut(publisher.0) {
-                        *known = PublisherAddress::DeadLetter(wait);
-                    }
-                    return;
-                }
-                self.publishers.remove(publisher.0);
-                self.post.request(
-                    wait.queue,
-                    Request::DeadLettered { token: wait.token, refused: !wait.accepted },
-                );
-            }
-            None => {}
-        }
-    }
-
-    /// Writes the facts that were kept back. To be called at the end of a turn, before [`Shard::poll_handover`].
-    pub fn close_records(&mut self) {
-        let mut gone = std::mem::take(&mut self.gone);
-        for queue in gone.drain(..) {
-            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
-            let Some(slot) = slot else { continue };
-            for fact in slot.take_kept() {
-                self.journal.push_fact(queue, &fact, None, slot.fsync);
-            }
-        }
-        self.gone = gone;
-    }
-
-    /// The log's word on a handover: receipts may leave, or the records come back to be handed over again.
-    pub fn handle_logged(&mut self, completion: Completion) {
-        let Completion { ticket, step, result, file, size, .. } = completion;
-        let error = match (step, result) {
-            (Step::Written, result) => match self.journal.handle_written(ticket, result) {
-                Some(Ok(on_written)) => {
-                    self.written(on_written, file, size);
-                    None
-                }
-                refused => refused.and_then(Result::err),
-            },
-            (Step::Synced, Ok(())) => {
-                while let Some(on_synced) = self.journal.handle_synced(ticket) {
-                    self.synced(on_synced);
-                }
-                None
-            }
-            (Step::Synced, Err(error)) => {
-                self.journal.sync_again();
-                Some(error)
-            }
-        };
-        if let Some(error) = error {
-            // Of one failed sync everybody hears who waited for it.
-            if !std::mem::replace(&mut self.log_failed, true) {
-                tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
-            }
-            return;
-        }
-        self.send_receipts();
-        self.send_answers();
-        self.publish_live_bytes();
-    }
-
-    fn written(&mut self, on_written: OnWritten, file: u64, size: Size) {
-        // It stands in files from the newest known before to the newest that it went to.
-        let from = self.log_file.max(size.oldest.unwrap_or(0).min(file));
-        self.log_file = self.log_file.max(file);
-        self.log_is_short(size.short);
-        self.tell_size(size);
-        let OnWritten { receipts, puts, stored, definitions } = on_written;
-        for (queue, first, last) in puts {
-            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
-            if let Some(slot) = slot {
-                slot.note_place(Place { file: from, first, last });
-            }
-        }
-        for (queue, run) in stored {
-            let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
-            if let Some(kept) = slot.and_then(|slot| slot.extents.get_mut(&run)) {
-                kept.file = Some(from);
-            }
-        }
-        if definitions {
-            self.definitions_file = from;
-        }
-        for receipt in receipts {
-            push_receipt(&mut self.receipts, receipt);
-        }
-        if let Some(file) = self.evacuate_next.take() {
-            self.handle_evacuate(file);
-        }
-    }
-
-    fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { receipts, decided, evacuated, released } = on_synced;
-        for receipt in receipts {
-            push_receipt(&mut self.receipts, receipt);
-        }
-        if let Some(decider) = &mut self.decider {
-            decider.synced(decided);
-        }
-        if let Some((file, bytes)) = evacuated {
-            self.send(0, Mail::Evacuated { file, bytes });
-        }
-        for extent in released {
-            self.pages.release(extent);
-        }
-    }
-
-    /// Whether the log lives on its reserve, as far as it is known here.
-    pub(super) fn log_is_short(&mut self, short: bool) {
-        match (std::mem::replace(&mut self.log_short, short), short) {
-            (false, true) => tracing::error!(
-                shard = self.id,
-                "the disk is full: the log lives on its reserve; publishing is stopped until there is room for it again"
-            ),
-            (true, false) => tracing::info!(shard = self.id, "the disk has room again: publishing goes on"),
-            _ => {}
-        }
-    }
-
-    /// Tries the log again after a failure, or asks how it is.
-    pub fn retry_log(&mut self) {
-        self.log_failed = false;
-        if self.log_short {
-            self.journal.ask();
-        }
-    }
-
-    /// Whether the log takes nothing new: then [`Shard::retry_log`] is to be called now and then.
-    pub fn log_refuses(&self) -> bool {
-        self.log_failed || self.log_short
     }
 }

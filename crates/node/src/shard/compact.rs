@@ -12,8 +12,8 @@ use log::{Block, Extent, ReadError, Run};
 use queue::{Living, Load, Moved};
 
 use super::Shard;
-use super::apply::Kept;
 use super::pages::Reading;
+use super::slot::{Kept, find};
 
 /// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that
 /// is allowed.
@@ -156,7 +156,7 @@ impl Shard {
         let Some(Copying { queue, run, living, moved, .. }) = self.pages.moving.now.take() else {
             return self.pages.release(extent);
         };
-        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let slot = find(&mut self.queues, queue);
         let mut output = std::mem::take(&mut self.output);
         let new = slot.and_then(|slot| {
             let new = slot.fifo_mut().handle_moved(run, &living, &moved, &mut output)?;

@@ -7,7 +7,7 @@ use broker::mail::{Direct, Mail};
 use broker::reply_to::ReplyTo;
 use queue::{Asked, Effect, Publish, Refusal, Report, Verdict};
 
-use super::apply::{Receipt, push_receipt};
+use super::receipts::{Receipt, push_receipt};
 use super::{Cx, Shard, with_gate};
 
 impl Shard {

@@ -19,7 +19,7 @@ use bytes::BytesMut;
 use log::{Extent, Handover, Records, WriteError};
 use queue::Fact;
 
-use super::apply::{Receipt, push_receipt};
+use super::receipts::{Receipt, push_receipt};
 use crate::facts;
 
 /// Records that nobody waits for, such as those of settled messages, are kept this long for company: a

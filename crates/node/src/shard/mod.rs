@@ -11,26 +11,27 @@
 mod apply;
 mod catalog;
 mod compact;
+mod connections;
 mod desk;
 mod direct;
 mod history;
 mod journal;
+mod logged;
 mod pages;
+mod receipts;
 mod reclaim;
+mod slot;
 mod streams;
 
 use std::hash::RandomState;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use amqp10::frame::HEADER_SIZE;
-use amqp10::{Chunk, Fault};
 use broker::access::Access;
 use broker::catalog::{Catalog, Histories};
 use broker::counters::Counters;
 use broker::gate::amqp10::{Budget, Cx, Gate};
-use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
+use broker::ids::{QueueId, Registry, ShardId};
 use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
@@ -39,21 +40,19 @@ use log::{Extent, Handover, RESERVE_BYTES};
 use queue::{Output, Request};
 use slab::Slab;
 
-use self::apply::{QueueSlot, Receipt};
 use self::catalog::Decider;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
 use self::pages::Pages;
+use self::receipts::Receipt;
 use self::reclaim::Evacuation;
 use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
+use self::slot::QueueSlot;
 use self::streams::Streams;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
-
-/// From here on the rest of a frame is read straight into its own buffer (house.md section 4).
-const READ_DIRECTLY_FROM: usize = 16 * 1024;
 
 /// How often the deadlines of connections are looked at: they are whole seconds.
 const CONNECTION_CHECK_MS: u64 = 500;
@@ -293,202 +292,6 @@ impl Shard {
 
     pub fn now_ms(&self) -> u64 {
         self.now_ms
-    }
-
-    // ---- connections ------------------------------------------------------------------------------------
-
-    /// A new connection. Returns its key.
-    pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
-        self.unique += 1;
-        let id = ConnectionId(u64::from(self.id) << 56 | self.unique);
-        let name: Arc<str> = format!("{peer} -> {local}").into();
-        let entry = self.conns.vacant_entry();
-        let key = entry.key();
-        let mut gate = Gate::new(id, key, peer.ip(), name, &self.settings, self.now_ms);
-        gate.set_blocked(self.blocked);
-        entry.insert(Conn {
-            gate,
-            partial: BytesMut::new(),
-            dirty: false,
-            partial_taken: 0,
-            unwritten_bytes: 0,
-            recv_bytes: 0,
-            send_bytes: 0,
-        });
-        self.counters.connections_opened += 1;
-        self.counters.connections += 1;
-        key
-    }
-
-    pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
-        self.conns.get_mut(key)
-    }
-
-    pub fn connection_keys(&self) -> Vec<usize> {
-        self.conns.iter().map(|(key, _)| key).collect()
-    }
-
-    /// Whether the socket of a connection is to be read; see [`Gate::takes_input`].
-    pub fn takes_input(&self, key: usize) -> bool {
-        self.conns.get(key).is_none_or(|c| c.gate.takes_input())
-    }
-
-    /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
-    pub fn handle_input(&mut self, key: usize, mut input: &[u8]) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.recv_bytes += input.len() as u64;
-        }
-        while !input.is_empty() {
-            let Some(conn) = self.conns.get_mut(key) else { return };
-            if !conn.gate.phase().listens() {
-                return;
-            }
-            if conn.partial.is_empty() {
-                let len = self.frame_len(key, input);
-                match len.filter(|len| *len <= input.len()) {
-                    Some(len) => {
-                        let (frame, rest) = input.split_at(len);
-                        with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Borrowed(frame), cx));
-                        input = rest;
-                    }
-                    None => {
-                        let Some(conn) = self.conns.get_mut(key) else { return };
-                        conn.partial.reserve(len.unwrap_or(HEADER_SIZE).max(input.len()));
-                        conn.partial.extend_from_slice(input);
-                        return;
-                    }
-                }
-            } else {
-                let wanted = self.partial_wants(key).unwrap_or(HEADER_SIZE);
-                let Some(conn) = self.conns.get_mut(key) else { return };
-                let missing = wanted.saturating_sub(conn.partial.len());
-                let (more, rest) = input.split_at(missing.min(input.len()));
-                conn.partial.extend_from_slice(more);
-                input = rest;
-                self.handle_partial(key);
-            }
-        }
-    }
-
-    /// Length of the frame whose beginning is kept, if that much of it is there.
-    fn partial_wants(&mut self, key: usize) -> Option<usize> {
-        let partial = std::mem::take(&mut self.conns.get_mut(key)?.partial);
-        let len = self.frame_len(key, &partial);
-        self.conns.get_mut(key)?.partial = partial;
-        len
-    }
-
-    /// Bytes that are missing of a large frame: they are best read straight into the buffer that
-    /// [`Shard::take_partial`] gives.
-    pub fn missing(&mut self, key: usize) -> Option<usize> {
-        let have = self.conns.get(key).map_or(0, |c| c.partial.len());
-        if have < HEADER_SIZE {
-            return None;
-        }
-        let missing = self.partial_wants(key)?.saturating_sub(have);
-        (missing >= READ_DIRECTLY_FROM).then_some(missing)
-    }
-
-    /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
-    pub fn take_partial(&mut self, key: usize) -> BytesMut {
-        let Some(conn) = self.conns.get_mut(key) else { return BytesMut::new() };
-        conn.partial_taken = conn.partial.len();
-        std::mem::take(&mut conn.partial)
-    }
-
-    /// Gives back what was taken, with `more` bytes more in it.
-    pub fn give_partial(&mut self, key: usize, partial: BytesMut, more: usize) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.recv_bytes += more as u64;
-            conn.partial_taken = 0;
-            conn.partial = partial;
-        }
-        self.handle_partial(key);
-    }
-
-    /// Handles the kept frame if it is whole now.
-    fn handle_partial(&mut self, key: usize) {
-        let Some(len) = self.partial_wants(key) else { return };
-        let Some(conn) = self.conns.get_mut(key) else { return };
-        if conn.partial.len() >= len {
-            let frame = std::mem::take(&mut conn.partial).freeze();
-            with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Owned(frame), cx));
-        } else {
-            conn.partial.reserve(len - conn.partial.len());
-        }
-    }
-
-    /// Length of the frame that `input` starts with, as far as its header is there. A header that cannot be
-    /// closes the connection.
-    fn frame_len(&mut self, key: usize, input: &[u8]) -> Option<usize> {
-        let conn = self.conns.get_mut(key)?;
-        if !conn.gate.phase().listens() {
-            return None;
-        }
-        match conn.gate.connection().frame_len(input) {
-            Ok(len) => len,
-            Err(fault) => {
-                self.handle_fault(key, &fault);
-                None
-            }
-        }
-    }
-
-    fn handle_fault(&mut self, key: usize, fault: &Fault) {
-        with_gate!(self, key, |gate, cx| gate.handle_fault(fault, cx));
-    }
-
-    /// The socket is gone.
-    pub fn disconnect(&mut self, key: usize) {
-        with_gate!(self, key, |gate, cx| gate.handle_disconnect(cx));
-        if self.conns.contains(key) {
-            let conn = self.conns.remove(key);
-            tracing::info!(connection = %conn.gate.name(), "connection gone");
-            self.counters.connections_closed += 1;
-            self.counters.connections -= 1;
-            self.dirty.retain(|k| *k != key);
-        }
-    }
-
-    /// The node stops: every connection is told why.
-    pub fn shut_down(&mut self, why: &str) {
-        self.stopping = true;
-        for key in self.connection_keys() {
-            self.close(key, why);
-        }
-    }
-
-    /// Closes one connection, saying why.
-    pub fn close(&mut self, key: usize, why: &str) {
-        with_gate!(self, key, |gate, cx| gate.shut_down(why, cx));
-    }
-
-    /// Stops or resumes publishing on every connection.
-    pub fn set_blocked(&mut self, blocked: bool) {
-        self.blocked = blocked;
-        for key in self.connection_keys() {
-            with_gate!(self, key, |gate, _cx| gate.set_blocked(blocked));
-        }
-    }
-
-    /// Marks a connection as having something to write or to close.
-    pub fn touch(&mut self, key: usize) {
-        if let Some(conn) = self.conns.get_mut(key)
-            && !conn.dirty
-        {
-            conn.dirty = true;
-            self.dirty.push(key);
-        }
-    }
-
-    /// The connections with something to write or to close. Call after [`Shard::turn`].
-    pub fn take_dirty(&mut self, into: &mut Vec<usize>) {
-        for key in self.dirty.drain(..) {
-            if let Some(conn) = self.conns.get_mut(key) {
-                conn.dirty = false;
-                into.push(key);
-            }
-        }
     }
 
     /// Timers of connections and queues.

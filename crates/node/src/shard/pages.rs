@@ -16,8 +16,9 @@ use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Ru
 use queue::Load;
 
 use super::Shard;
-use super::apply::{Kept, Receipt};
 use super::compact::Moving;
+use super::receipts::Receipt;
+use super::slot::{Kept, find};
 use crate::facts;
 
 /// A run's bytes: what makes about one pack.
@@ -224,7 +225,7 @@ impl Shard {
     }
 
     fn stored(&mut self, queue: QueueId, run: u32, extent: Extent) {
-        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
             self.pages.release(extent);
             return;
@@ -250,7 +251,7 @@ impl Shard {
         let BlockRead { ticket, result, .. } = read;
         let Some(reading) = self.pages.reads.remove(&ticket) else { return };
         let Reading { queue, load, extent, copied } = reading;
-        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else { return };
         // Of a run that is gone, or stands elsewhere now, the bytes may be gone, too.
         let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
@@ -283,7 +284,7 @@ impl Shard {
 
     /// Messages of a queue are lost: says so to everybody who is concerned, and keeps the bytes.
     pub(super) fn quarantine(&mut self, queue: QueueId, why: &str) {
-        let slot = self.queues.get_mut(queue.slot()).and_then(Option::as_mut).filter(|s| s.id == queue);
+        let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else { return };
         let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
         tracing::error!(queue = %name, "the queue is closed, for its messages are damaged: {why}");

@@ -25,7 +25,7 @@ use queue::{
 };
 
 use super::Shard;
-use super::apply::{Receipt, push_receipt};
+use super::receipts::{Receipt, push_receipt};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;

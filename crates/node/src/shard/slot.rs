@@ -1,0 +1,124 @@
+//! A queue with its machine, and where its messages are.
+
+use std::collections::BTreeMap;
+
+use broker::ids::QueueId;
+use log::Extent;
+use queue::{Fact, Fifo};
+
+use super::Place;
+
+/// A queue that lives here.
+pub(super) struct QueueSlot {
+    pub id: QueueId,
+    pub fifo: Fifo,
+    /// Its durable messages have records.
+    pub logged: bool,
+    pub fsync: bool,
+    /// Where in the log its messages are, the oldest first.
+    pub places: Vec<Place>,
+    /// Where its runs on the disk stand.
+    pub extents: BTreeMap<u32, Kept>,
+    /// What could be paged out, when it was counted last.
+    pub pageable: u64,
+    /// What [`QueueSlot::live_bytes`] said last.
+    pub live_counted: u64,
+    /// The last Gone and Taken of this turn, kept back so that the next may continue them.
+    pub gone: Option<(u64, u64)>,
+    pub taken: Option<Taken>,
+}
+
+/// A run on the disk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    pub extent: Extent,
+    /// The file of the log that says so, once it is written.
+    pub file: Option<u64>,
+}
+
+/// What [`Fact::Taken`] says.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    run: u32,
+    first: u32,
+    last: u32,
+    durable: u32,
+    bytes: u64,
+}
+
+impl Taken {
+    fn fact(self) -> Fact {
+        let Self { run, first, last, durable, bytes } = self;
+        Fact::Taken { run, first, last, durable, bytes }
+    }
+}
+
+impl QueueSlot {
+    pub fn fifo_mut(&mut self) -> &mut Fifo {
+        &mut self.fifo
+    }
+
+    /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
+    pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
+        match *fact {
+            Fact::Gone { first, last } => {
+                if let Some((_, kept)) = &mut self.gone
+                    && *kept + 1 == first
+                {
+                    *kept = last;
+                    return None;
+                }
+                self.gone.replace((first, last)).map(|(first, last)| Fact::Gone { first, last })
+            }
+            Fact::Taken { run, first, last, durable, bytes } => {
+                if let Some(kept) = &mut self.taken
+                    && (kept.run, kept.last + 1) == (run, first)
+                {
+                    (kept.last, kept.durable, kept.bytes) =
+                        (last, kept.durable + durable, kept.bytes + bytes);
+                    return None;
+                }
+                self.taken.replace(Taken { run, first, last, durable, bytes }).map(Taken::fact)
+            }
+            _ => None,
+        }
+    }
+
+    /// What was kept back.
+    pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
+        let gone = self.gone.take().map(|(first, last)| Fact::Gone { first, last });
+        gone.into_iter().chain(self.taken.take().map(Taken::fact))
+    }
+
+    pub fn fifo(&self) -> &Fifo {
+        &self.fifo
+    }
+
+    pub fn live_bytes(&self) -> u64 {
+        if self.logged { self.fifo.live_bytes() } else { 0 }
+    }
+
+    pub fn note_place(&mut self, place: Place) {
+        match self.places.last_mut() {
+            Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,
+            _ => self.places.push(place),
+        }
+    }
+
+    /// Ready and unsettled messages.
+    pub fn depth(&self) -> (u64, u64) {
+        let report = self.fifo.report();
+        (report.ready, report.unsettled)
+    }
+}
+
+impl std::fmt::Debug for QueueSlot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "QueueSlot({:?})", self.id)
+    }
+}
+
+/// The slot of a queue, if it lives here.
+pub(super) fn find(queues: &mut [Option<Box<QueueSlot>>], queue: QueueId) -> Option<&mut QueueSlot> {
+    queues.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
+}

@@ -1,0 +1,130 @@
+//! Any interleaving of anything: publishes, a disk that fails, news and loads that are late, readers that come and go.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { n: u64, value: u8 },
+    Poll,
+    Work { chunks_max: usize },
+    News,
+    Load { which: usize, most: usize },
+    GoOn,
+    Attach { start: Start, bloom: u8 },
+    Grant { which: usize, credit: u32, drain: bool },
+    Detach { which: usize },
+    Retain,
+    Time { ms: u64 },
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let start = prop_oneof![
+        Just(Start::First),
+        Just(Start::Last),
+        Just(Start::Next),
+        (0..60u64).prop_map(Start::Offset),
+        (900..4000u64).prop_map(Start::Time),
+    ];
+    let step = prop_oneof![
+        4 => (1..6u64, 0..3u8).prop_map(|(n, value)| Step::Publish { n, value }),
+        4 => Just(Step::Poll),
+        4 => prop_oneof![9 => Just(usize::MAX), 1 => Just(0), 1 => Just(1)].prop_map(|chunks_max| Step::Work { chunks_max }),
+        4 => Just(Step::News),
+        4 => (any::<usize>(), 1..4usize).prop_map(|(which, most)| Step::Load { which, most }),
+        1 => Just(Step::GoOn),
+        2 => (start, 0..4u8).prop_map(|(start, bloom)| Step::Attach { start, bloom }),
+        4 => (any::<usize>(), 0..12u32, any::<bool>())
+            .prop_map(|(which, credit, drain)| Step::Grant { which, credit, drain }),
+        1 => any::<usize>().prop_map(|which| Step::Detach { which }),
+        1 => Just(Step::Retain),
+        1 => (1..500u64).prop_map(|ms| Step::Time { ms }),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+/// What a consumer asked for, and what there was at that time.
+struct Wants {
+    start: Start,
+    bloom: Option<Arc<BloomFilter>>,
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever reads gets every message that it wants from its place on, once, in order, and none that is not written.
+    #[test]
+    fn readers_see_the_stream(steps in steps()) {
+        let mut world = World::new();
+        // Every chunk that ever was, and those that were there when something was removed.
+        let mut wants: Vec<(u64, Wants)> = Vec::new();
+        let mut all: Vec<Chunk> = Vec::new();
+        let (mut consumers, mut removed) = (0, 0);
+        for step in steps {
+            match step {
+                Step::Publish { n, value } => world.publish(n, value),
+                Step::Poll => world.poll(),
+                Step::Work { chunks_max } => world.do_work(chunks_max),
+                Step::News => world.read_news(),
+                Step::Load { which, most } => world.load(which, most),
+                Step::GoOn => world.go_on(),
+                Step::Attach { start, bloom } => {
+                    consumers += 1;
+                    let bloom = (bloom > 0).then(|| {
+                        Arc::new(BloomFilter { values: vec![[b'0' + bloom % 3].into()], unfiltered: bloom == 3 })
+                    });
+                    wants.push((consumers, Wants { start, bloom: bloom.clone() }));
+                    world.attach(consumers, Replay { start, bloom, matching: None });
+                }
+                Step::Grant { which, credit, drain } if !wants.is_empty() => {
+                    let (consumer, _) = wants[which % wants.len()];
+                    world.grant(consumer, credit, drain);
+                }
+                Step::Detach { which } if !wants.is_empty() => {
+                    let (consumer, _) = wants.remove(which % wants.len());
+                    world.here(Request::Detach { consumer: ConsumerId(consumer), failed: true });
+                }
+                Step::Retain if world.disk.chunks.len() > SEGMENT_CHUNKS => {
+                    world.disk.chunks.drain(..SEGMENT_CHUNKS);
+                    removed = world.disk.chunks[0].first;
+                    world.disk.removed = removed;
+                }
+                Step::Grant { .. } | Step::Detach { .. } | Step::Retain => {}
+                Step::Time { ms } => world.now_ms += ms,
+            }
+            let known = all.last().map_or(0, Chunk::end);
+            all.extend(world.disk.chunks.iter().filter(|chunk| chunk.first >= known).cloned());
+        }
+        world.settle();
+        for (consumer, _) in &wants {
+            world.grant(*consumer, 10_000, false);
+        }
+        world.settle();
+        all.extend(world.disk.chunks.iter().filter(|c| c.first >= all.last().map_or(0, Chunk::end)).cloned().collect::<Vec<_>>());
+        for (consumer, Wants { start, bloom }) in &wants {
+            let got = &world.got[consumer].offsets;
+            prop_assert!(got.windows(2).all(|pair| pair[0] < pair[1]), "in order, each once");
+            let wanted = |chunk: &&Chunk| chunk.is_wanted(bloom.as_deref());
+            let wanted: Vec<u64> =
+                all.iter().filter(wanted).flat_map(|chunk| chunk.first..chunk.end()).collect();
+            prop_assert!(got.iter().all(|offset| wanted.contains(offset)));
+            let begin = match start {
+                Start::First => 0,
+                Start::Offset(offset) => *offset,
+                // Anything up to what was there in the end, but without gaps.
+                Start::Last | Start::Next | Start::Time(_) => got.first().copied().unwrap_or(u64::MAX),
+            };
+            let must: Vec<u64> =
+                wanted.iter().copied().filter(|offset| *offset >= begin.max(removed)).collect();
+            let from_there: Vec<u64> = got.iter().copied().filter(|offset| *offset >= begin.max(removed)).collect();
+            prop_assert_eq!(from_there, must, "{:?}", start);
+            prop_assert!(got.first().is_none_or(|first| *first >= begin));
+        }
+        let accepted = world.receipts.iter().filter(|(_, verdict)| *verdict == Verdict::Accepted).count();
+        prop_assert_eq!(accepted as u64, world.disk.next, "what is written has a receipt, and nothing else");
+        prop_assert_eq!(world.receipts.len() as u64, world.published);
+    }
+}
