@@ -3,12 +3,15 @@
 //!
 //! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
 
+mod soak;
+
 use std::collections::BTreeMap;
 
 use log::testing::{CHANGES, Crash, FalseDisk, Random};
 use log::{
     Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd, SyncJob,
 };
+use soak::{named, pick, seeds};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]
@@ -360,58 +363,30 @@ fn live(
     true
 }
 
-fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
-    &from[random.below(from.len() as u64) as usize]
-}
-
-/// So many seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
-fn seeds(runs: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("SLUICE_SEED").unwrap_or(0);
-    first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
-}
-
-/// Names the plan of a run that panics.
-struct Named(Plan);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "failing run: {:?}", self.0);
-        }
-    }
-}
-
-fn named(plan: Plan) -> u64 {
-    let _named = Named(plan);
-    run(plan)
-}
-
 const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random() {
     for seed in seeds(6000) {
-        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET });
+        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET }, run);
     }
 }
 
 #[test]
 fn what_a_failed_open_cut_stays_cut() {
     // The open that cuts cannot sync, the process ends, the next open finds nothing to cut, and then the power fails.
-    named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET });
+    named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET }, run);
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_at_any_boundary() {
     for seed in seeds(8) {
         let plan = Plan { seed, ..QUIET };
-        for n in 0..named(plan) {
+        for n in 0..named(plan, run) {
             for crash in [Crash::Process, Crash::Power] {
-                named(Plan { die_at: Some(n), crash: Some(crash), ..plan });
+                named(Plan { die_at: Some(n), crash: Some(crash), ..plan }, run);
                 for errno in [libc::EIO, libc::ENOSPC] {
-                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan });
+                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan }, run);
                 }
             }
         }

@@ -4,10 +4,13 @@
 //!
 //! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
 
+mod soak;
+
 use std::collections::BTreeSet;
 
 use log::testing::{CHANGES, Crash, FalseDisk, Random};
 use log::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
+use soak::{named, pick, seeds};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]
@@ -225,38 +228,10 @@ fn check_disk(disk: &FalseDisk, packs: &Packs<FalseDisk>, owners: &Owners) {
     assert_eq!(packs.bytes(), (bytes, owners.bytes()));
 }
 
-fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
-    &from[random.below(from.len() as u64) as usize]
-}
-
-/// So many seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
-fn seeds(runs: u64) -> std::ops::Range<u64> {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let first = number("SLUICE_SEED").unwrap_or(0);
-    first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
-}
-
-/// Names the plan of a run that panics.
-struct Named(Plan);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            use std::io::Write;
-            let _ = writeln!(std::io::stderr(), "failing run: {:?}", self.0);
-        }
-    }
-}
-
-fn named(plan: Plan) -> u64 {
-    let _named = Named(plan);
-    run(plan)
-}
-
 #[test]
 fn what_was_acknowledged_reads_back_at_random() {
     for seed in seeds(3000) {
-        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET });
+        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET }, run);
     }
 }
 
@@ -264,11 +239,11 @@ fn what_was_acknowledged_reads_back_at_random() {
 fn what_was_acknowledged_reads_back_at_any_boundary() {
     for seed in seeds(8) {
         let plan = Plan { seed, ..QUIET };
-        for n in 0..named(plan) {
+        for n in 0..named(plan, run) {
             for crash in [Crash::Process, Crash::Power] {
-                named(Plan { die_at: Some(n), crash: Some(crash), ..plan });
+                named(Plan { die_at: Some(n), crash: Some(crash), ..plan }, run);
                 for errno in [libc::EIO, libc::ENOSPC] {
-                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan });
+                    named(Plan { fail_at: Some((n, errno)), crash: Some(crash), ..plan }, run);
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! What a full disk is emptied with.
 
+mod soak;
+
 use std::collections::BTreeMap;
 
 use log::testing::{Crash, FalseDisk, Random};
@@ -150,10 +152,8 @@ fn a_log_that_is_opened_on_a_full_disk_is_short() {
 /// Fills the disk, empties it, and does so again, through crashes; nobody else writes to it.
 #[test]
 fn a_disk_is_emptied_from_its_reserve_at_random() {
-    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let (first, factor) = (number("SLUICE_SEED").unwrap_or(1), number("SLUICE_SOAK").unwrap_or(1));
     let mut shorts = 0;
-    for seed in first..first + 300 * factor {
+    for seed in soak::seeds(300) {
         let mut random = Random(seed);
         let mut run = Run::new(seed);
         for _ in 0..3 {

@@ -1,5 +1,5 @@
 //! Streams with an owner that does one thing at a time.
-#![allow(dead_code)]
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::BTreeMap;
 

@@ -1,0 +1,36 @@
+//! Many runs, each from a plan that a seed decides.
+#![allow(dead_code, reason = "not every test needs all of it")]
+
+use std::fmt::Debug;
+use std::ops::Range;
+
+use log::testing::Random;
+
+pub fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
+    &from[random.below(from.len() as u64) as usize]
+}
+
+/// So many seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
+pub fn seeds(runs: u64) -> Range<u64> {
+    let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("SLUICE_SEED").unwrap_or(0);
+    first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
+}
+
+/// Names the plan of a run that panics.
+struct Named<P: Debug>(P);
+
+impl<P: Debug> Drop for Named<P> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "failing run: {:?}", self.0);
+        }
+    }
+}
+
+/// Does a run; if it panics, its plan is told.
+pub fn named<P: Debug + Copy, R>(plan: P, run: impl FnOnce(P) -> R) -> R {
+    let _named = Named(plan);
+    run(plan)
+}
