@@ -36,7 +36,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover, RESERVE_BYTES};
+use log::{Extent, Handover, RESERVE_BYTES, Step};
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -153,7 +153,9 @@ pub struct Shard {
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
-    log_failed: bool,
+    log_failed: Option<Step>,
+    /// One handover may be tried though the log has failed.
+    log_retry: bool,
     /// The disk is full, and the log lives on its reserve.
     log_short: bool,
     /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
@@ -252,7 +254,8 @@ impl Shard {
             streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,
-            log_failed: false,
+            log_failed: None,
+            log_retry: false,
             log_short: false,
             log_file: 0,
             definitions_file: 0,
@@ -318,7 +321,7 @@ impl Shard {
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
+        let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
@@ -412,9 +415,11 @@ impl Shard {
     /// Records for the log, if it has taken the last ones.
     pub fn poll_handover(&mut self) -> Option<Handover> {
         self.close_records();
-        if self.log_failed {
+        if self.log_failed.is_some() && !self.log_retry {
             return None;
         }
-        self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)
+        let handover = self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)?;
+        self.log_retry = false;
+        Some(handover)
     }
 }
