@@ -20,7 +20,7 @@ use broker::mail::Mail;
 use bytes::BufMut;
 use hashbrown::HashMap;
 use log::{
-    BlockRead, ChunksRead, Completion, PackReaderHandle, Packed, PacksHandle, StreamAnswer,
+    BlockRead, ChunksRead, Completion, PackReaderHandle, Packed, PacksHandle, RealDisk, StreamAnswer,
     StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -72,10 +72,10 @@ pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;
 /// The threads that write and read for all shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
-    pub log: WriterHandle,
+    pub log: WriterHandle<RealDisk>,
     pub packs: PacksHandle,
     pub reader: PackReaderHandle,
-    pub streams: StreamsHandle,
+    pub streams: StreamsHandle<RealDisk>,
     pub stream_reader: StreamReaderHandle,
 }
 
