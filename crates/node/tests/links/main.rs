@@ -4,3 +4,4 @@ mod direct_reply;
 mod explain;
 mod house;
 mod streams;
+mod writes;
