@@ -17,6 +17,7 @@ mod direct;
 mod history;
 mod journal;
 mod logged;
+mod occupancy;
 mod pages;
 mod receipts;
 mod reclaim;
@@ -41,8 +42,10 @@ use queue::{Output, Request};
 use slab::Slab;
 
 use self::catalog::Decider;
+pub use self::connections::Moved;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
+pub use self::occupancy::Occupancy;
 use self::pages::Pages;
 use self::receipts::Receipt;
 use self::reclaim::Evacuation;
@@ -129,6 +132,8 @@ pub struct Shard {
     /// On the first shard: decides changes of the catalog.
     decider: Option<Decider>,
     conns: Slab<Conn>,
+    /// Connections follow their queues as far as this allows; `None`: they stay.
+    occupancy: Option<Arc<Occupancy>>,
     consumers: Registry<LinkAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
@@ -236,6 +241,7 @@ impl Shard {
             decider: (id == 0).then(|| Decider::new(shards, catalog.version())),
             catalog,
             conns: Slab::new(),
+            occupancy: None,
             consumers: Registry::new(id),
             publishers: Registry::new(id),
             tickets: Registry::new(id),
