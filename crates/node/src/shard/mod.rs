@@ -194,6 +194,8 @@ pub struct Shard {
     reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
+    /// No connection has a deadline before.
+    next_connection_due: u64,
     blocked: bool,
     stopping: bool,
 }
@@ -285,6 +287,7 @@ impl Shard {
             reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
+            next_connection_due: u64::MAX,
             blocked: false,
             stopping: false,
         }
@@ -315,13 +318,7 @@ impl Shard {
         self.reclaim();
         self.find_stuck();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
-        for key in self.connection_keys() {
-            let due =
-                self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
-            if due {
-                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
-            }
-        }
+        self.connection_timeouts();
     }
 
     /// When [`Shard::handle_timeout`] has something to do.
