@@ -21,6 +21,8 @@ use queue::{
     Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
+use crate::walk;
+
 /// One step of the walk.
 pub struct Case {
     pub name: &'static str,
@@ -29,7 +31,7 @@ pub struct Case {
     pub prepare: fn() -> Box<dyn FnMut() -> u64>,
 }
 
-/// In the order of the walk.
+/// In the order of the walk, and then the whole of it.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
     Case {
@@ -54,6 +56,8 @@ pub const CASES: &[Case] = &[
     Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
+    Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
+    Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
 ];
 
 /// What the load generator of the comparison sends: durable, an id, one application property, 12 bytes.
@@ -63,7 +67,7 @@ const MESSAGE: &[u8] = b"\x00\x53\x70\xc0\x02\x01\x41\
     \x00\x53\x75\xa0\x0cxxxxxxxxxxxx";
 
 /// How many messages a turn of the broker has under full load, about half a link's credit.
-const TURN: u64 = 85;
+pub const TURN: u64 = 85;
 
 const HEAD: TransferHead<'_> = TransferHead {
     handle: 0,
