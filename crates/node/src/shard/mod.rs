@@ -17,6 +17,7 @@ mod direct;
 mod history;
 mod journal;
 mod logged;
+mod occupancy;
 mod pages;
 mod receipts;
 mod reclaim;
@@ -42,8 +43,10 @@ use queue::{Output, Request};
 use slab::Slab;
 
 use self::catalog::Decider;
+pub use self::connections::Moved;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
+pub use self::occupancy::Occupancy;
 use self::pages::Pages;
 use self::receipts::Receipt;
 use self::reclaim::Evacuation;
@@ -131,6 +134,8 @@ pub struct Shard {
     /// On the first shard: decides changes of the catalog.
     decider: Option<Decider>,
     conns: Slab<Conn>,
+    /// Connections follow their queues as far as this allows; `None`: they stay.
+    occupancy: Option<Arc<Occupancy>>,
     consumers: Registry<LinkAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
@@ -191,6 +196,8 @@ pub struct Shard {
     reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
+    /// No connection has a deadline before.
+    next_connection_due: u64,
     blocked: bool,
     stopping: bool,
 }
@@ -238,6 +245,7 @@ impl Shard {
             decider: (id == 0).then(|| Decider::new(shards, catalog.version())),
             catalog,
             conns: Slab::new(),
+            occupancy: None,
             consumers: Registry::new(id),
             publishers: Registry::new(id),
             tickets: Registry::new(id),
@@ -281,6 +289,7 @@ impl Shard {
             reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
+            next_connection_due: u64::MAX,
             blocked: false,
             stopping: false,
         }
@@ -311,13 +320,7 @@ impl Shard {
         self.reclaim();
         self.find_stuck();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
-        for key in self.connection_keys() {
-            let due =
-                self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
-            if due {
-                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
-            }
-        }
+        self.connection_timeouts();
     }
 
     /// When [`Shard::handle_timeout`] has something to do.

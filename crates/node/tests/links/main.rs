@@ -2,6 +2,7 @@
 
 mod direct_reply;
 mod explain;
+mod follow;
 mod house;
 mod streams;
 mod writes;
