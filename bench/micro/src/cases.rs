@@ -240,6 +240,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
             let Some(Work::Append(chunks)) = stream.poll_work(1000) else { return 0 };
             kept.next = chunks.last().map_or(0, Chunk::end);
             stream.handle_appended(Some(kept.clone()), 1000, &mut home);
+            assert_eq!(home.receipts.drain().count(), 1);
             for effect in home.effects.drain(..) {
                 if let Effect::News { news, .. } = effect {
                     readers.handle_news(*news, 1000, &mut here);
@@ -276,6 +277,10 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
             let (first, last) = (published - TURN + 1, published);
             let outcome = Outcome::Accepted;
             fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 1000, &mut out);
+            assert_eq!(
+                out.receipts.drain().map(|receipt| receipt.last - receipt.first + 1).sum::<u64>(),
+                TURN
+            );
             out.effects.clear();
             out.facts.clear();
         }

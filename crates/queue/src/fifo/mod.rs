@@ -30,12 +30,13 @@ pub use restore::Restoring;
 
 use crate::{
     Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
-    Load, Mode, Overflow, Publish, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Load, Mode, Overflow, Publish, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
 pub struct Output {
+    pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
     /// Blocks to be read and brought to [`Fifo::handle_loaded`].
@@ -203,15 +204,9 @@ impl Fifo {
 
     fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output) {
         let Publish { publisher, seq: number, message } = publish;
-        let receipt = |verdict, journaled| Effect::Receipt {
-            publisher,
-            first: number,
-            last: number,
-            verdict,
-            journaled,
-        };
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
-            out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
+            let verdict = Verdict::Rejected(RejectReason::MaxLength);
+            out.receipts.push(publisher, number, verdict, false);
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
                 self.kill_refused(Entry::new(message, 0, now_ms), now_ms, out);
             }
@@ -230,7 +225,7 @@ impl Fifo {
             self.journal.put(&entry);
             out.facts.push(Fact::Put { seq: entry.seq, message: message.clone(), at_ms: now_ms });
         }
-        out.effects.push(receipt(Verdict::Accepted, entry.journaled));
+        out.receipts.push(publisher, number, Verdict::Accepted, entry.journaled);
         match direct {
             Some(slot) => self.deliver(slot, entry, out),
             None => {
@@ -456,7 +451,7 @@ impl Fifo {
         };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                Effect::Receipt { publisher, first: seq, last: seq, verdict, journaled: false }
+                return out.receipts.push(publisher, seq, verdict, false);
             }
             Request::Attach(Attach { consumer, .. }) => {
                 Effect::Refused { asked: Asked::Consumer(consumer), why }

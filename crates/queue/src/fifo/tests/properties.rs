@@ -380,11 +380,12 @@ fn said(out: &Output) -> Vec<Say> {
         again: d.redelivered,
     };
     let mut said = vec![];
+    for receipt in out.receipts.iter() {
+        let taken = receipt.verdict == Verdict::Accepted;
+        said.extend((receipt.first..=receipt.last).map(|publish| Say::Receipt { publish, taken }));
+    }
     for effect in &out.effects {
         match effect {
-            Effect::Receipt { first, verdict, .. } => {
-                said.push(Say::Receipt { publish: *first, taken: *verdict == Verdict::Accepted });
-            }
             Effect::Delivery(d) => said.push(delivery(d)),
             Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),
             Effect::CreditState { consumer, state: s } => said.push(Say::Credit {
@@ -626,8 +627,8 @@ proptest! {
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();
-            let receipts = |effect: &&Effect| matches!(effect, Effect::Receipt { journaled: true, .. });
-            prop_assert_eq!(out.effects.iter().filter(receipts).count(), puts);
+            let journaled = out.receipts.iter().filter(|receipt| receipt.journaled);
+            prop_assert_eq!(journaled.map(|r| r.last - r.first + 1).sum::<u64>(), puts as u64);
         }
     }
 
