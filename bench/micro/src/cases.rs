@@ -260,23 +260,28 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut fifo = Fifo::new(config());
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);
-    fifo.apply(attach(consumer, Mode::Take), 0, &mut out);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut |_| {});
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
     Box::new(move || {
         let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
-        fifo.apply(Request::Publish(publish), 1000, &mut out);
+        fifo.apply(Request::Publish(publish), 1000, &mut out, &mut |put| _ = black_box(put));
         published += 1;
         if published % TURN == 0 {
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            fifo.apply(grant, 1000, &mut out);
+            fifo.apply(grant, 1000, &mut out, &mut |_| {});
             let delivered = out.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
             assert!(published == TURN || delivered as u64 == TURN);
             let (first, last) = (published - TURN + 1, published);
             let outcome = Outcome::Accepted;
-            fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 1000, &mut out);
+            fifo.apply(
+                Request::Settle { consumer, first, last, outcome, answer: false },
+                1000,
+                &mut out,
+                &mut |_| {},
+            );
             assert_eq!(
                 out.receipts.drain().map(|receipt| receipt.last - receipt.first + 1).sum::<u64>(),
                 TURN

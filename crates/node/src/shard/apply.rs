@@ -265,7 +265,12 @@ impl Shard {
                 push_receipt(&mut self.receipts, receipt);
                 continue;
             }
-            slot.fifo.apply(request, self.now_ms, &mut output);
+            let (journal, logged, fsync) = (&mut self.journal, slot.logged, slot.fsync);
+            slot.fifo.apply(request, self.now_ms, &mut output, &mut |put| {
+                if logged {
+                    journal.push_put(queue, put, fsync);
+                }
+            });
             if ends(&output.effects) {
                 break;
             }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use log::{Extent, Handover, Records, WriteError};
-use queue::Fact;
+use queue::{Fact, Put};
 
 use super::receipts::{Receipt, push_receipt};
 use crate::facts;
@@ -105,16 +105,26 @@ impl Journal {
     pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
         facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
-        if let Fact::Stored(stored) = fact {
-            self.open.on_written.stored.push((queue, stored.run));
+        match fact {
+            Fact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
+            Fact::Put { seq, .. } => self.note_put(queue, *seq),
+            _ => {}
         }
-        let Fact::Put { seq, .. } = fact else { return };
+    }
+
+    pub fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
+        facts::push_put(&mut self.open.records, queue, put);
+        self.open.sync |= fsync;
+        self.note_put(queue, put.seq);
+    }
+
+    fn note_put(&mut self, queue: QueueId, seq: u64) {
         let puts = &mut self.open.on_written.puts;
         let continued = puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
             // Seqs between, which have no record, may lie in a range: nothing is alive of them.
-            Some((_, _, last)) if *last < *seq => *last = *seq,
-            _ => puts.push((queue, *seq, *seq)),
+            Some((_, _, last)) if *last < seq => *last = seq,
+            _ => puts.push((queue, seq, seq)),
         }
     }
 

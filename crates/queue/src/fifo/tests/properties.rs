@@ -214,7 +214,7 @@ impl Run {
             },
             step => {
                 if let Some(request) = self.request(step) {
-                    self.fifo.apply(request, self.now_ms, &mut out);
+                    self.fifo.ask(request, self.now_ms, &mut out);
                 }
             }
         }
@@ -575,11 +575,11 @@ proptest! {
         let mut expected = run.marks(&restored);
         let mut out = Output::default();
         let mut got = vec![];
-        restored.apply(attach(99), 0, &mut out);
+        restored.ask(attach(99), 0, &mut out);
         let (consumer, credit) = (ConsumerId(99), 1000);
         let grant = Request::Grant { consumer, delivery_count: START as u32, credit, drain: true, echo: false };
         // Long before anything dies of its own age.
-        restored.apply(grant, 0, &mut out);
+        restored.ask(grant, 0, &mut out);
         while let Some(load) = out.loads.pop() {
             restored.handle_loaded(load, run.shelf.block(load), 0, &mut out);
         }
@@ -595,7 +595,7 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(&got, &expected);
         let (first, last, outcome) = (1, 1000, Outcome::Accepted);
-        restored.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
+        restored.ask(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
         run.shelf.release(out.released);
         prop_assert_eq!(run.shelf.runs(), Vec::<u32>::new());
         prop_assert_eq!(restored.report().ready + restored.report().unsettled, 0);

@@ -75,7 +75,7 @@ impl Page {
 
     pub fn say(&mut self, request: Request) -> Said {
         let mut out = Output::default();
-        self.fifo.apply(request, self.now_ms, &mut out);
+        self.fifo.ask(request, self.now_ms, &mut out);
         self.read(out)
     }
 
@@ -85,7 +85,7 @@ impl Page {
         for word in words.split_whitespace() {
             self.published += 1;
             let publish = Publish { publisher: PublisherId(1), seq: self.published, message: message(word) };
-            self.fifo.apply(Request::Publish(publish), self.now_ms, &mut all);
+            self.fifo.ask(Request::Publish(publish), self.now_ms, &mut all);
         }
         self.read(all)
     }
