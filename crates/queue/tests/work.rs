@@ -90,6 +90,7 @@ impl Bench {
             let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
             self.fifo.apply(settle, 1000, &mut self.out, &mut |_| {});
         }
+        self.out.receipts.drain().for_each(drop);
         self.out.effects.clear();
         self.out.facts.clear();
     }

@@ -28,7 +28,7 @@ const LAZY_MS: u64 = 20;
 /// And no longer than until they are this many bytes.
 const LAZY_BYTES_MAX: usize = 64 * 1024;
 
-/// Room for records that the next handover has from the start, if this one had as many bytes: a turn under load.
+/// Room for records that a handover has from the start, if those before had as many bytes: a turn under load.
 const ROOM_BYTES_MAX: usize = 64 * 1024;
 
 /// What is not needed any more takes its space for this long, for a sync is dear.
@@ -98,6 +98,8 @@ pub(super) struct Journal {
     /// Since when something waits for a sync to be forgotten.
     released_ms: Option<u64>,
     next_ticket: u64,
+    /// About the bytes of the largest handover lately.
+    room: usize,
 }
 
 impl Journal {
@@ -194,7 +196,9 @@ impl Journal {
         if self.open.sync {
             self.released_ms = None;
         }
-        let room = self.open.records.bytes().min(ROOM_BYTES_MAX);
+        // Large ones and small ones alternate, for what was delivered is settled in a turn of its own.
+        self.room = self.open.records.bytes().max(self.room - self.room / 16);
+        let room = (self.room + self.room / 8).min(ROOM_BYTES_MAX);
         let next = Load { records: Records::with_capacity(room), ..Load::default() };
         let load = std::mem::replace(&mut self.open, next);
         Some(self.hand_over(shard, load))
