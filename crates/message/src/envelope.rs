@@ -132,6 +132,11 @@ impl Message {
         self.wire.slice(self.bare_at as usize..)
     }
 
+    /// The same, without a share of its own: a buffer, and where in it the bare message begins. It ends with the buffer.
+    pub fn bare_in(&self) -> (&Bytes, usize) {
+        (&self.wire, self.bare_at as usize)
+    }
+
     pub(crate) fn bare_slice(&self) -> &[u8] {
         &self.wire[self.bare_at as usize..]
     }
