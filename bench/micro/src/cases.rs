@@ -300,21 +300,22 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
     let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
     let options = Options { seed: Some(1), ..Options::default() };
     let (mut log, _) = Log::open(disk, options, &mut |_| {}).expect("an empty log");
-    let mut head = BytesMut::new();
     let message = message();
     let (mut records, mut seq) = (Records::new(), 0);
     let (mut handovers, mut done) = (Vec::new(), Vec::new());
     Box::new(move || {
         let _kept = &directory;
         let before = records.bytes();
-        head.clear();
-        head.extend_from_slice(&1000u64.to_be_bytes());
-        message.put_stored_head(&mut head);
-        records.push_shared(1, seq, 1, &head, message.stored_tail());
+        let head = |out: &mut Vec<u8>| {
+            out.extend_from_slice(&1000u64.to_be_bytes());
+            message.put_stored_head(out);
+        };
+        records.push_shared(1, seq, 1, head, message.stored_tail());
         seq += 1;
-        let bytes = records.bytes() - before + head.len();
+        let bytes = records.bytes() - before;
         if records.len() == BATCH {
-            let records = std::mem::take(&mut records);
+            let next = Records::with_capacity(records.bytes());
+            let records = std::mem::replace(&mut records, next);
             handovers.push(Handover { shard: 0, ticket: seq, records, sync: false });
             log.append(&mut handovers, &mut done);
             assert!(done.drain(..).all(|d| d.result.is_ok()));
