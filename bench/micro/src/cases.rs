@@ -114,12 +114,13 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
+        head.clear();
         message.put_delivery_head(0, false, None, &mut head);
-        let (first, bare) = (head.split().freeze(), message.bare());
-        put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
-        output.put_payload(&first, 0, first.len());
-        output.put_payload(&bare, 0, bare.len());
-        (output.len() - before + first.len()) as u64
+        let (wire, bare_at) = message.bare_in();
+        put_transfer_frame(output.buffer(), 0, black_box(&HEAD), head.len() + wire.len() - bare_at);
+        output.buffer().extend_from_slice(&head);
+        output.put_payload(wire, bare_at, wire.len());
+        (output.len() - before + head.len()) as u64
     })
 }
 
