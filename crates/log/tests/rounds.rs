@@ -199,7 +199,7 @@ fn what_is_written_at_once_is_one_write_to_the_current_file() {
     let (mut log, _) = open(&disk, 1200);
     let large = || {
         let mut records = Records::new();
-        records.push_shared(7, 0, 1, b"", vec![1; AT_ONCE_BYTES_MAX as usize].into());
+        records.push_shared(7, 0, 1, |_| {}, &vec![1; AT_ONCE_BYTES_MAX as usize].into());
         Handover { shard: 0, ticket: 0, records, sync: false }
     };
     let refused = |log: &mut Log<FalseDisk>, handover: Handover| {
@@ -247,7 +247,7 @@ fn nothing_is_written_at_once_while_writing_has_to_wait() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
     let mut records = Records::new();
-    records.push_shared(7, 1, 1, b"", vec![1; UNSYNCED_BYTES_MAX as usize].into());
+    records.push_shared(7, 1, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize].into());
     let mut done = write(&mut log, vec![Handover { shard: 0, ticket: 1, records, sync: true }]);
     let job = log.begin_sync(&mut done).unwrap();
     assert!(log.is_full() && log.append_at_once(handover(2, false)).is_err());

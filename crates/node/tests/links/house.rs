@@ -201,8 +201,9 @@ impl House {
 
     /// To be read in the next round.
     pub fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
-        let sent = Outgoing::whole(Tag::from_number(1), false, message(body), 1);
-        let taken = self.peers[peer].conn.send(0, link, sent);
+        let message = message(body);
+        let sent = Outgoing::whole(Tag::from_number(1), false, &message, 1);
+        let taken = self.peers[peer].conn.send(0, link, &sent);
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
     }
 
