@@ -365,7 +365,7 @@ impl<D: Disk> Log<D> {
         }
         pieces.push(IoSlice::new(&header_bytes));
         pieces.extend_from_slice(payload);
-        match write_all(&mut self.disk, &mut current.handle, &mut pieces) {
+        match write_all(&mut self.disk, &mut current.handle, current.end, &mut pieces) {
             Ok(()) => {
                 current.end += length;
                 Ok(offset)
