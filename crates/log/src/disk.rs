@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 
 /// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -35,6 +35,12 @@ pub trait Disk: Send {
 
     /// Opens an existing file.
     fn open(&mut self, name: &str) -> io::Result<Self::File>;
+
+    /// Opens an existing file that is to be written over from its front. The disk may read it ahead: whoever writes a part
+    /// of a block waits for the rest of it, if that is not in memory.
+    fn open_over(&mut self, name: &str) -> io::Result<Self::File> {
+        self.open(name)
+    }
 
     /// Writes at an offset in bytes, over what stands there and on behind the end of the file, and returns how many bytes
     /// were taken, possibly fewer than offered.
@@ -202,6 +208,13 @@ impl Disk for RealDisk {
 
     fn open(&mut self, name: &str) -> io::Result<Arc<File>> {
         OpenOptions::new().read(true).write(true).open(self.path.join(name)).map(Arc::new)
+    }
+
+    fn open_over(&mut self, name: &str) -> io::Result<Arc<File>> {
+        let file = self.open(name)?;
+        // Advice: without it the file is merely slower. It costs 0.1 ms if the file is in memory, as it mostly is.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::WillNeed);
+        Ok(file)
     }
 
     fn write_vectored_at(

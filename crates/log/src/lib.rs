@@ -58,7 +58,9 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
-pub use machine::{Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
+pub use machine::{
+    Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX,
+};
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,
