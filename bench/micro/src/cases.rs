@@ -21,6 +21,8 @@ use queue::{
     Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
+use crate::walk;
+
 /// One step of the walk.
 pub struct Case {
     pub name: &'static str,
@@ -29,7 +31,7 @@ pub struct Case {
     pub prepare: fn() -> Box<dyn FnMut() -> u64>,
 }
 
-/// In the order of the walk.
+/// In the order of the walk, and then the whole of it.
 pub const CASES: &[Case] = &[
     Case { name: "transfer-decode", what: "frame header and TRANSFER", prepare: transfer_decode },
     Case {
@@ -54,6 +56,8 @@ pub const CASES: &[Case] = &[
     Case { name: "stream-read", what: "64 KiB in chunks of 100 x 100 B", prepare: stream_read },
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
+    Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
+    Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
 ];
 
 /// What the load generator of the comparison sends: durable, an id, one application property, 12 bytes.
@@ -63,7 +67,7 @@ const MESSAGE: &[u8] = b"\x00\x53\x70\xc0\x02\x01\x41\
     \x00\x53\x75\xa0\x0cxxxxxxxxxxxx";
 
 /// How many messages a turn of the broker has under full load, about half a link's credit.
-const TURN: u64 = 85;
+pub const TURN: u64 = 85;
 
 const HEAD: TransferHead<'_> = TransferHead {
     handle: 0,
@@ -295,21 +299,22 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
     let disk = RealDisk::new(&directory.0).expect("a directory for temporary files");
     let options = Options { seed: Some(1), ..Options::default() };
     let (mut log, _) = Log::open(disk, options, &mut |_| {}).expect("an empty log");
-    let mut head = BytesMut::new();
     let message = message();
     let (mut records, mut seq) = (Records::new(), 0);
     let (mut handovers, mut done) = (Vec::new(), Vec::new());
     Box::new(move || {
         let _kept = &directory;
         let before = records.bytes();
-        head.clear();
-        head.extend_from_slice(&1000u64.to_be_bytes());
-        message.put_stored_head(&mut head);
-        records.push_shared(1, seq, 1, &head, message.stored_tail());
+        let head = |out: &mut Vec<u8>| {
+            out.extend_from_slice(&1000u64.to_be_bytes());
+            message.put_stored_head(out);
+        };
+        records.push_shared(1, seq, 1, head, message.stored_tail());
         seq += 1;
-        let bytes = records.bytes() - before + head.len();
+        let bytes = records.bytes() - before;
         if records.len() == BATCH {
-            let records = std::mem::take(&mut records);
+            let next = Records::with_capacity(records.bytes());
+            let records = std::mem::replace(&mut records, next);
             handovers.push(Handover { shard: 0, ticket: seq, records, sync: false });
             log.append(&mut handovers, &mut done);
             assert!(done.drain(..).all(|d| d.result.is_ok()));

@@ -5,6 +5,7 @@
 
 mod cases;
 mod counting;
+mod walk;
 
 pub use cases::{CASES, Case};
 pub use counting::Counts;

@@ -17,10 +17,12 @@ use crate::types::{Symbol, Value};
 
 mod error;
 mod fields;
+mod plain;
 mod value;
 
 pub use error::DecodeError;
 pub use fields::{Field, Fields};
+pub(crate) use plain::PlainFields;
 
 /// How deep values may nest (described, list, map, array). Deeper is [`DecodeError::TooDeep`]. The protocol itself
 /// needs six; the bound keeps the stack of a decode below some 16 KiB.

@@ -101,6 +101,8 @@ pub(crate) enum Progress<'a> {
     Incomplete,
     /// It comes to nothing: aborted, or resumed though nothing is known of it.
     Discarded,
+    /// It came for what has been ended or detached, and counts as never sent [2.5.5].
+    Ignored,
 }
 
 impl Link {

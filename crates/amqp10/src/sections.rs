@@ -18,6 +18,7 @@ use crate::generated::Header;
 
 mod error;
 pub mod lazy;
+mod plain;
 
 pub use error::{SectionError, SectionKind};
 pub use lazy::{
@@ -73,7 +74,16 @@ pub enum BodyKind {
 ///
 /// # Errors
 /// See [`SectionError`]; its text is meant for the publisher.
+#[inline]
 pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
+    match plain::scan(message) {
+        Some(sections) => Ok(sections),
+        None => scan_any(message),
+    }
+}
+
+/// Takes every encoding, and says what is wrong.
+fn scan_any(message: &[u8]) -> Result<Sections, SectionError> {
     let len = u32::try_from(message.len()).map_err(|_| SectionError::TooLarge)?;
     let mut reader = Reader::new(message);
     let mut found = Found::default();

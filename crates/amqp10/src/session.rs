@@ -83,12 +83,10 @@ pub struct Session {
 
 /// What a session has to say of a frame.
 #[derive(Debug)]
-pub(crate) enum SessionEvent<'a> {
+pub(crate) enum SessionEvent {
     Attach { link: u32, attach: Box<Attach> },
     Detach { link: u32, detach: Detach, answered: bool },
     Flow { link: Option<u32>, flow: Flow },
-    Transfer { link: u32, delivery: crate::Delivery<'a> },
-    Discarded { link: u32 },
     Disposition { role: Role, settled: bool, state: Option<DeliveryState>, first: u32, last: u32 },
 }
 
@@ -180,19 +178,16 @@ impl Session {
         self.handle_max = self.config.handle_max.min(begin.handle_max);
     }
 
-    pub(crate) fn handle_frame<'a>(
+    pub(crate) fn handle_frame(
         &mut self,
         performative: Performative<'_>,
-        frame: &Chunk<'a>,
-        payload_at: usize,
         out: &mut Output,
-    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+    ) -> Result<Option<SessionEvent>, SessionFault> {
         if self.state == SessionState::Ending {
             // [2.5.5] What was under way when we ended the session is discarded.
             return Ok(None);
         }
         match performative {
-            Performative::Transfer(transfer) => self.handle_transfer(&transfer, frame, payload_at, out),
             Performative::Flow(flow) => self.handle_flow(flow, out),
             Performative::Disposition(disposition) => Ok(Some(handle_disposition(disposition))),
             Performative::Attach(attach) => self.handle_attach(attach),
@@ -201,13 +196,18 @@ impl Session {
         }
     }
 
-    fn handle_transfer<'a>(
+    /// One TRANSFER: its link, and what it made of a delivery.
+    #[inline]
+    pub(crate) fn handle_transfer<'a>(
         &mut self,
         transfer: &Transfer<'_>,
         frame: &Chunk<'a>,
         payload_at: usize,
         out: &mut Output,
-    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+    ) -> Result<(u32, Progress<'a>), SessionFault> {
+        if self.state == SessionState::Ending {
+            return Ok((0, Progress::Ignored));
+        }
         self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
         if self.incoming_window > 0 {
             self.incoming_window -= 1;
@@ -226,25 +226,19 @@ impl Session {
             return Err((None, Violation::UnattachedHandle(transfer.handle)));
         };
         if l.state == LinkState::Detaching {
-            return Ok(None);
+            return Ok((link, Progress::Ignored));
         }
         let terms = l.terms();
         let End::Receiving(receiving) = &mut l.end else {
             return Err((None, Violation::UnexpectedFrame("TRANSFER on a link on which we send")));
         };
         match receiving.handle_transfer(transfer, frame, payload_at, terms) {
-            Ok(Progress::Complete(delivery)) => Ok(Some(SessionEvent::Transfer { link, delivery })),
-            Ok(Progress::Incomplete) => Ok(None),
-            Ok(Progress::Discarded) => Ok(Some(SessionEvent::Discarded { link })),
+            Ok(progress) => Ok((link, progress)),
             Err(violation) => Err((Some(link), violation)),
         }
     }
 
-    fn handle_flow<'a>(
-        &mut self,
-        flow: Flow,
-        out: &mut Output,
-    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+    fn handle_flow(&mut self, flow: Flow, out: &mut Output) -> Result<Option<SessionEvent>, SessionFault> {
         // [2.5.6] An absent next-incoming-id means that the peer has not seen our BEGIN: the initial id.
         let next_incoming_id = flow.next_incoming_id.unwrap_or(self.first_outgoing_id);
         if serial::distance(next_incoming_id, self.next_outgoing_id) > 0 {
@@ -394,7 +388,7 @@ impl Session {
     }
 }
 
-fn handle_disposition<'a>(disposition: Disposition) -> SessionEvent<'a> {
+fn handle_disposition(disposition: Disposition) -> SessionEvent {
     SessionEvent::Disposition {
         role: disposition.role,
         settled: disposition.settled,

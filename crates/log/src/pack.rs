@@ -77,7 +77,7 @@ impl Run {
             self.blocks.push(Records::new());
         }
         if let Some(block) = self.blocks.last_mut() {
-            block.push_shared(self.owner, seq, kind, head, tail);
+            block.push_shared(self.owner, seq, kind, |out| out.extend_from_slice(head), &tail);
         }
     }
 

@@ -53,32 +53,43 @@ impl Records {
         Self::default()
     }
 
+    /// None, with room for records of so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { copied: Vec::with_capacity(bytes), ..Self::default() }
+    }
+
     /// Adds a record whose body is the concatenation of `parts`, copied.
     ///
     /// # Panics
     /// If the body is 4 GiB or more.
     pub fn push(&mut self, owner: u64, seq: u64, kind: u8, parts: &[&[u8]]) {
-        let length = parts.iter().map(|part| part.len()).sum();
-        self.copied.reserve(RECORD_HEADER + length);
-        self.header(owner, seq, kind, length);
-        for part in parts {
-            self.copied.extend_from_slice(part);
-        }
+        self.record(owner, seq, kind, |records| {
+            parts.iter().for_each(|part| records.copied.extend_from_slice(part));
+        });
     }
 
-    /// Adds a record whose body is `head` followed by `tail`; `head` is copied, and so is a `tail` shorter than
-    /// [`LARGE`]. A longer one is kept as the slice it is until the record is written.
+    /// Adds a record whose body is what `head` appends, followed by `tail`: copied if it is shorter than [`LARGE`],
+    /// else kept as the slice it is until the record is written.
     ///
     /// # Panics
     /// If the body is 4 GiB or more.
-    pub fn push_shared(&mut self, owner: u64, seq: u64, kind: u8, head: &[u8], tail: Bytes) {
-        if tail.len() < LARGE {
-            return self.push(owner, seq, kind, &[head, &tail]);
-        }
-        self.header(owner, seq, kind, head.len() + tail.len());
-        self.copied.extend_from_slice(head);
-        self.kept_bytes += tail.len();
-        self.kept.push((self.copied.len(), tail));
+    pub fn push_shared(
+        &mut self,
+        owner: u64,
+        seq: u64,
+        kind: u8,
+        head: impl FnOnce(&mut Vec<u8>),
+        tail: &Bytes,
+    ) {
+        self.record(owner, seq, kind, |records| {
+            head(&mut records.copied);
+            if tail.len() < LARGE {
+                records.copied.extend_from_slice(tail);
+            } else {
+                records.kept_bytes += tail.len();
+                records.kept.push((records.copied.len(), tail.clone()));
+            }
+        });
     }
 
     pub fn is_empty(&self) -> bool {
@@ -113,15 +124,19 @@ impl Records {
         self.pieces(|piece| into.push(IoSlice::new(piece)));
     }
 
-    fn header(&mut self, owner: u64, seq: u64, kind: u8, length: usize) {
+    /// The header comes last, for it says how long the body is.
+    fn record(&mut self, owner: u64, seq: u64, kind: u8, body: impl FnOnce(&mut Self)) {
+        let (at, before) = (self.copied.len(), self.bytes());
+        self.copied.extend_from_slice(&[0; RECORD_HEADER]);
+        body(self);
+        let length = self.bytes() - before - RECORD_HEADER;
         let length = u32::try_from(length).expect("a body is shorter than 4 GiB");
-        let mut header = [0; RECORD_HEADER];
+        let header = &mut self.copied[at..at + RECORD_HEADER];
         header[..8].copy_from_slice(&owner.to_le_bytes());
         header[8..16].copy_from_slice(&seq.to_le_bytes());
         header[16..20].copy_from_slice(&length.to_le_bytes());
         header[20] = kind;
         header[21..].copy_from_slice(&check(owner, seq, length, kind));
-        self.copied.extend_from_slice(&header);
         self.records += 1;
     }
 }
@@ -185,9 +200,10 @@ mod tests {
         let large = Bytes::from(vec![7; LARGE]);
         let mut records = Records::new();
         records.push(1, 10, 3, &[b"ab", b"", b"c"]);
-        records.push_shared(2, 11, 4, b"head", large.clone());
-        records.push_shared(2, 12, 4, b"head", large.clone());
-        records.push_shared(3, 13, 5, b"small ", Bytes::from_static(b"tail"));
+        let head = |out: &mut Vec<u8>| out.extend_from_slice(b"head");
+        records.push_shared(2, 11, 4, head, &large);
+        records.push_shared(2, 12, 4, head, &large);
+        records.push_shared(3, 13, 5, head, &Bytes::from_static(b"tail"));
         records.push(u64::MAX, u64::MAX, u8::MAX, &[]);
         let mut bytes = encoded(&records);
         assert_eq!((records.len(), records.bytes()), (5, bytes.len()));
@@ -197,7 +213,7 @@ mod tests {
             (1, 10, 3, b"abc".as_slice()),
             (2, 11, 4, &with_large),
             (2, 12, 4, &with_large),
-            (3, 13, 5, b"small tail"),
+            (3, 13, 5, b"headtail"),
             (u64::MAX, u64::MAX, u8::MAX, b""),
         ] {
             let (record, end) = front(&bytes, 6).unwrap();
@@ -214,7 +230,7 @@ mod tests {
     fn large_bodies_are_not_copied() {
         let large = Bytes::from(vec![7; LARGE]);
         let mut records = Records::new();
-        records.push_shared(1, 1, 1, b"", large.clone());
+        records.push_shared(1, 1, 1, |_| {}, &large);
         let mut kept = false;
         records.pieces(|piece| kept |= std::ptr::eq(piece.as_ptr(), large.as_ptr()));
         assert!(kept);

@@ -35,7 +35,8 @@ impl Drop for Directory {
 fn handover(shard: u32, ticket: u64, sync: bool) -> Handover {
     let mut records = Records::new();
     records.push(u64::from(shard), ticket, 1, &[b"small ", &ticket.to_le_bytes()]);
-    records.push_shared(u64::from(shard), ticket, 2, b"head", Bytes::from(vec![shard as u8; LARGE + 1]));
+    let tail = Bytes::from(vec![shard as u8; LARGE + 1]);
+    records.push_shared(u64::from(shard), ticket, 2, |out| out.extend_from_slice(b"head"), &tail);
     Handover { shard, ticket, records, sync }
 }
 

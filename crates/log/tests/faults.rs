@@ -90,7 +90,9 @@ impl Model {
             if random.one_in(2) {
                 records.push(id.0, id.1, shard as u8, &[&body[..head], &body[head..]]);
             } else {
-                records.push_shared(id.0, id.1, shard as u8, &body[..head], body[head..].to_vec().into());
+                let (head, tail) = body.split_at(head);
+                let put = |out: &mut Vec<u8>| out.extend_from_slice(head);
+                records.push_shared(id.0, id.1, shard as u8, put, &tail.to_vec().into());
             }
             let item = Item {
                 body,

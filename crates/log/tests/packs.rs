@@ -56,7 +56,8 @@ impl Owners {
             let (head, tail) = body.split_at(body.len() / 4);
             if random.one_in(3) {
                 run.blocks.push(Records::new());
-                run.blocks.last_mut().unwrap().push_shared(owner, seq, 3, head, tail.to_vec().into());
+                let put = |out: &mut Vec<u8>| out.extend_from_slice(head);
+                run.blocks.last_mut().unwrap().push_shared(owner, seq, 3, put, &tail.to_vec().into());
             } else {
                 run.push(seq, 3, head, tail.to_vec().into());
             }

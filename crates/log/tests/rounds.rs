@@ -137,7 +137,7 @@ fn what_is_kept_until_it_is_synced_is_bounded() {
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX);
     let half = |ticket| {
         let mut records = Records::new();
-        records.push_shared(7, ticket, 1, b"", vec![1; UNSYNCED_BYTES_MAX as usize / 2].into());
+        records.push_shared(7, ticket, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize / 2].into());
         Handover { shard: 0, ticket, records, sync: true }
     };
     let mut done = write(&mut log, vec![half(1)]);

@@ -31,14 +31,12 @@ const MAP8_MAX: usize = 255;
 /// Most that the pair of [`STREAM_OFFSET`] takes.
 const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
 
-/// The encoded pairs for exchange and routing key.
-pub(crate) fn route_annotations(exchange: &str, key: &str) -> Box<[u8]> {
-    let mut out = BytesMut::new();
-    put_symbol(&mut out, OURS[0]);
-    put_str(&mut out, exchange);
-    put_symbol(&mut out, OURS[1]);
-    put_str(&mut out, key);
-    out.as_ref().into()
+/// Appends the pairs for exchange and routing key.
+pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMut) {
+    put_symbol(out, OURS[0]);
+    put_str(out, exchange);
+    put_symbol(out, OURS[1]);
+    put_str(out, key);
 }
 
 impl Message {

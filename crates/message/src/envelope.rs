@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
 use crate::deaths::Deaths;
+use crate::delivery::put_route_annotations;
+use crate::stored::put_stored_route;
 
 /// Where a message was published to: the exchange and the routing keys it was routed by.
 ///
@@ -13,8 +15,10 @@ use crate::deaths::Deaths;
 pub struct Route {
     exchange: Arc<str>,
     keys: Vec<Arc<str>>,
-    /// The two annotations that tell receivers of it, encoded once.
-    annotations: Box<[u8]>,
+    /// Encoded once: the two annotations that tell receivers of it, and behind them its stored form.
+    encoded: Box<[u8]>,
+    /// Where in `encoded` the stored form begins.
+    stored_at: usize,
 }
 
 impl Route {
@@ -22,8 +26,11 @@ impl Route {
     /// from `x-cc` (behaviour B.4).
     pub fn new(exchange: impl Into<Arc<str>>, keys: Vec<Arc<str>>) -> Self {
         let exchange = exchange.into();
-        let annotations = crate::delivery::route_annotations(&exchange, keys.first().map_or("", |k| k));
-        Self { exchange, keys, annotations }
+        let mut encoded = BytesMut::new();
+        put_route_annotations(&exchange, keys.first().map_or("", |k| k), &mut encoded);
+        let stored_at = encoded.len();
+        put_stored_route(&exchange, &keys, &mut encoded);
+        Self { exchange, keys, encoded: encoded.as_ref().into(), stored_at }
     }
 
     /// A route with one key.
@@ -40,7 +47,12 @@ impl Route {
     }
 
     pub(crate) fn annotations(&self) -> &[u8] {
-        &self.annotations
+        &self.encoded[..self.stored_at]
+    }
+
+    /// As it stands in a stored message.
+    pub(crate) fn stored(&self) -> &[u8] {
+        &self.encoded[self.stored_at..]
     }
 
     /// The routing key, without those of `x-cc`.
@@ -130,6 +142,16 @@ impl Message {
     /// The bare message and footer: bit-identical from sender to receiver.
     pub fn bare(&self) -> Bytes {
         self.wire.slice(self.bare_at as usize..)
+    }
+
+    /// All its bytes: annotations, bare message and footer.
+    pub(crate) fn wire(&self) -> &Bytes {
+        &self.wire
+    }
+
+    /// Where in them the bare message, the application-properties and the body start.
+    pub(crate) fn offsets(&self) -> (u32, u32, u32) {
+        (self.bare_at, self.application_properties_at, self.body_at)
     }
 
     pub(crate) fn bare_slice(&self) -> &[u8] {

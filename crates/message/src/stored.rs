@@ -19,7 +19,9 @@ use crate::delivery::deaths_value;
 use crate::envelope::{Message, Parts, Route};
 
 const FORMAT: u8 = 1;
-const FIXED: usize = 8 + 16 + 2;
+
+/// Bytes in front of the route.
+const HEAD: usize = 8 + 16;
 
 const DURABLE: u8 = 1;
 const DURABLE_HEADER: u8 = 1 << 1;
@@ -47,42 +49,29 @@ impl std::error::Error for StoredError {}
 
 impl Message {
     /// Appends the head of the stored form; [`Message::stored_tail`] follows.
-    pub fn put_stored_head(&self, out: &mut BytesMut) {
-        let parts = self.parts();
+    pub fn put_stored_head(&self, out: &mut Vec<u8>) {
         let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        out.put_u8(FORMAT);
-        out.put_u8(
-            flag(parts.durable, DURABLE)
-                | flag(parts.durable_header, DURABLE_HEADER)
-                | flag(parts.priority.is_some(), HAS_PRIORITY)
-                | flag(parts.ttl_ms.is_some(), HAS_TTL),
-        );
-        out.put_u8(parts.priority.unwrap_or(0));
-        out.put_u8(0);
-        out.put_u32(parts.ttl_ms.unwrap_or(0));
-        out.put_u32(parts.bare_at);
-        out.put_u32(parts.application_properties_at);
-        out.put_u32(parts.body_at);
-        let deaths_at = out.len();
-        out.put_u32(0);
-        out.put_u16(self.route().keys().len() as u16);
-        put_text(self.route().exchange(), out);
-        self.route().keys().iter().for_each(|key| put_text(key, out));
-        if let Some(deaths) = self.deaths() {
-            let start = out.len();
-            let mut list = vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)];
-            if deaths.delivery_count() > 0 {
-                list.push(Value::Uint(deaths.delivery_count()));
-            }
-            encode::put_value(out, &Value::List(list));
-            let len = (out.len() - start) as u32;
-            out[deaths_at..deaths_at + 4].copy_from_slice(&len.to_be_bytes());
-        }
+        let flags = flag(self.is_durable(), DURABLE)
+            | flag(self.durable_header(), DURABLE_HEADER)
+            | flag(self.priority().is_some(), HAS_PRIORITY)
+            | flag(self.ttl_ms().is_some(), HAS_TTL);
+        let (bare_at, application_properties_at, body_at) = self.offsets();
+        let deaths = self.deaths().map(encode_deaths);
+        let mut head = [0; HEAD];
+        head[..4].copy_from_slice(&[FORMAT, flags, self.priority().unwrap_or(0), 0]);
+        head[4..8].copy_from_slice(&self.ttl_ms().unwrap_or(0).to_be_bytes());
+        head[8..12].copy_from_slice(&bare_at.to_be_bytes());
+        head[12..16].copy_from_slice(&application_properties_at.to_be_bytes());
+        head[16..20].copy_from_slice(&body_at.to_be_bytes());
+        head[20..].copy_from_slice(&deaths.as_ref().map_or(0, |deaths| deaths.len() as u32).to_be_bytes());
+        out.extend_from_slice(&head);
+        out.extend_from_slice(self.route().stored());
+        out.extend_from_slice(deaths.as_deref().unwrap_or_default());
     }
 
     /// The bytes as they came.
-    pub fn stored_tail(&self) -> Bytes {
-        self.parts().wire
+    pub fn stored_tail(&self) -> &Bytes {
+        self.wire()
     }
 
     /// Reads a stored message; the result shares the bytes of `stored`, and its route with the message that was read
@@ -95,7 +84,7 @@ impl Message {
         if format != FORMAT {
             return Err(StoredError::Format(format));
         }
-        if stored.len() < FIXED {
+        if stored.len() < HEAD + 2 {
             return Err(StoredError::Malformed);
         }
         stored.advance(1);
@@ -158,6 +147,23 @@ impl LastRoute {
         self.0 = Some((bytes, route.clone()));
         Ok(route)
     }
+}
+
+/// Appends the route as a stored message has it.
+pub(crate) fn put_stored_route(exchange: &str, keys: &[Arc<str>], out: &mut BytesMut) {
+    out.put_u16(keys.len() as u16);
+    put_text(exchange, out);
+    keys.iter().for_each(|key| put_text(key, out));
+}
+
+fn encode_deaths(deaths: &Deaths) -> BytesMut {
+    let mut list = vec![Value::Ulong(deaths.first_from_end() as u64), deaths_value(deaths)];
+    if deaths.delivery_count() > 0 {
+        list.push(Value::Uint(deaths.delivery_count()));
+    }
+    let mut encoded = BytesMut::new();
+    encode::put_value(&mut encoded, &Value::List(list));
+    encoded
 }
 
 fn put_text(text: &str, out: &mut BytesMut) {
@@ -225,10 +231,10 @@ mod tests {
     use super::*;
 
     fn stored(message: &Message) -> Bytes {
-        let mut out = BytesMut::new();
+        let mut out = Vec::new();
         message.put_stored_head(&mut out);
-        out.put_slice(&message.stored_tail());
-        out.freeze()
+        out.extend_from_slice(message.stored_tail());
+        out.into()
     }
 
     fn example() -> Message {

@@ -49,49 +49,43 @@ pub(crate) const CATALOG: u64 = 0;
 const NODE: u64 = u64::MAX;
 
 /// Appends one fact of a queue; `extent` is where the run of a [`Fact::Stored`] stands.
-pub fn push_fact(
-    records: &mut Records,
-    scratch: &mut BytesMut,
-    queue: QueueId,
-    fact: &Fact,
-    extent: Option<Extent>,
-) {
-    scratch.clear();
+pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            scratch.put_u64(*at_ms);
-            message.put_stored_head(scratch);
-            records.push_shared(queue.0, *seq, PUT, scratch, message.stored_tail());
+            let head = |out: &mut Vec<u8>| put_head(out, message, *at_ms);
+            records.push_shared(queue.0, *seq, PUT, head, message.stored_tail());
         }
         Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, delivery_count, redelivered } => {
-            scratch.put_u32(*delivery_count);
-            scratch.put_u8(u8::from(*redelivered));
-            records.push(queue.0, *seq, RETURNED, &[scratch]);
+            let (count, redelivered) = (delivery_count.to_be_bytes(), [u8::from(*redelivered)]);
+            records.push(queue.0, *seq, RETURNED, &[&count, &redelivered]);
         }
         Fact::Stored(stored) => {
             let Some(extent) = extent else { return };
-            put_stored(scratch, stored, extent);
-            records.push(queue.0, stored.first, STORED, &[scratch]);
+            let mut body = Vec::with_capacity(STORED_BYTES);
+            put_stored(&mut body, stored, extent);
+            records.push(queue.0, stored.first, STORED, &[&body]);
         }
         Fact::Taken { run, first, last, durable, bytes } => {
-            scratch.put_u32(*first);
-            scratch.put_u32(*last);
-            scratch.put_u32(*durable);
-            scratch.put_u64(*bytes);
-            records.push(queue.0, u64::from(*run), TAKEN, &[scratch]);
+            let positions = [first.to_be_bytes(), last.to_be_bytes(), durable.to_be_bytes()];
+            records.push(queue.0, u64::from(*run), TAKEN, &[positions.as_flattened(), &bytes.to_be_bytes()]);
         }
         Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
 }
 
 /// Appends one message to a run that is to be written.
-pub fn push_to_run(run: &mut log::Run, scratch: &mut BytesMut, fact: &Fact) {
+pub fn push_to_run(run: &mut log::Run, scratch: &mut Vec<u8>, fact: &Fact) {
     let Fact::Put { seq, message, at_ms } = fact else { return };
     scratch.clear();
-    scratch.put_u64(*at_ms);
-    message.put_stored_head(scratch);
-    run.push(*seq, PUT, scratch, message.stored_tail());
+    put_head(scratch, message, *at_ms);
+    run.push(*seq, PUT, scratch, message.stored_tail().clone());
+}
+
+/// What stands before the bytes of a message.
+fn put_head(out: &mut Vec<u8>, message: &Message, at_ms: u64) {
+    out.extend_from_slice(&at_ms.to_be_bytes());
+    message.put_stored_head(out);
 }
 
 /// The messages of a block of a run. `None` if it holds anything else.
@@ -108,7 +102,7 @@ pub fn decode_block(block: log::Block) -> Option<Block> {
     Some(Block { messages: messages.collect::<Option<_>>()?, next: block.next })
 }
 
-fn put_stored(out: &mut BytesMut, stored: &Stored, extent: Extent) {
+fn put_stored(out: &mut Vec<u8>, stored: &Stored, extent: Extent) {
     let Stored { run, first: _, last, priorities, messages, durable, bytes, ages } = stored;
     out.put_u32(*run);
     out.put_u64(*last);
@@ -143,10 +137,10 @@ fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
 }
 
 /// Appends one change of the catalog.
-pub fn push_change(records: &mut Records, scratch: &mut BytesMut, version: u64, change: &Change) {
-    scratch.clear();
-    encode_change(change, scratch);
-    records.push(CATALOG, version, CHANGE, &[scratch]);
+pub fn push_change(records: &mut Records, version: u64, change: &Change) {
+    let mut body = BytesMut::new();
+    encode_change(change, &mut body);
+    records.push(CATALOG, version, CHANGE, &[&body]);
 }
 
 /// Appends that whoever may have lost a record at this place of the log has been told so.

@@ -25,7 +25,7 @@ use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::runtime::{self, Clock, Incoming, Shards, Storage};
-use crate::shard::{Setup, Shard, StorageLimits};
+use crate::shard::{Occupancy, Setup, Shard, StorageLimits};
 
 /// What a node is started with.
 #[derive(Debug)]
@@ -95,6 +95,7 @@ pub struct Node {
     shards: Shards,
     threads: Vec<JoinHandle<io::Result<()>>>,
     storage: Storage,
+    occupancy: Arc<Occupancy>,
     desk: NodeDesk,
     watch: Watch,
 }
@@ -143,6 +144,8 @@ impl Node {
         let (settings, access) = (Arc::new(settings), Arc::new(access));
         let clock = Clock::start();
         let mut machines = make_shards(restored, count, &settings, &access, storage, clock.now_ms());
+        let occupancy = Arc::new(Occupancy::new(count));
+        machines.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
         let (shards, receivers): (Shards, Vec<_>) = (0..count).map(|_| mpsc::unbounded_channel()).unzip();
         let thread = |what: &str| {
             let what = format!("cannot start the thread of the {what}");
@@ -201,7 +204,7 @@ impl Node {
             error,
         })?;
         let desk = NodeDesk::new(shards.clone(), settings, access, clock, watch.measured());
-        Ok(Self { shards, threads, storage, desk, watch })
+        Ok(Self { shards, threads, storage, occupancy, desk, watch })
     }
 
     /// Where management asks.
@@ -214,7 +217,7 @@ impl Node {
         if let Ok(address) = listener.local_addr() {
             self.desk.add_listener("amqp", address);
         }
-        runtime::accept_all(listener, self.shards.clone())
+        runtime::accept_all(listener, self.shards.clone(), self.occupancy.clone())
     }
 
     /// Notes another listener for the overview.

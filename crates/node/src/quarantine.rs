@@ -17,7 +17,6 @@ use std::io;
 use std::path::Path;
 
 use broker::ids::QueueId;
-use bytes::BytesMut;
 use log::{Damage, Owners, Records, Recovery};
 use queue::Fact;
 
@@ -67,7 +66,6 @@ pub fn quarantine(
         return Err(DefinitionsLost::Unreadable);
     }
     let mut records = Records::new();
-    let mut scratch = BytesMut::new();
     let mut close = |restored: &mut Restored, owners: &BTreeSet<u64>| {
         let mut names = Vec::new();
         for &owner in owners {
@@ -77,7 +75,7 @@ pub fn quarantine(
             let queue = restored.queues.entry(id).or_default();
             if !queue.is_damaged() {
                 queue.damage();
-                facts::push_fact(&mut records, &mut scratch, id, &Fact::Damaged, None);
+                facts::push_fact(&mut records, id, &Fact::Damaged, None);
             }
         }
         names

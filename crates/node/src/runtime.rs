@@ -12,6 +12,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use broker::gate::amqp10::Phase;
@@ -29,7 +30,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
-use crate::shard::{DeskCall, Shard};
+use crate::shard::{DeskCall, Moved, Occupancy, Shard};
 
 /// The most that is read from one connection in one turn, so that nobody holds the loop.
 const READ_BUFFER: usize = 256 * 1024;
@@ -61,6 +62,8 @@ pub(crate) enum Incoming {
     /// A pack to be emptied.
     Sparse(u64),
     Accepted(std::net::TcpStream),
+    /// A connection of another shard that is served here from now on.
+    Moved(Box<Moved>, std::net::TcpStream),
     Call(DeskCall),
     /// Say why to every client, and end.
     Stop(String),
@@ -108,6 +111,8 @@ impl Clock {
 /// One shard and what its tasks share.
 struct Host {
     shard: RefCell<Shard>,
+    /// Where connections are taken that leave.
+    shards: Shards,
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     read_buffer: RefCell<Vec<u8>>,
@@ -138,6 +143,7 @@ pub(crate) fn run(
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
         shard: RefCell::new(shard),
+        shards: shards.clone(),
         clock,
         sockets: RefCell::new(HashMap::new()),
         read_buffer: RefCell::new(vec![0; READ_BUFFER]),
@@ -244,7 +250,16 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Accepted(stream) => {
             drop(shard);
             if let Err(error) = accept(host, stream) {
+                host.shard.borrow().uncount();
                 tracing::info!("a connection was gone before it was served: {error}");
+            }
+        }
+        Incoming::Moved(moved, stream) => {
+            let key = shard.adopt(*moved);
+            drop(shard);
+            if let Err(error) = serve(host, key, stream) {
+                host.shard.borrow_mut().disconnect(key);
+                tracing::error!("a connection was lost on its way between shards: {error}");
             }
         }
         Incoming::Stop(_) => {}
@@ -255,8 +270,13 @@ fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    let (read, write) = TcpStream::from_std(stream)?.into_split();
     let key = host.shard.borrow_mut().connect(peer, local);
+    serve(host, key, stream)
+}
+
+/// Reads and writes the socket of a connection from now on.
+fn serve(host: &Rc<Host>, key: usize, stream: std::net::TcpStream) -> io::Result<()> {
+    let (read, write) = TcpStream::from_std(stream)?.into_split();
     let socket = Rc::new(Socket {
         write,
         reader: Cell::new(None),
@@ -271,8 +291,8 @@ fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
 }
 
 /// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
-/// unread.
-async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, socket: Rc<Socket>) {
+/// unread. Ends when the connection moves to another shard.
+async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
     loop {
         while !host.shard.borrow().takes_input(key) {
             socket.written.notified().await;
@@ -297,10 +317,48 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, socket: R
             Ok(0) | Err(_) => break,
             Ok(_) => host.wake.notify_one(),
         }
+        let leaving = host.shard.borrow().leaving(key);
+        if let Some(to) = leaving {
+            (read, socket) = match move_away(&host, key, to, read, socket) {
+                Some(stays) => stays,
+                None => return,
+            };
+        }
     }
     host.sockets.borrow_mut().remove(&key);
     host.shard.borrow_mut().disconnect(key);
     host.wake.notify_one();
+}
+
+/// Takes a connection to another shard; one whose socket is full stays and comes back.
+fn move_away(
+    host: &Rc<Host>,
+    key: usize,
+    to: ShardId,
+    read: OwnedReadHalf,
+    socket: Rc<Socket>,
+) -> Option<(OwnedReadHalf, Rc<Socket>)> {
+    host.sockets.borrow_mut().remove(&key);
+    let mut shard = host.shard.borrow_mut();
+    let socket = match Rc::try_unwrap(socket) {
+        Ok(socket) => socket,
+        // The task that waits for it has it.
+        Err(socket) => {
+            host.sockets.borrow_mut().insert(key, socket.clone());
+            shard.stay(key);
+            return Some((read, socket));
+        }
+    };
+    let stream = read.reunite(socket.write).map_err(io::Error::other).and_then(TcpStream::into_std);
+    match (stream, shard.release(key)) {
+        (Ok(stream), Some(moved)) => {
+            // A shard that has ended serves nobody any more.
+            drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
+        }
+        (Err(error), _) => tracing::error!("a connection cannot be taken to another shard: {error}"),
+        (Ok(_), None) => {}
+    }
+    None
 }
 
 /// Reads on at a large frame, straight into its buffer.
@@ -433,15 +491,14 @@ async fn linger(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
     }
 }
 
-/// Accepts connections and deals them out to the shards in turns.
-pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards) {
-    let mut next = 0;
+/// Accepts connections and gives each to the shard with the fewest.
+pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, occupancy: Arc<Occupancy>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 if let Ok(stream) = stream.into_std() {
-                    drop(shards[next % shards.len()].send(Incoming::Accepted(stream)));
-                    next += 1;
+                    let shard = usize::from(occupancy.assign());
+                    drop(shards[shard].send(Incoming::Accepted(stream)));
                 }
             }
             Err(error) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use log::testing::FalseDisk;
 use log::{Extent, Handover, Log, Options, Records};
 use message::{Death, DeathReason, Message, Parts, Route};
@@ -104,13 +104,13 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     let disk = FalseDisk::new(1);
     let options = Options { seed: Some(1), ..Options::default() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| {}).expect("an empty disk");
-    let (mut records, mut scratch) = (Records::new(), BytesMut::new());
+    let mut records = Records::new();
     let mut catalog = Catalog::default();
     for (version, change) in (1..).zip(changes(&mut catalog)) {
-        push_change(&mut records, &mut scratch, version, &change);
+        push_change(&mut records, version, &change);
     }
     let queue = catalog.queue("/", "first").expect("it is declared").id;
-    let mut fact = |fact: Fact| push_fact(&mut records, &mut scratch, queue, &fact, Some(EXTENT));
+    let mut fact = |fact: Fact| push_fact(&mut records, queue, &fact, Some(EXTENT));
     fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
     fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
     fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
@@ -119,7 +119,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Stored(stored()));
     fact(Fact::Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 });
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
-    push_fact(&mut records, &mut scratch, damaged, &Fact::Damaged, None);
+    push_fact(&mut records, damaged, &Fact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
     let mut handovers = vec![Handover { shard: 0, ticket: 1, records, sync: true }];
     let mut done = Vec::new();

@@ -13,9 +13,9 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     base..base + runs * factor
 }
 
-/// Returns how many files of the log were given back, how many runs went to the disk, and how many packs were to be
-/// emptied.
-fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 3] {
+/// Returns how many files of the log were given back, how many runs went to the disk, how many packs were to be emptied, and
+/// how many connections followed their queue to another shard.
+fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
     // The seed is what a failure needs to be seen again: SLUICE_SEED=seed SLUICE_SOAK=1.
     let result = std::panic::catch_unwind(|| {
         let mut world = World::new(seed, fsync);
@@ -28,7 +28,7 @@ fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 3] {
             world.crash(crash);
         }
         world.drain_and_check();
-        [world.forgotten, world.paged_out, world.sparse]
+        [world.forgotten, world.paged_out, world.sparse, world.followed]
     });
     match result {
         Ok(done) => done,
@@ -41,11 +41,12 @@ fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 3] {
 
 #[test]
 fn nothing_confirmed_is_lost() {
-    let done: Vec<[u64; 3]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
+    let done: Vec<[u64; 4]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
     assert!(some(0), "the log's space was given back in some of the runs");
     assert!(some(1), "memory was spared in some of the runs");
     assert!(some(2), "packs were emptied in some of the runs");
+    assert!(some(3), "connections followed their queues in some of the runs");
 }
 
 #[test]

@@ -26,7 +26,8 @@ const DISK_BYTES: u64 = 64 * 1024 * 1024;
 const OTHER_BYTES: usize = 8 * 1024 * 1024;
 /// More than the disk can take: a message has some 400 bytes.
 const MESSAGES: u64 = 500_000;
-/// A publisher that gets neither credit nor an outcome for so long is taken to be stopped.
+/// A publisher that gets neither credit nor an outcome for so long is taken to be stopped, if the broker says so; and a queue
+/// that delivers nothing to be empty.
 const STALL: Duration = Duration::from_secs(1);
 /// Until then the broker is to have noticed that there is space again.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -95,7 +96,7 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     let mut broker = start();
     broker.verb(&["declare", "queue", "q"]).done();
     let mut story = Story::default();
-    story.publish_until_stopped(&broker).await;
+    story.publish_until_stopped(&broker, directory).await;
     let logged = directory.logged();
     assert_eq!(logged.contains("the disk is full: the log lives on its reserve"), filled, "{logged}");
     assert_eq!(logged.contains("disk alarm: publishers are stopped"), !filled, "{logged}");
@@ -121,6 +122,20 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     assert!(!directory.logged().contains("panicked"), "{}", directory.logged());
 }
 
+/// What comes of it, unless publishing is stopped meanwhile.
+async fn moving<T>(future: impl Future<Output = T>, directory: &Directory) -> Option<T> {
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Ok(done) = tokio::time::timeout(STALL, &mut future).await {
+            return Some(done);
+        }
+        let logged = directory.logged();
+        if ["publishing is stopped", "publishers are stopped"].iter().any(|said| logged.contains(said)) {
+            return None;
+        }
+    }
+}
+
 #[derive(Default)]
 struct Story {
     sent: u64,
@@ -135,15 +150,15 @@ impl Story {
     }
 
     /// Until a message is refused, or nothing moves any more.
-    async fn publish_until_stopped(&mut self, broker: &Broker) {
+    async fn publish_until_stopped(&mut self, broker: &Broker, directory: &Directory) {
         let (_connection, sender) = sender(broker).await;
         let (outcomes, mut to_come) = mpsc::unbounded_channel();
         let send = async {
             while self.sent < MESSAGES {
                 let message = self.next();
                 let number = self.sent;
-                match tokio::time::timeout(STALL, sender.send_pipelined(message)).await {
-                    Ok(outcome) if !outcomes.is_closed() => drop(outcomes.send((number, outcome.unwrap()))),
+                match moving(sender.send_pipelined(message), directory).await {
+                    Some(outcome) if !outcomes.is_closed() => drop(outcomes.send((number, outcome.unwrap()))),
                     _ => break,
                 }
             }
@@ -152,8 +167,8 @@ impl Story {
         let collect = async {
             let mut confirmed = BTreeSet::new();
             while let Some((number, outcome)) = to_come.recv().await {
-                match tokio::time::timeout(STALL, outcome).await {
-                    Ok(Ok(DeliveryState::Accepted)) => drop(confirmed.insert(number)),
+                match moving(outcome, directory).await {
+                    Some(Ok(DeliveryState::Accepted)) => drop(confirmed.insert(number)),
                     _ => break,
                 }
             }

@@ -2,11 +2,12 @@
 
 use super::{Connection, Event, Fault};
 use crate::chunk::Chunk;
+use crate::link::Progress;
 use crate::output::Output;
 use crate::session::{Outgoing, Session, SessionEvent, SessionState};
 use crate::unsettled::Run;
 use crate::violation::Violation;
-use crate::{AmqpError, Attach, Begin, DeliveryState, Map, Performative, Role};
+use crate::{AmqpError, Attach, Begin, DeliveryState, Map, Performative, Role, Transfer};
 
 impl Connection {
     pub(super) fn handle_begin<'a>(
@@ -83,30 +84,40 @@ impl Connection {
         Some(Event::End { session, error, answered })
     }
 
+    pub(super) fn handle_transfer<'a>(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'_>,
+        input: &Chunk<'a>,
+        payload_at: usize,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
+        match session.handle_transfer(transfer, input, payload_at, output) {
+            Ok((link, Progress::Complete(delivery))) => {
+                Ok(Some(Event::Transfer { session: number, link, delivery }))
+            }
+            Ok((link, Progress::Discarded)) => Ok(Some(Event::Discarded { session: number, link })),
+            Ok((_, Progress::Incomplete)) => self.check_incomplete().map(|()| None),
+            Ok((_, Progress::Ignored)) => Ok(None),
+            Err((link, violation)) => Err(Fault { violation, session: Some(number), link }),
+        }
+    }
+
     pub(super) fn handle_session_frame<'a>(
         &mut self,
         channel: u16,
         performative: Performative<'_>,
-        input: &Chunk<'a>,
-        payload_at: usize,
     ) -> Result<Option<Event<'a>>, Fault> {
-        // Frames on a channel without a session are those of one that has ended: ignored (behaviour B.1).
-        let Some(number) = self.by_channel(channel) else { return Ok(None) };
         let max_frame = self.remote_max_frame_size as usize;
-        let output = &mut self.output;
-        let Some(session) = self.sessions.get_mut(usize::from(number)).and_then(Option::as_deref_mut) else {
-            return Ok(None);
-        };
+        let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         let is_flow = matches!(performative, Performative::Flow(_));
-        let is_transfer = matches!(performative, Performative::Transfer(_));
-        let event = session
-            .handle_frame(performative, input, payload_at, output)
-            .map_err(|(link, violation)| Fault { violation, session: Some(number), link })?;
+        let event = session.handle_frame(performative, output).map_err(|(link, violation)| Fault {
+            violation,
+            session: Some(number),
+            link,
+        })?;
         if is_flow {
             session.pump(max_frame, output);
-        }
-        if is_transfer && event.is_none() {
-            self.check_incomplete()?;
         }
         Ok(event.map(|event| match event {
             SessionEvent::Attach { link, attach } => Event::Attach { session: number, link, attach },
@@ -114,12 +125,18 @@ impl Connection {
                 Event::Detach { session: number, link, detach, answered }
             }
             SessionEvent::Flow { link, flow } => Event::Flow { session: number, link, flow },
-            SessionEvent::Transfer { link, delivery } => Event::Transfer { session: number, link, delivery },
-            SessionEvent::Discarded { link } => Event::Discarded { session: number, link },
             SessionEvent::Disposition { role, settled, state, first, last } => {
                 Event::Disposition { session: number, role, settled, state, first, last }
             }
         }))
+    }
+
+    /// The session of a channel of the peer's. Frames on a channel without one are those of a session that has ended:
+    /// ignored (behaviour B.1).
+    fn of_channel(&mut self, channel: u16) -> Option<(u16, &mut Session, &mut Output)> {
+        let number = self.by_channel(channel)?;
+        let session = self.sessions.get_mut(usize::from(number))?.as_deref_mut()?;
+        Some((number, session, &mut self.output))
     }
 
     /// Each link may have one delivery under way, and there may be many links: what they take together is bounded.

@@ -382,3 +382,61 @@ proptest! {
         let _ = SaslFrame::decode(&body);
     }
 }
+
+/// A transfer of what senders set, and the encoding that one of them would choose for it.
+fn any_transfer() -> impl Strategy<Value = Transfer<'static>> {
+    let number = || option::of(prop_oneof![Just(0), 1..300u32, any::<u32>()]);
+    let flags = (option::of(any::<bool>()), any::<[bool; 4]>());
+    let second = option::of(Just(ReceiverSettleMode::Second));
+    (number(), number(), option::of(0..40usize), number(), flags, option::weighted(0.1, second)).prop_map(
+        |(handle, delivery_id, tag, message_format, (settled, [more, resume, aborted, batchable]), mode)| {
+            Transfer {
+                handle: handle.unwrap_or(0),
+                delivery_id,
+                delivery_tag: tag.map(|len| &b"0123456789012345678901234567890123456789"[..len]),
+                message_format,
+                settled,
+                more,
+                rcv_settle_mode: mode.flatten(),
+                state: None,
+                resume,
+                aborted,
+                batchable,
+            }
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    /// What the plain reading takes, the reading of every encoding takes alike, also when it is broken a little; and it
+    /// takes what it is made for.
+    #[test]
+    fn plain_transfers_are_read_alike(
+        transfer in any_transfer(),
+        payload in vec(any::<u8>(), 0..8),
+        noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..3),
+        cut in option::weighted(0.2, any::<proptest::sample::Index>()),
+    ) {
+        let mut body = BytesMut::new();
+        transfer.encode(&mut body);
+        let used = body.len();
+        body.extend_from_slice(&payload);
+        let plain = Transfer::decode_plain(&body);
+        prop_assert_eq!(plain.is_some(), transfer.rcv_settle_mode.is_none());
+        if let Some((plain, rest)) = plain {
+            prop_assert_eq!((plain, body.len() - rest.len()), (transfer, used));
+        }
+        let mut broken = body.to_vec();
+        for (at, octet) in noise {
+            let at = at.index(broken.len());
+            broken[at] = octet;
+        }
+        broken.truncate(cut.map_or(broken.len(), |at| at.index(broken.len())));
+        if let Some((plain, rest)) = Transfer::decode_plain(&broken) {
+            let alike = Ok((Performative::Transfer(plain), broken.len() - rest.len()));
+            prop_assert_eq!(Performative::decode_any(&broken), alike);
+        }
+    }
+}

@@ -11,6 +11,8 @@ use crate::generated::Properties;
 
 /// Index of user-id among the properties [3.2.4].
 const USER_ID: u32 = 1;
+/// The descriptor in its short form.
+const PROPERTIES: u8 = descriptor::PROPERTIES as u8;
 /// Index of to among the properties [3.2.4].
 const TO: u32 = 2;
 
@@ -109,6 +111,12 @@ fn map(section: &[u8]) -> Result<(u32, Reader<'_>), DecodeError> {
 
 /// A reader before the field with this index, if the list is that long.
 fn property(section: &[u8], index: u32) -> Result<Option<Reader<'_>>, DecodeError> {
+    // Most messages have an id at most.
+    if let [0x00, 0x53, PROPERTIES, 0xc0, _, count, ..] = section
+        && index >= u32::from(*count)
+    {
+        return Ok(None);
+    }
     let (count, mut fields) = property_fields(section)?;
     if index >= count {
         return Ok(None);

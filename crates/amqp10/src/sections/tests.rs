@@ -102,6 +102,23 @@ fn check_ranges(word: &str, bytes: &[u8], sections: &Sections) {
     assert_eq!(sections.body_kind, kind);
 }
 
+/// The plain scan takes what it is made for; that it takes it alike is with the random messages.
+#[test]
+fn plain_messages() {
+    for word in ["b", "v", "hb", "pb", "ab", "hpb", "hav", "pav", "hpab", "hpav"] {
+        assert_eq!(plain::scan(&message(word)), scan_any(&message(word)).ok(), "{word}");
+        assert!(plain::scan(&message(word)).is_some(), "{word}");
+    }
+    for word in ["", "h", "hpa", "dhb", "mb", "bf", "bb", "s", "bv", "ph", "hpaab"] {
+        assert_eq!(plain::scan(&message(word)), None, "{word}");
+    }
+    let header = b"\x00\x53\x70\xc0\x0c\x05\x42\x50\x09\x70\x00\x01\x00\x00\x41\x52\x03";
+    let long = b"\x00\x53\x75\xb0\x00\x00\x00\x02hi";
+    let whole = [&header[..], &long[..]].concat();
+    assert_eq!(plain::scan(&whole), scan_any(&whole).ok());
+    assert_eq!(plain::scan(&whole).and_then(|found| found.header?.ttl), Some(0x1_0000));
+}
+
 #[test]
 fn errors_tell_the_publisher_what_to_mend() {
     let of = |word: &str| text(&message(word));
@@ -249,6 +266,25 @@ fn truncated_messages_are_refused() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2048))]
+
+    #[test]
+    fn plain_messages_are_found_alike(
+        word in proptest::sample::select(vec!["hpab", "pab", "hb", "hpav", "b", "v"]),
+        noise in vec((any::<proptest::sample::Index>(), any::<u8>()), 0..4),
+        cut in proptest::option::weighted(0.3, any::<proptest::sample::Index>()),
+    ) {
+        let mut bytes = message(word);
+        for (at, octet) in noise {
+            let at = at.index(bytes.len());
+            bytes[at] = octet;
+        }
+        bytes.truncate(cut.map_or(bytes.len(), |at| at.index(bytes.len())));
+        if let Some(found) = plain::scan(&bytes) {
+            prop_assert_eq!(scan_any(&bytes), Ok(found));
+        }
+    }
+
     #[test]
     fn random_messages_never_panic(
         letters in vec(proptest::sample::select("hdmpabsvf".chars().collect::<Vec<_>>()), 0..8),
@@ -261,7 +297,9 @@ proptest! {
                 bytes[at] = octet;
             }
         }
-        if let Ok(sections) = scan(&bytes) {
+        let any = scan_any(&bytes);
+        prop_assert_eq!(scan(&bytes), any.clone());
+        if let Ok(sections) = any {
             prop_assert_eq!(sections.bare.end as usize, bytes.len());
             prop_assert!(sections.bare.start <= sections.body.start && sections.body.end <= sections.bare.end);
         }

@@ -9,10 +9,10 @@ use crate::violation::Violation;
 use crate::{AmqpError, Attach, Detach, Role};
 
 impl Session {
-    pub(super) fn handle_attach<'a>(
+    pub(super) fn handle_attach(
         &mut self,
         attach: Box<Attach>,
-    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+    ) -> Result<Option<SessionEvent>, SessionFault> {
         if attach.handle > self.handle_max {
             return Err((None, Violation::HandleMax { handle: attach.handle, max: self.handle_max }));
         }
@@ -95,10 +95,7 @@ impl Session {
         self.by_remote_handle.get(handle as usize).copied().flatten()
     }
 
-    pub(super) fn handle_detach<'a>(
-        &mut self,
-        detach: Detach,
-    ) -> Result<Option<SessionEvent<'a>>, SessionFault> {
+    pub(super) fn handle_detach(&mut self, detach: Detach) -> Result<Option<SessionEvent>, SessionFault> {
         let Some(link) = self.by_handle(detach.handle) else {
             // fe2o3-amqp answers the DETACH of a refused link twice. The reference ignores this too.
             return Ok(None);

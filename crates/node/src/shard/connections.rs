@@ -1,4 +1,4 @@
-//! Connections of a shard: they come, bytes come from them, and they go.
+//! Connections of a shard: they come, bytes come from them, and they go, or move to another shard.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,16 +6,30 @@ use std::sync::Arc;
 use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault};
 use broker::gate::amqp10::Gate;
-use broker::ids::ConnectionId;
+use broker::ids::{ConnectionId, ShardId};
 use bytes::BytesMut;
 
-use super::{Conn, Cx, Shard, with_gate};
+use super::{Conn, Cx, Occupancy, Shard, with_gate};
 
 /// From here on the rest of a frame is read straight into its own buffer (house.md section 4).
 const READ_DIRECTLY_FROM: usize = 16 * 1024;
 
+/// A connection on its way to another shard.
+#[derive(Debug)]
+pub struct Moved {
+    conn: Conn,
+    /// What has been read of it and not been looked at.
+    unread: BytesMut,
+}
+
 impl Shard {
-    /// A new connection. Returns its key.
+    /// From now on connections follow their queues to other shards, as far as there is room: whoever drives the shards
+    /// sees to it, with [`Shard::leaving`].
+    pub fn follow_queues(&mut self, occupancy: Arc<Occupancy>) {
+        self.occupancy = Some(occupancy);
+    }
+
+    /// A new connection, which is counted already. Returns its key.
     pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
         self.unique += 1;
         let id = ConnectionId(u64::from(self.id) << 56 | self.unique);
@@ -35,7 +49,60 @@ impl Shard {
         });
         self.counters.connections_opened += 1;
         self.counters.connections += 1;
+        self.touch(key);
         key
+    }
+
+    /// Where a connection is to be taken, with [`Shard::release`] here and [`Shard::adopt`] there, or with
+    /// [`Shard::stay`] nowhere: until then it takes no input. To be asked after each input.
+    pub fn leaving(&self, key: usize) -> Option<ShardId> {
+        self.conns.get(key)?.gate.wants_to()
+    }
+
+    /// Gives a connection away that is [`Shard::leaving`].
+    pub fn release(&mut self, key: usize) -> Option<Moved> {
+        let to = self.leaving(key)?;
+        let mut conn = self.conns.try_remove(key)?;
+        self.dirty.retain(|k| *k != key);
+        self.counters.connections -= 1;
+        if let Some(occupancy) = &self.occupancy {
+            occupancy.shift(self.id, to);
+        }
+        let unread = std::mem::take(&mut conn.partial);
+        Some(Moved { conn, unread })
+    }
+
+    /// Takes a connection over from another shard. Returns its key.
+    pub fn adopt(&mut self, moved: Moved) -> usize {
+        let Moved { mut conn, unread } = moved;
+        let entry = self.conns.vacant_entry();
+        let key = entry.key();
+        conn.gate.take_place(key);
+        conn.gate.set_blocked(self.blocked);
+        conn.dirty = false;
+        entry.insert(conn);
+        self.counters.connections += 1;
+        with_gate!(self, key, |gate, cx| gate.go_on(cx));
+        self.take_input(key, &unread);
+        key
+    }
+
+    /// A connection that is [`Shard::leaving`] cannot be moved, and goes on here.
+    pub fn stay(&mut self, key: usize) {
+        if self.leaving(key).is_none() {
+            return;
+        }
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let unread = std::mem::take(&mut conn.partial);
+        with_gate!(self, key, |gate, cx| gate.go_on(cx));
+        self.take_input(key, &unread);
+    }
+
+    /// Counts one connection less here: one that has gone, or was gone before it came.
+    pub fn uncount(&self) {
+        if let Some(occupancy) = &self.occupancy {
+            occupancy.remove(self.id);
+        }
     }
 
     pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
@@ -52,13 +119,26 @@ impl Shard {
     }
 
     /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
-    pub fn handle_input(&mut self, key: usize, mut input: &[u8]) {
+    pub fn handle_input(&mut self, key: usize, input: &[u8]) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.recv_bytes += input.len() as u64;
         }
-        while !input.is_empty() {
+        self.take_input(key, input);
+    }
+
+    fn take_input(&mut self, key: usize, mut input: &[u8]) {
+        loop {
             let Some(conn) = self.conns.get_mut(key) else { return };
-            if !conn.gate.phase().listens() {
+            if let Some(to) = conn.gate.wants_to() {
+                let has_room = || self.occupancy.as_ref().is_some_and(|occupancy| occupancy.has_room(to));
+                if !conn.partial.is_empty() || has_room() {
+                    conn.partial.extend_from_slice(input);
+                    return;
+                }
+                with_gate!(self, key, |gate, cx| gate.go_on(cx));
+                continue;
+            }
+            if input.is_empty() || !conn.gate.phase().listens() {
                 return;
             }
             if conn.partial.is_empty() {
@@ -122,6 +202,7 @@ impl Shard {
             conn.partial = partial;
         }
         self.handle_partial(key);
+        self.take_input(key, &[]);
     }
 
     /// Handles the kept frame if it is whole now.
@@ -165,6 +246,7 @@ impl Shard {
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
             self.dirty.retain(|k| *k != key);
+            self.uncount();
         }
     }
 
@@ -204,7 +286,27 @@ impl Shard {
         for key in self.dirty.drain(..) {
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.dirty = false;
+                // Whatever brings a deadline nearer has made it dirty.
+                let due = conn.gate.next_deadline().unwrap_or(u64::MAX);
+                self.next_connection_due = self.next_connection_due.min(due);
                 into.push(key);
+            }
+        }
+    }
+
+    /// Deadlines of connections that have passed. Those that never act are not looked at: ten thousand of them twice a
+    /// second take a thousandth of a core.
+    pub(super) fn connection_timeouts(&mut self) {
+        if self.now_ms < self.next_connection_due {
+            return;
+        }
+        self.next_connection_due = u64::MAX;
+        for key in self.connection_keys() {
+            let due = self.conns.get(key).and_then(|conn| conn.gate.next_deadline()).unwrap_or(u64::MAX);
+            if due <= self.now_ms {
+                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
+            } else {
+                self.next_connection_due = self.next_connection_due.min(due);
             }
         }
     }

@@ -15,7 +15,6 @@ use std::collections::VecDeque;
 
 use broker::catalog::Change;
 use broker::ids::QueueId;
-use bytes::BytesMut;
 use log::{Extent, Handover, Records, WriteError};
 use queue::Fact;
 
@@ -28,6 +27,9 @@ const LAZY_MS: u64 = 20;
 
 /// And no longer than until they are this many bytes.
 const LAZY_BYTES_MAX: usize = 64 * 1024;
+
+/// Room for records that the next handover has from the start, if this one had as many bytes: a turn under load.
+const ROOM_BYTES_MAX: usize = 64 * 1024;
 
 /// What is not needed any more takes its space for this long, for a sync is dear.
 const RELEASE_MS: u64 = 1000;
@@ -96,13 +98,12 @@ pub(super) struct Journal {
     /// Since when something waits for a sync to be forgotten.
     released_ms: Option<u64>,
     next_ticket: u64,
-    scratch: BytesMut,
 }
 
 impl Journal {
     /// `extent` is where the run of a [`Fact::Stored`] stands.
     pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
-        facts::push_fact(&mut self.open.records, &mut self.scratch, queue, fact, extent);
+        facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
         if let Fact::Stored(stored) = fact {
             self.open.on_written.stored.push((queue, stored.run));
@@ -119,7 +120,7 @@ impl Journal {
 
     /// Definitions are few and everything hangs on them: always synced (docs/decisions/0003).
     pub fn push_change(&mut self, version: u64, change: &Change) {
-        facts::push_change(&mut self.open.records, &mut self.scratch, version, change);
+        facts::push_change(&mut self.open.records, version, change);
         self.open.sync = true;
         self.open.urgent = true;
     }
@@ -183,7 +184,9 @@ impl Journal {
         if self.open.sync {
             self.released_ms = None;
         }
-        let load = std::mem::take(&mut self.open);
+        let room = self.open.records.bytes().min(ROOM_BYTES_MAX);
+        let next = Load { records: Records::with_capacity(room), ..Load::default() };
+        let load = std::mem::replace(&mut self.open, next);
         Some(self.hand_over(shard, load))
     }
 

@@ -46,10 +46,13 @@ impl Shard {
         };
         if let Some(error) = error {
             // Of one failed sync everybody hears who waited for it.
-            if !std::mem::replace(&mut self.log_failed, true) {
+            if self.log_failed.replace(step).is_none() {
                 tracing::error!(shard = self.id, "the log could not write: {error}; publishing is stopped");
             }
             return;
+        }
+        if self.log_failed.take_if(|failed| *failed == step).is_some() {
+            tracing::info!(shard = self.id, "the log can write again");
         }
         self.send_receipts();
         self.send_answers();
@@ -114,16 +117,16 @@ impl Shard {
         }
     }
 
-    /// Tries the log again after a failure, or asks how it is.
+    /// Tries the log again after a failure, or asks how it is. Nothing new is taken before it has answered well.
     pub fn retry_log(&mut self) {
-        self.log_failed = false;
-        if self.log_short {
+        if self.log_refuses() {
+            self.log_retry = true;
             self.journal.ask();
         }
     }
 
     /// Whether the log takes nothing new: then [`Shard::retry_log`] is to be called now and then.
     pub fn log_refuses(&self) -> bool {
-        self.log_failed || self.log_short
+        self.log_failed.is_some() || self.log_short
     }
 }

@@ -17,6 +17,7 @@ mod direct;
 mod history;
 mod journal;
 mod logged;
+mod occupancy;
 mod pages;
 mod receipts;
 mod reclaim;
@@ -36,13 +37,15 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover, RESERVE_BYTES};
+use log::{Extent, Handover, RESERVE_BYTES, Step};
 use queue::{Output, Request};
 use slab::Slab;
 
 use self::catalog::Decider;
+pub use self::connections::Moved;
 pub use self::desk::DeskCall;
 use self::journal::Journal;
+pub use self::occupancy::Occupancy;
 use self::pages::Pages;
 use self::receipts::Receipt;
 use self::reclaim::Evacuation;
@@ -129,6 +132,8 @@ pub struct Shard {
     /// On the first shard: decides changes of the catalog.
     decider: Option<Decider>,
     conns: Slab<Conn>,
+    /// Connections follow their queues as far as this allows; `None`: they stay.
+    occupancy: Option<Arc<Occupancy>>,
     consumers: Registry<LinkAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
@@ -153,7 +158,9 @@ pub struct Shard {
     gone: Vec<QueueId>,
     next_queue_due: Option<u64>,
     /// The log has failed: nothing durable is applied until it has taken what it gave back.
-    log_failed: bool,
+    log_failed: Option<Step>,
+    /// One handover may be tried though the log has failed.
+    log_retry: bool,
     /// The disk is full, and the log lives on its reserve.
     log_short: bool,
     /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
@@ -187,6 +194,8 @@ pub struct Shard {
     reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
+    /// No connection has a deadline before.
+    next_connection_due: u64,
     blocked: bool,
     stopping: bool,
 }
@@ -234,6 +243,7 @@ impl Shard {
             decider: (id == 0).then(|| Decider::new(shards, catalog.version())),
             catalog,
             conns: Slab::new(),
+            occupancy: None,
             consumers: Registry::new(id),
             publishers: Registry::new(id),
             tickets: Registry::new(id),
@@ -252,7 +262,8 @@ impl Shard {
             streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,
-            log_failed: false,
+            log_failed: None,
+            log_retry: false,
             log_short: false,
             log_file: 0,
             definitions_file: 0,
@@ -276,6 +287,7 @@ impl Shard {
             reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
+            next_connection_due: u64::MAX,
             blocked: false,
             stopping: false,
         }
@@ -306,19 +318,13 @@ impl Shard {
         self.reclaim();
         self.find_stuck();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
-        for key in self.connection_keys() {
-            let due =
-                self.conns.get(key).and_then(|c| c.gate.next_deadline()).is_some_and(|at| at <= self.now_ms);
-            if due {
-                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
-            }
-        }
+        self.connection_timeouts();
     }
 
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
         let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
-        let journal = self.journal.next_deadline().filter(|_| !self.log_failed);
+        let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
@@ -412,9 +418,11 @@ impl Shard {
     /// Records for the log, if it has taken the last ones.
     pub fn poll_handover(&mut self) -> Option<Handover> {
         self.close_records();
-        if self.log_failed {
+        if self.log_failed.is_some() && !self.log_retry {
             return None;
         }
-        self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)
+        let handover = self.journal.poll_handover(u32::from(self.id), self.now_ms, self.stopping)?;
+        self.log_retry = false;
+        Some(handover)
     }
 }

@@ -10,7 +10,6 @@
 //! should be, receipts wait for the job: publishers are held to what the disk takes.
 
 use broker::ids::QueueId;
-use bytes::BytesMut;
 use hashbrown::HashMap;
 use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 use queue::Load;
@@ -57,7 +56,7 @@ pub(super) struct Pages {
     pub moving: Moving,
     /// Receipts that wait until there is memory for more.
     pub receipts: Vec<Receipt>,
-    scratch: BytesMut,
+    scratch: Vec<u8>,
 }
 
 /// What a job writes.
@@ -95,7 +94,7 @@ impl Pages {
             released: Vec::new(),
             moving: Moving::default(),
             receipts: Vec::new(),
-            scratch: BytesMut::new(),
+            scratch: Vec::new(),
         }
     }
 

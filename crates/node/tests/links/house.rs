@@ -11,7 +11,7 @@ use amqp10::{
     SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, Value,
 };
 use broker::access::{Access, Permissions, User};
-use broker::catalog::{Answer, Arguments, Command, DeclareQueue};
+use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
@@ -19,7 +19,7 @@ use bytes::Bytes;
 use log::testing::FalseDisk;
 use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamReader, Streams};
 use node::facts::Restored;
-use node::shard::Shard;
+use node::shard::{Occupancy, Shard};
 use node::{StorageLimits, make_shards};
 
 /// The capability of a link that takes replies.
@@ -40,6 +40,9 @@ pub struct House {
     with_log: Vec<Handover>,
     streams: Streams<FalseDisk>,
     stream_reader: StreamReader<FalseDisk>,
+    occupancy: Option<Arc<Occupancy>>,
+    /// No connection can be taken from one shard to another.
+    pub rooted: bool,
     pub now_ms: u64,
 }
 
@@ -88,12 +91,23 @@ impl House {
             with_log: Vec::new(),
             stream_reader: StreamReader::new(disk.clone()),
             streams: Streams::new(disk).expect("an empty disk"),
+            occupancy: None,
+            rooted: false,
             now_ms: 1000,
         }
     }
 
+    /// From now on connections follow their queues.
+    pub fn follow_queues(&mut self) {
+        let occupancy = Arc::new(Occupancy::new(self.shards.len() as ShardId));
+        self.peers.iter().for_each(|peer| occupancy.add(peer.shard as ShardId));
+        self.shards.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
+        self.occupancy = Some(occupancy);
+    }
+
     /// A client on a shard, with a session. Returns its number.
     pub fn connect(&mut self, shard: usize) -> usize {
+        self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
@@ -196,6 +210,19 @@ impl House {
         }
     }
 
+    pub fn bind(&mut self, exchange: &str, queue: &str, key: &str) {
+        let binding = Binding {
+            vhost: "/".into(),
+            source: exchange.into(),
+            destination: Destination::Queue(queue.into()),
+            key: key.into(),
+            arguments: Arguments::new(),
+        };
+        let then = Box::new(|result: Result<Answer, _>| assert!(result.is_ok(), "{result:?}"));
+        self.shards[0].propose(Command::Bind(binding), then);
+        self.settle();
+    }
+
     /// What the log has been given and has not written.
     pub fn take_handovers(&mut self) -> Vec<Handover> {
         std::mem::take(&mut self.with_log)
@@ -259,17 +286,25 @@ impl House {
             }
         }
         for peer in &mut self.peers {
-            moved |= peer.round(&mut self.shards[peer.shard], self.now_ms);
+            moved |= peer.round(&mut self.shards, self.rooted, self.now_ms);
         }
         moved
     }
 }
 
 impl Peer {
-    fn round(&mut self, shard: &mut Shard, now_ms: u64) -> bool {
+    fn round(&mut self, shards: &mut [Shard], rooted: bool, now_ms: u64) -> bool {
         let mut up = Vec::new();
         take(self.conn.output(), &mut up);
-        shard.handle_input(self.key, &up);
+        shards[self.shard].handle_input(self.key, &up);
+        if rooted {
+            shards[self.shard].stay(self.key);
+        } else if let Some(to) = shards[self.shard].leaving(self.key) {
+            let gone = shards[self.shard].release(self.key).expect("it is leaving");
+            self.shard = to.into();
+            self.key = shards[self.shard].adopt(gone);
+        }
+        let shard = &mut shards[self.shard];
         let mut moved = !up.is_empty();
         let Some(conn) = shard.conn(self.key) else { return moved };
         let before = self.input.len();

@@ -2,5 +2,6 @@
 
 mod direct_reply;
 mod explain;
+mod follow;
 mod house;
 mod streams;

@@ -19,7 +19,7 @@ use log::{
     ReadJob, SyncEnd, SyncJob,
 };
 use node::facts::Restored;
-use node::shard::Shard;
+use node::shard::{Moved, Occupancy, Shard};
 use node::{StorageLimits, make_shards};
 
 use client::Client;
@@ -64,6 +64,11 @@ pub struct World {
     forget: Option<u64>,
     /// Every client is connected to this shard.
     pub all_on: Option<usize>,
+    /// Connections follow their queues to other shards.
+    occupancy: Option<Arc<Occupancy>>,
+    follows: bool,
+    /// How many have.
+    pub followed: u64,
     /// Files of the log that were given back.
     pub forgotten: u64,
     /// Bytes that the log keeps for a full disk.
@@ -87,6 +92,8 @@ struct Placed {
     client: Client,
     shard: usize,
     key: usize,
+    /// It is on its way to this shard.
+    moving: Option<(usize, Moved)>,
     /// The stream that it publishes to or reads; the queue if none.
     stream: Option<usize>,
     /// Bytes on their way.
@@ -185,6 +192,9 @@ impl World {
             paged_out: 0,
             forget: None,
             all_on: None,
+            occupancy: None,
+            follows: seed / 3 % 4 == 1,
+            followed: 0,
             forgotten: 0,
             reserve_bytes: 0,
             clients: Vec::new(),
@@ -224,6 +234,10 @@ impl World {
         let limits = StorageLimits { garbage_allowed: 20 * 1024, backlog_memory: 24 * 1024, reserve_bytes };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
+        self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
+        if let Some(occupancy) = &self.occupancy {
+            self.shards.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
+        }
         self.mail = BTreeMap::new();
         self.to_log = Vec::new();
         self.sync = None;
@@ -267,9 +281,7 @@ impl World {
 
     /// All clients go, and what they held is back before anybody else comes.
     pub fn leave(&mut self) {
-        for gone in std::mem::take(&mut self.clients) {
-            self.shards[gone.shard].disconnect(gone.key);
-        }
+        std::mem::take(&mut self.clients).into_iter().for_each(|gone| self.disconnect(gone));
         (0..5000).for_each(|_| self.step_broker());
     }
 
@@ -341,8 +353,36 @@ impl World {
 
     fn place_on(&mut self, shard: usize, client: Client, stream: Option<usize>) {
         let peer: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        if let Some(occupancy) = &self.occupancy {
+            occupancy.add(shard as ShardId);
+        }
         let key = self.shards[shard].connect(peer, peer);
-        self.clients.push(Placed { client, shard, key, stream, up: Vec::new(), down: Vec::new() });
+        let (up, down) = (Vec::new(), Vec::new());
+        self.clients.push(Placed { client, shard, key, moving: None, stream, up, down });
+    }
+
+    fn disconnect(&mut self, mut gone: Placed) {
+        self.adopt(&mut gone);
+        self.shards[gone.shard].disconnect(gone.key);
+    }
+
+    /// A connection that is on its way arrives.
+    fn adopt(&mut self, placed: &mut Placed) {
+        if let Some((shard, moved)) = placed.moving.take() {
+            (placed.shard, placed.key) = (shard, self.shards[shard].adopt(moved));
+            self.followed += 1;
+        }
+    }
+
+    /// Bytes of a client arrive, and its connection may have to go to another shard.
+    fn arrive(&mut self, placed: &mut Placed, bytes: &[u8]) {
+        let shard = &mut self.shards[placed.shard];
+        shard.handle_input(placed.key, bytes);
+        let Some(to) = shard.leaving(placed.key) else { return };
+        match self.random.one_in(4) {
+            true => shard.stay(placed.key),
+            false => placed.moving = Some((to.into(), shard.release(placed.key).expect("it is leaving"))),
+        }
     }
 
     /// A client acts, and some of its bytes arrive.
@@ -351,29 +391,38 @@ impl World {
             return;
         }
         let i = self.random.below(self.clients.len() as u64) as usize;
-        let placed = &mut self.clients[i];
-        let story = story_of(&mut self.story, &mut self.streams, placed);
+        let mut placed = self.clients.remove(i);
+        let story = story_of(&mut self.story, &mut self.streams, &placed);
         placed.client.act(story, &mut self.random, self.now_ms);
         placed.client.take_output(&mut placed.up);
-        let n = some(&mut self.random, placed.up.len());
-        let arrived: Vec<u8> = placed.up.drain(..n).collect();
-        self.shards[placed.shard].handle_input(placed.key, &arrived);
+        if placed.moving.is_some() {
+            self.adopt(&mut placed);
+        } else {
+            let n = some(&mut self.random, placed.up.len());
+            let arrived: Vec<u8> = placed.up.drain(..n).collect();
+            self.arrive(&mut placed, &arrived);
+        }
         let n = some(&mut self.random, placed.down.len());
         let arrived: Vec<u8> = placed.down.drain(..n).collect();
+        let story = story_of(&mut self.story, &mut self.streams, &placed);
         placed.client.handle_input(&arrived, story, self.now_ms);
-        if self.random.one_in(400) && self.clients[i].client.fickle || self.clients[i].client.over {
-            let gone = self.clients.remove(i);
-            self.shards[gone.shard].disconnect(gone.key);
+        match self.random.one_in(400) && placed.client.fickle || placed.client.over {
+            true => self.disconnect(placed),
+            false => self.clients.insert(i, placed),
         }
     }
 
     /// All bytes arrive that are on their way.
     fn exchange_bytes(&mut self) {
-        for placed in &mut self.clients {
-            let story = story_of(&mut self.story, &mut self.streams, placed);
+        for i in 0..self.clients.len() {
+            let mut placed = self.clients.remove(i);
             placed.client.take_output(&mut placed.up);
-            self.shards[placed.shard].handle_input(placed.key, &std::mem::take(&mut placed.up));
+            self.adopt(&mut placed);
+            let arrived = std::mem::take(&mut placed.up);
+            self.arrive(&mut placed, &arrived);
+            let story = story_of(&mut self.story, &mut self.streams, &placed);
             placed.client.handle_input(&std::mem::take(&mut placed.down), story, self.now_ms);
+            self.clients.insert(i, placed);
         }
     }
 
@@ -513,7 +562,9 @@ impl World {
         let mut dirty = Vec::new();
         shard.take_dirty(&mut dirty);
         for key in dirty {
-            let Some(placed) = self.clients.iter_mut().find(|c| c.shard == id && c.key == key) else {
+            let Some(placed) =
+                self.clients.iter_mut().find(|c| c.shard == id && c.key == key && c.moving.is_none())
+            else {
                 continue;
             };
             let Some(conn) = shard.conn(key) else { continue };

@@ -144,7 +144,7 @@ impl Gate {
     fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
             LinkRole::Intake(mut intake) => {
-                intake.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
+                intake.account.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
                 cx.publishers.remove(intake.publisher.0);
                 if let Some(queue) = intake.watched
                     && let Some(all) = cx.watchers.get_mut(&queue)

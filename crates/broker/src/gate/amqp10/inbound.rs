@@ -11,8 +11,8 @@ use queue::{Publish, PublisherId};
 use super::address::Address;
 use super::intake::Intake;
 use super::{Cx, Gate, LinkRole, Session, error};
-use crate::access::{Permission, Resource};
-use crate::catalog::{Letter, RouteTarget, RouteTargets, Routed};
+use crate::access::{Identity, Permission, Resource};
+use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
 /// were read into (house.md section 4).
@@ -80,77 +80,25 @@ impl Gate {
         self.check_user_id(&found, delivery)?;
         let Gate { sessions, vhost, identity, .. } = self;
         let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
-        let Intake { target, .. } = &mut **intake;
+        let Intake { publisher, target, account, .. } = &mut **intake;
 
         let extra_keys = extra_keys(&found, bytes).map_err(|error| match target {
             Target::Anonymous => Refusal::from_anonymous(error, delivery),
             Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
         })?;
-        let random = cx.draw();
-        let (route, routed) = match target {
-            Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
-                let version = cx.catalog.version();
-                let routed = match cached {
-                    Some((v, targets)) if *v == version => {
-                        Routed { targets: targets.clone(), ..Routed::default() }
-                    }
-                    _ => {
-                        let routed = cx.catalog.route(
-                            vhost,
-                            exchange,
-                            &Letter::arrived(route.keys(), &found, bytes, random),
-                        );
-                        let routed = routed.ok_or_else(|| no_exchange(vhost, exchange))?;
-                        *cached = routed.by_key_alone.then(|| (version, routed.targets.clone()));
-                        routed
-                    }
-                };
-                (route.clone(), routed)
-            }
-            Target::Exchange { exchange, route, .. } => {
-                let mut keys = route.keys().to_vec();
-                keys.extend(extra_keys);
-                let route = Arc::new(Route::new(exchange.clone(), keys));
-                let routed =
-                    cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random));
-                (route, routed.ok_or_else(|| no_exchange(vhost, exchange))?)
-            }
-            Target::Anonymous => {
-                let route = anonymous_route(&found, bytes, extra_keys, delivery)?;
-                let exchange = route.exchange();
-                let tagged = |e: AmqpError| Refusal::from_anonymous(e, delivery);
-                match cx.catalog.exchange(vhost, exchange) {
-                    None => {
-                        let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
-                        return Err(tagged(error(condition::NOT_FOUND, reason)));
-                    }
-                    Some(found) if found.internal => {
-                        let reason = format!(
-                            "forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'"
-                        );
-                        return Err(tagged(error(condition::UNAUTHORIZED_ACCESS, reason)));
-                    }
-                    Some(_) => {}
-                }
-                if let Some(identity) = identity {
-                    cx.access
-                        .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
-                        .map_err(|refused| Refusal::End(Box::new(refused.into())))?;
-                }
-                let routed = cx
-                    .catalog
-                    .route(vhost, exchange, &Letter::arrived(route.keys(), &found, bytes, random))
-                    .unwrap_or_default();
-                (route, routed)
+        // Most messages go the way of the one before.
+        let fresh;
+        let known = target.known(cx.catalog.version()).filter(|_| extra_keys.is_empty());
+        let (route, targets) = match known {
+            Some((route, targets)) => (route.clone(), targets),
+            None => {
+                let way = Way { vhost, identity: identity.as_ref(), found: &found, delivery };
+                let (route, routed) = way.find(target, extra_keys, cx)?;
+                fresh = routed;
+                way.remember(&fresh.histories, &route, cx);
+                (route, &fresh.targets[..])
             }
         };
-        let Routed { targets, histories, .. } = routed;
-        if !histories.is_empty() {
-            let kept = kept(&found, cx.settings.durable_by_default);
-            let wire = Bytes::copy_from_slice(&bytes[kept.range.clone()]);
-            let message = Message::new(kept.into_parts(wire), route.clone());
-            histories.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
-        }
         if targets.is_empty() {
             cx.counters.unroutable_returned += u64::from(!delivery.settled);
             cx.counters.unroutable_dropped += u64::from(delivery.settled);
@@ -161,9 +109,8 @@ impl Gate {
         let wire = home(&delivery.message, kept.range.clone(), cx);
         let size = wire.len() as u32;
         let message = Message::new(kept.into_parts(wire), route);
-        let publisher = intake.publisher;
-        let seq = intake.push(delivery, size, targets.len() as u32, cx.now_ms);
-        send(cx, vhost, publisher, seq, message, &targets);
+        let seq = account.push(delivery, size, targets.len() as u32, cx.now_ms);
+        send(cx, vhost, *publisher, seq, message, targets);
         Ok(())
     }
 
@@ -202,6 +149,96 @@ impl Gate {
             }
             Refusal::End(error) => self.end(session, *error, cx),
         }
+    }
+}
+
+impl Target {
+    /// Where the message before went, if the catalog is still what it was.
+    fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
+        match self {
+            Self::Exchange { route, cached: Some((cached, targets)), .. } if *cached == version => {
+                Some((route, targets))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A message for which a route is to be found.
+#[derive(Clone, Copy)]
+struct Way<'a> {
+    vhost: &'a Arc<str>,
+    identity: Option<&'a Identity>,
+    found: &'a Sections,
+    delivery: &'a Delivery<'a>,
+}
+
+impl Way<'_> {
+    /// Asks the catalog.
+    fn find(
+        self,
+        target: &mut Target,
+        extra_keys: Vec<Arc<str>>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Arc<Route>, Routed), Refusal> {
+        let Self { vhost, found, delivery, .. } = self;
+        let (bytes, random) = (&delivery.message[..], cx.draw());
+        let ask = |exchange: &str, route: &Route| {
+            cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), found, bytes, random))
+        };
+        match target {
+            Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
+                let routed = ask(exchange, route).ok_or_else(|| no_exchange(vhost, exchange))?;
+                *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
+                Ok((route.clone(), routed))
+            }
+            Target::Exchange { exchange, route, .. } => {
+                let mut keys = route.keys().to_vec();
+                keys.extend(extra_keys);
+                let route = Arc::new(Route::new(exchange.clone(), keys));
+                let routed = ask(exchange, &route).ok_or_else(|| no_exchange(vhost, exchange))?;
+                Ok((route, routed))
+            }
+            Target::Anonymous => {
+                let route = anonymous_route(found, bytes, extra_keys, delivery)?;
+                self.authorize(route.exchange(), cx)?;
+                let routed = ask(route.exchange(), &route).unwrap_or_default();
+                Ok((route, routed))
+            }
+        }
+    }
+
+    /// Whether the publisher may send to the exchange that a message on the anonymous terminus names.
+    fn authorize(self, exchange: &str, cx: &Cx<'_>) -> Result<(), Refusal> {
+        let Self { vhost, identity, delivery, .. } = self;
+        let tagged = |e: AmqpError| Refusal::from_anonymous(e, delivery);
+        match cx.catalog.exchange(vhost, exchange) {
+            None => {
+                let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
+                return Err(tagged(error(condition::NOT_FOUND, reason)));
+            }
+            Some(found) if found.internal => {
+                let reason =
+                    format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
+                return Err(tagged(error(condition::UNAUTHORIZED_ACCESS, reason)));
+            }
+            Some(_) => {}
+        }
+        let Some(identity) = identity else { return Ok(()) };
+        cx.access
+            .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
+            .map_err(|refused| Refusal::End(Box::new(refused.into())))
+    }
+
+    /// Leaves a copy with exchanges on the way that keep messages for whoever binds later.
+    fn remember(self, exchanges: &[Arc<Exchange>], route: &Arc<Route>, cx: &mut Cx<'_>) {
+        if exchanges.is_empty() {
+            return;
+        }
+        let kept = kept(self.found, cx.settings.durable_by_default);
+        let wire = Bytes::copy_from_slice(&self.delivery.message[kept.range.clone()]);
+        let message = Message::new(kept.into_parts(wire), route.clone());
+        exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
     }
 }
 

@@ -11,7 +11,7 @@ use super::address::encode_segment;
 use super::flush::Told;
 use super::inbound::Target;
 use super::{Cx, Gate, LinkRole, Session};
-use crate::catalog::QueueRecord;
+use crate::catalog::{Catalog, QueueRecord};
 use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::{LinkCredit, Settings};
@@ -28,6 +28,12 @@ pub(super) struct Intake {
     pub watched: Option<QueueId>,
     /// The dynamic queue that dies with the link.
     pub dynamic: Option<QueueId>,
+    pub account: Account,
+}
+
+/// What of a publishing link waits for receipts, and what that leaves of its credit.
+#[derive(Debug)]
+pub(super) struct Account {
     next_seq: u64,
     /// Messages that wait for receipts, by `seq - (next_seq - len)`; answered ones in front are gone.
     pending: VecDeque<Pending>,
@@ -86,12 +92,14 @@ impl Intake {
             target,
             watched: None,
             dynamic: None,
-            next_seq: 0,
-            pending: VecDeque::new(),
-            unconfirmed: 0,
-            unconfirmed_bytes: 0,
-            adaptive: (settings.link_credit == LinkCredit::Adaptive)
-                .then(|| Box::new(Adaptive::new(settings.max_link_credit))),
+            account: Account {
+                next_seq: 0,
+                pending: VecDeque::new(),
+                unconfirmed: 0,
+                unconfirmed_bytes: 0,
+                adaptive: (settings.link_credit == LinkCredit::Adaptive)
+                    .then(|| Box::new(Adaptive::new(settings.max_link_credit))),
+            },
         }
     }
 
@@ -99,7 +107,7 @@ impl Intake {
     pub fn watch(&mut self, queue: &QueueRecord, settings: &Settings) {
         self.watched = Some(queue.id);
         if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
-            self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit)));
+            self.account.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit)));
         }
     }
 
@@ -108,11 +116,11 @@ impl Intake {
             Target::Exchange { exchange, route, .. } if exchange.is_empty() => Some(route.key().into()),
             _ => None,
         };
-        explain::Role::Publishing { queue, unconfirmed: self.unconfirmed }
+        explain::Role::Publishing { queue, unconfirmed: self.unconfirmed() }
     }
 
     pub fn unconfirmed(&self) -> u32 {
-        self.unconfirmed
+        self.account.unconfirmed
     }
 
     /// The address the client attached to; none for the anonymous terminus.
@@ -123,7 +131,9 @@ impl Intake {
         }
         Some(format!("/exchanges/{}/{}", encode_segment(exchange), encode_segment(route.key())))
     }
+}
 
+impl Account {
     /// The credit to grant now, if it is time: it has fallen to half, and receipts are not behind
     /// (behaviour S26, S103).
     fn grant(&mut self, credit: u32, fixed: u32, budget: &mut Budget) -> Option<u32> {
@@ -149,51 +159,84 @@ impl Intake {
         seq
     }
 
-    /// One queue's word on one message. Returns the delivery-id and outcome when that completes a message whose
-    /// publisher is to be told.
-    fn handle_receipt(
+    /// One queue's word on the messages `first..=last`. `complete` is given those that it completes and whose publisher is
+    /// to be told, in runs; returns how many they are.
+    fn handle_receipts(
         &mut self,
-        seq: u64,
+        (first, last): (u64, u64),
         verdict: Verdict,
         now_ms: u64,
         budget: &mut Budget,
-    ) -> Option<(u32, Answer, Verdict)> {
-        let first = self.next_seq - self.pending.len() as u64;
-        let pending = self.pending.get_mut(usize::try_from(seq.checked_sub(first)?).ok()?)?;
-        if pending.merged == Merged::Answered {
-            return None;
-        }
-        pending.left = pending.left.saturating_sub(1);
-        let outcome = match verdict {
-            Verdict::Rejected(_) => Some(verdict),
-            Verdict::Accepted => {
-                pending.merged = Merged::Accepted;
-                (pending.left == 0).then_some(Verdict::Accepted)
+        mut complete: impl FnMut(Completed),
+    ) -> u64 {
+        let oldest = self.next_seq - self.pending.len() as u64;
+        let (first, end) = (first.max(oldest), (last + 1).min(self.next_seq));
+        let mut run: Option<Completed> = None;
+        let mut completed = 0;
+        for seq in first..end {
+            // What is there is counted by the length of a deque.
+            let Some(pending) = self.pending.get_mut((seq - oldest) as usize) else { break };
+            let Some(outcome) = pending.merge(verdict) else { continue };
+            self.unconfirmed -= 1;
+            self.unconfirmed_bytes -= u64::from(pending.bytes);
+            if let Some(adaptive) = &mut self.adaptive {
+                adaptive.handle_receipt(seq, now_ms, budget);
             }
-            Verdict::Released => {
-                if pending.merged == Merged::Nothing {
-                    pending.merged = Merged::Released;
-                }
-                let any_accepted = pending.merged == Merged::Accepted;
-                (pending.left == 0).then_some(if any_accepted {
-                    Verdict::Accepted
-                } else {
-                    Verdict::Released
-                })
+            if pending.answer == Answer::Nothing {
+                continue;
             }
-        }?;
-        pending.merged = Merged::Answered;
-        self.unconfirmed -= 1;
-        self.unconfirmed_bytes -= u64::from(pending.bytes);
-        if let Some(adaptive) = &mut self.adaptive {
-            adaptive.handle_receipt(seq, now_ms, budget);
+            completed += 1;
+            let id = pending.delivery_id;
+            let next = Completed { first: id, last: id, answer: pending.answer, outcome };
+            match &mut run {
+                Some(run) if run.joins(&next) => run.last = id,
+                run => run.replace(next).into_iter().for_each(&mut complete),
+            }
         }
-        let answer =
-            (pending.answer != Answer::Nothing).then_some((pending.delivery_id, pending.answer, outcome));
+        run.into_iter().for_each(complete);
         while self.pending.front().is_some_and(|p| p.merged == Merged::Answered) {
             self.pending.pop_front();
         }
-        answer
+        completed
+    }
+}
+
+impl Pending {
+    /// One queue's word on it. Returns what all have said, when the last one has or it does not matter.
+    #[inline]
+    fn merge(&mut self, verdict: Verdict) -> Option<Verdict> {
+        if self.merged == Merged::Answered {
+            return None;
+        }
+        self.left = self.left.saturating_sub(1);
+        self.merged = match (verdict, self.merged) {
+            (Verdict::Accepted, _) | (_, Merged::Accepted) => Merged::Accepted,
+            _ => Merged::Released,
+        };
+        let outcome = match (verdict, self.merged) {
+            (Verdict::Rejected(_), _) => verdict,
+            _ if self.left > 0 => return None,
+            (_, Merged::Accepted) => Verdict::Accepted,
+            _ => Verdict::Released,
+        };
+        self.merged = Merged::Answered;
+        Some(outcome)
+    }
+}
+
+/// Deliveries with consecutive ids that have the same outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Completed {
+    /// Delivery-ids, serial.
+    first: u32,
+    last: u32,
+    answer: Answer,
+    outcome: Verdict,
+}
+
+impl Completed {
+    fn joins(&self, next: &Self) -> bool {
+        self.last.wrapping_add(1) == next.first && self.answer == next.answer && self.outcome == next.outcome
     }
 }
 
@@ -201,7 +244,7 @@ impl Gate {
     /// Remembers an outcome for the end of the turn, joined to the one before if it continues it.
     pub(super) fn note_disposition(&mut self, session: u16, delivery: &Delivery<'_>, state: DeliveryState) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        note(s, delivery.id, Answer::to(delivery), state);
+        note(&mut s.dispositions, (delivery.id, delivery.id), Answer::to(delivery), state);
     }
 
     #[expect(clippy::too_many_arguments, reason = "a receipt has that many parts, and they are used at once")]
@@ -216,22 +259,19 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
-        let Some(Some(LinkRole::Intake(intake))) = s.links.get_mut(link as usize) else { return };
-        let mut done = Vec::new();
-        for seq in first..=last {
-            if let Some(completed) = intake.handle_receipt(seq, verdict, cx.now_ms, cx.budget) {
-                cx.counters.confirmed += 1;
-                done.push(completed);
-            }
-        }
-        for (id, answer, outcome) in done {
-            let state = match outcome {
+        let Session { links, dispositions } = &mut **s;
+        let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
+        let (now_ms, catalog) = (cx.now_ms, cx.catalog);
+        let tell = |run: Completed| {
+            let state = match run.outcome {
                 Verdict::Accepted => DeliveryState::Accepted,
                 Verdict::Released => DeliveryState::Released,
-                Verdict::Rejected(reason) => rejected(reason, queue, cx),
+                Verdict::Rejected(reason) => rejected(reason, queue, catalog),
             };
-            note(s, id, answer, state);
-        }
+            note(dispositions, (run.first, run.last), run.answer, state);
+        };
+        let told = intake.account.handle_receipts((first, last), verdict, now_ms, cx.budget, tell);
+        cx.counters.confirmed += told;
         self.touch(session, link);
     }
 
@@ -240,25 +280,25 @@ impl Gate {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
         let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
-        if let Some(grant) = intake.grant(credit, cx.settings.max_link_credit, cx.budget) {
+        if let Some(grant) = intake.account.grant(credit, cx.settings.max_link_credit, cx.budget) {
             self.conn.grant(session, link, grant, false, false);
         }
     }
 }
 
-fn note(session: &mut Session, id: u32, answer: Answer, state: DeliveryState) {
+fn note(dispositions: &mut Vec<Told>, (first, last): (u32, u32), answer: Answer, state: DeliveryState) {
     if answer == Answer::Nothing {
         return;
     }
-    let told = Told { first: id, last: id, settled: answer == Answer::Settled, state };
-    match session.dispositions.last_mut() {
-        Some(last) if last.joins(&told) => last.last = id,
-        _ => session.dispositions.push(told),
+    let told = Told { first, last, settled: answer == Answer::Settled, state };
+    match dispositions.last_mut() {
+        Some(before) if before.joins(&told) => before.last = last,
+        _ => dispositions.push(told),
     }
 }
 
-fn rejected(reason: RejectReason, queue: QueueId, cx: &Cx<'_>) -> DeliveryState {
-    let name = cx.catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
+fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> DeliveryState {
+    let name = catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
     let (condition, reason, description) = match reason {
         RejectReason::MaxLength => {
             (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' is at its maximum length"))
@@ -290,7 +330,7 @@ mod tests {
         const BYTES: u32 = 1 << 20;
         let settings = Settings::default();
         let mut budget = Budget::share(1);
-        let mut intake = Intake::new(PublisherId(1), Target::Anonymous, &settings);
+        let mut account = Intake::new(PublisherId(1), Target::Anonymous, &settings).account;
         let delivery = Delivery {
             id: 0,
             tag: Chunk::Borrowed(&[]),
@@ -301,17 +341,64 @@ mod tests {
         };
         let fixed = settings.max_link_credit;
         for _ in 1..UNCONFIRMED_BYTES_MAX / u64::from(BYTES) {
-            intake.push(&delivery, BYTES, 1, 0);
-            assert_eq!(intake.grant(0, fixed, &mut budget), Some(fixed));
+            account.push(&delivery, BYTES, 1, 0);
+            assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
         }
-        intake.push(&delivery, BYTES, 1, 0);
+        account.push(&delivery, BYTES, 1, 0);
         assert_eq!(
-            intake.grant(0, fixed, &mut budget),
+            account.grant(0, fixed, &mut budget),
             None,
             "the bytes are at their bound, the messages are not"
         );
         // The outcome of a settled message is nobody's to hear, but its receipt counts.
-        assert_eq!(intake.handle_receipt(0, Verdict::Accepted, 0, &mut budget), None);
-        assert_eq!(intake.grant(0, fixed, &mut budget), Some(fixed));
+        let told =
+            account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| panic!("nobody asked"));
+        assert_eq!(told, 0);
+        assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
+    }
+
+    /// Deliveries 10, 11, ... to two queues each, and what the publisher is told when they have answered.
+    fn told(words: &[(u64, u64, Verdict)]) -> Vec<(u32, u32, Verdict)> {
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut account = Intake::new(PublisherId(1), Target::Anonymous, &settings).account;
+        for id in 10..16 {
+            let (tag, message) = (Chunk::Borrowed(&[]), Chunk::Borrowed(&[]));
+            let rcv_settle_mode = ReceiverSettleMode::First;
+            let delivery = Delivery { id, tag, message_format: 0, settled: false, rcv_settle_mode, message };
+            account.push(&delivery, 1, 2, 0);
+        }
+        let mut told = Vec::new();
+        for (first, last, verdict) in words {
+            let before = told.len();
+            let tell = |run: Completed| told.push((run.first, run.last, run.outcome));
+            let n = account.handle_receipts((*first, *last), *verdict, 0, &mut budget, tell);
+            assert_eq!(n, told[before..].iter().map(|(first, last, _)| u64::from(last - first + 1)).sum());
+        }
+        let answered: u64 = told.iter().map(|(first, last, _)| u64::from(last - first + 1)).sum();
+        assert_eq!(u64::from(account.unconfirmed), 6 - answered);
+        assert_eq!(account.unconfirmed_bytes, 6 - answered);
+        told
+    }
+
+    #[test]
+    fn receipts_of_several_queues_are_one() {
+        use Verdict::{Accepted, Released};
+        let full = Verdict::Rejected(RejectReason::MaxLength);
+        assert_eq!(told(&[(0, 5, Accepted)]), []);
+        assert_eq!(told(&[(0, 5, Accepted), (0, 5, Accepted)]), [(10, 15, Accepted)]);
+        assert_eq!(told(&[(0, 5, Released), (0, 5, Released)]), [(10, 15, Released)]);
+        assert_eq!(
+            told(&[(0, 1, Accepted), (2, 5, Released), (0, 5, Released)]),
+            [(10, 11, Accepted), (12, 15, Released)]
+        );
+        assert_eq!(told(&[(0, 5, Released), (0, 5, Accepted)]), [(10, 15, Accepted)]);
+        // A rejection wins at once, and what comes later is late.
+        assert_eq!(
+            told(&[(2, 3, full), (0, 5, Accepted), (0, 5, Accepted)]),
+            [(12, 13, full), (10, 11, Accepted), (14, 15, Accepted)]
+        );
+        // What was answered long ago, and what never was sent.
+        assert_eq!(told(&[(0, 2, full), (0, 9, Accepted), (7, 9, Accepted)]), [(10, 12, full)]);
     }
 }

@@ -12,6 +12,7 @@ mod dynamic;
 mod ends;
 mod filter;
 mod flush;
+mod follow;
 mod inbound;
 mod intake;
 mod management;
@@ -34,6 +35,7 @@ use queue::{Effect, Ticket, Verdict};
 
 use self::ends::Farewell;
 use self::flush::Told;
+use self::follow::Follow;
 use self::intake::Intake;
 use self::management::Pair;
 use self::outbound::Outlet;
@@ -196,6 +198,7 @@ pub struct Gate {
     farewells: Vec<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
+    follow: Follow,
     /// Memory of a resolved DISPOSITION.
     runs: Vec<amqp10::Run>,
     /// Publishing is stopped by an alarm or by a stopping node.
@@ -241,6 +244,7 @@ impl Gate {
             exclusive: Vec::new(),
             farewells: Vec::new(),
             touched: Vec::new(),
+            follow: Follow::default(),
             runs: Vec::new(),
             blocked: false,
             output_max: (OUTPUT_HIGH_WATER + ANSWERS_MAX)
@@ -307,7 +311,7 @@ impl Gate {
             Event::Close(error) => self.handle_close(error.as_ref(), cx),
             Event::Begin { session, .. } => self.handle_begin(session),
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
-            Event::Attach { session, link, attach } => self.handle_attach(session, link, attach, cx),
+            Event::Attach { session, link, attach } => self.attach_or_follow(session, link, attach, cx),
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
                     let before = self.deletions();

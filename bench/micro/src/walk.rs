@@ -1,0 +1,209 @@
+//! The whole walk of a message: one shard, a publisher and a consumer on it, and every byte between their sockets. No
+//! socket, no log and no thread: what the shard hands over is answered at once, so that nothing but the broker is counted.
+//!
+//! ```text
+//!   TRANSFERs of a turn ──> handle_input ──> turn ──> handovers, stream jobs ──> written at once
+//!   DISPOSITION, FLOW   ──> handle_input ──> turn ──> output of both connections, dropped
+//! ```
+//!
+//! Both clients say what Qpid Proton says, in its encodings.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use amqp10::sasl::Secret;
+use amqp10::{DeliveryState, Flow, Role, put_disposition_frame, put_frame};
+use broker::access::{Access, Permissions, User};
+use broker::catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
+use broker::settings::Settings;
+use bytes::BytesMut;
+use log::{Completion, Kept, Size, Step, StreamAnswer, StreamJob};
+use node::facts::Restored;
+use node::shard::Shard;
+use node::{StorageLimits, make_shards};
+
+use crate::cases::TURN;
+
+const QUEUE: &str = "q";
+
+/// What a client says before it attaches: SASL, OPEN and BEGIN.
+const HELLO: &[u8] = b"AMQP\x03\x01\x00\x00\
+    \x00\x00\x00$\x02\x01\x00\x00\x00SA\xc0\x17\x02\xa3\x09ANONYMOUS\xa0\x09anonymous\
+    AMQP\x00\x01\x00\x00\
+    \x00\x00\x003\x02\x00\x00\x00\x00S\x10\xc0&\x0a\xa1\x0aarrow-8479\xa1\x09127.0.0.1p\x00\x02\x00\x00`\x7f\xff@@@@@@\
+    \x00\x00\x00\x1a\x02\x00\x00\x00\x00S\x11\xc0\x0d\x04@Cp\x7f\xff\xff\xffp\x7f\xff\xff\xff";
+
+/// A link to publish on to `/queues/q`.
+const ATTACH_SENDER: &[u8] = b"\x00\x00\x00O\x02\x00\x00\x00\x00S\x12\xc0B\x0e\xa1\x0aarrow-8485CBP\x00P\x00\
+    \x00S(\xc0\x0c\x0b@C@CB@@@@@@\x00S)\xc0\x12\x07\xa1\x09/queues/qC@CB@@@@CD@@@";
+
+/// A link to consume on from `/queues/q`.
+const ATTACH_RECEIVER: &[u8] =
+    b"\x00\x00\x00O\x02\x00\x00\x00\x00S\x12\xc0B\x0e\xa1\x0aarrow-8479CAP\x00P\x00\
+    \x00S(\xc0\x16\x0b\xa1\x09/queues/qC@CB@@@@@@\x00S)\xc0\x08\x07@C@CB@@@@CD@@@";
+
+/// A message of 12 bytes, durable, with an id and one application property.
+const TRANSFER: &[u8] = b"\x00\x00\x00_\x02\x00\x00\x00\x00S\x14\xc0\x12\x04Cp\x00\x00\x00\x00\
+    \xa0\x08\x00\x00\x00\x00\x00\x00\x00\x00C\
+    \x00Sp\xc0\x02\x01A\x00Ss\xc0\x0a\x01\x80\x00\x00\x00\x00\x00\x00\x00\x07\
+    \x00St\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\x00Su\xa0\x0cxxxxxxxxxxxx";
+
+/// Where in [`TRANSFER`] the delivery-id and the delivery-tag stand.
+const ID_AT: usize = 16;
+const TAG_AT: usize = 22;
+
+/// A credit that a turn does not use up.
+const CREDIT: u32 = 200;
+
+/// The walk to a classic queue and out of it.
+pub fn classic() -> Box<dyn FnMut() -> u64> {
+    walk(Arguments::default())
+}
+
+/// The walk to a stream and to its reader, which is never behind.
+pub fn stream() -> Box<dyn FnMut() -> u64> {
+    walk([("x-queue-type".into(), "stream".into())].into())
+}
+
+/// Every call is one message; the last of a turn moves all of them.
+fn walk(arguments: Arguments) -> Box<dyn FnMut() -> u64> {
+    let mut house = House::new(arguments);
+    let mut sent = 0;
+    Box::new(move || {
+        sent += 1;
+        if sent % TURN == 0 { house.move_a_turn() } else { 0 }
+    })
+}
+
+struct House {
+    shard: Shard,
+    publisher: usize,
+    consumer: usize,
+    /// TRANSFERs of one turn.
+    transfers: Vec<u8>,
+    answer: BytesMut,
+    /// Messages sent so far, all of them received.
+    moved: u32,
+    kept: Kept,
+    dirty: Vec<usize>,
+    now_ms: u64,
+}
+
+impl House {
+    fn new(arguments: Arguments) -> Self {
+        let user = User {
+            name: "guest".into(),
+            password: Secret::new("guest"),
+            tags: Vec::new(),
+            loopback_only: true,
+            permissions: [("/".into(), Permissions::ALL)].into_iter().collect(),
+        };
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::new([user])));
+        let (now_ms, limits) = (1000, StorageLimits::default());
+        let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
+        let mut shard = shards.into_iter().next().expect("one was asked for");
+        let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
+        shard.propose(Command::DeclareQueue(declare), Box::new(|declared| assert!(declared.is_ok())));
+        let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
+        let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
+        let (transfers, kept) = (TRANSFER.repeat(TURN as usize), Kept::default());
+        let (answer, dirty) = (BytesMut::new(), Vec::new());
+        let mut house = Self { shard, publisher, consumer, transfers, answer, moved: 0, kept, dirty, now_ms };
+        house.turn();
+        for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
+            house.shard.handle_input(client, HELLO);
+            house.turn();
+            house.shard.handle_input(client, attach);
+            house.turn();
+        }
+        house.grant();
+        house.turn();
+        house
+    }
+
+    /// Sends the messages of a turn, receives and settles them. Returns the bytes that both clients were sent.
+    fn move_a_turn(&mut self) -> u64 {
+        for (transfer, id) in self.transfers.chunks_exact_mut(TRANSFER.len()).zip(self.moved..) {
+            transfer[ID_AT..ID_AT + 4].copy_from_slice(&id.to_be_bytes());
+            transfer[TAG_AT..TAG_AT + 4].copy_from_slice(&id.to_le_bytes());
+        }
+        self.shard.handle_input(self.publisher, &self.transfers);
+        let mut bytes = self.turn();
+        let (first, last) = (self.moved, self.moved + TURN as u32 - 1);
+        self.moved = last + 1;
+        assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "the turn brings them all");
+        let accepted = DeliveryState::Accepted;
+        put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
+        self.grant();
+        bytes += self.turn();
+        assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each has its receipt");
+        bytes
+    }
+
+    /// The consumer's answer: credit for the next turn, behind what it has settled.
+    fn grant(&mut self) {
+        let flow = Flow {
+            next_incoming_id: Some(self.moved),
+            incoming_window: i32::MAX as u32,
+            outgoing_window: i32::MAX as u32,
+            handle: Some(0),
+            delivery_count: Some(self.moved),
+            link_credit: Some(CREDIT),
+            ..Flow::default()
+        };
+        put_frame(&mut self.answer, 0, &flow);
+        self.shard.handle_input(self.consumer, &self.answer);
+        self.answer.clear();
+    }
+
+    /// Turns until nothing moves any more, as the runtime does them. Returns the bytes that both clients were sent.
+    fn turn(&mut self) -> u64 {
+        let (mut bytes, mut moved) = (0, true);
+        while moved {
+            self.now_ms += 1;
+            self.shard.set_now(self.now_ms);
+            self.shard.handle_timeout();
+            moved = self.shard.turn();
+            if let Some(handover) = self.shard.poll_handover() {
+                moved = true;
+                let (shard, ticket) = (handover.shard, handover.ticket);
+                let steps = [Some(Step::Written), handover.sync.then_some(Step::Synced)];
+                drop(handover);
+                for step in steps.into_iter().flatten() {
+                    let (file, size, result) = (0, Size::default(), Ok(()));
+                    self.shard.handle_logged(Completion { shard, ticket, step, result, file, size });
+                }
+            }
+            let jobs: Vec<StreamJob> = self.shard.poll_stream_jobs().collect();
+            for job in jobs {
+                moved = true;
+                let answer = self.written(job);
+                self.shard.handle_stream_answer(answer);
+            }
+            self.shard.take_dirty(&mut self.dirty);
+            for key in self.dirty.drain(..) {
+                let Some(conn) = self.shard.conn(key) else { continue };
+                let output = conn.gate.connection().output();
+                bytes += output.len() as u64;
+                output.advance(output.len());
+                output.shrink();
+            }
+        }
+        bytes
+    }
+
+    /// What the streams' thread says when it has done a job.
+    fn written(&mut self, job: StreamJob) -> StreamAnswer {
+        match job {
+            StreamJob::Open { shard, stream, .. } => {
+                StreamAnswer::Opened { shard, stream, result: Ok(self.kept.clone()), cut: None }
+            }
+            StreamJob::Append { shard, stream, chunks, .. } => {
+                let last = chunks.last().expect("at least one");
+                self.kept.next = last.first + u64::from(last.entries);
+                StreamAnswer::Appended { shard, stream, result: Ok(self.kept.clone()) }
+            }
+            other => panic!("nobody has changed the stream: {other:?}"),
+        }
+    }
+}
