@@ -246,6 +246,7 @@ fn run(plan: Plan) -> u64 {
         dirty_files_max: random.below(4) as usize,
         seed: Some(random.next()),
         reserve_bytes: plan.seed % 2 * 1000,
+        spare_files_max: (plan.seed % 4) as usize,
     };
     let mut disk = FalseDisk::new(random.next());
     let mut model = Model::default();
