@@ -69,7 +69,7 @@ struct House {
     runs: Vec<(Run, QueueId, Stored)>,
     bytes: usize,
     records: Records,
-    scratch: BytesMut,
+    scratch: Vec<u8>,
 }
 
 impl House {
@@ -87,14 +87,14 @@ impl House {
             runs: Vec::new(),
             bytes: 0,
             records: Records::new(),
-            scratch: BytesMut::new(),
+            scratch: Vec::new(),
         })
     }
 
     fn declare(&mut self, name: &str) -> Result<QueueId, Box<dyn Error>> {
         let declare = DeclareQueue::new("/", name, Arguments::new());
         for change in self.catalog.decide(Command::DeclareQueue(declare))?.changes {
-            push_change(&mut self.records, &mut self.scratch, self.catalog.version() + 1, &change);
+            push_change(&mut self.records, self.catalog.version() + 1, &change);
             self.catalog.apply(&change);
         }
         Ok(self.catalog.queue("/", name).ok_or("no such queue")?.id)
@@ -146,7 +146,7 @@ impl House {
         let extents = self.packs.write(runs)?;
         for ((queue, stored), extent) in said.into_iter().zip(extents) {
             let fact = Fact::Stored(stored);
-            push_fact(&mut self.records, &mut self.scratch, queue, &fact, Some(extent));
+            push_fact(&mut self.records, queue, &fact, Some(extent));
         }
         let records = std::mem::take(&mut self.records);
         let mut done = Vec::new();

@@ -116,8 +116,8 @@ impl Peer {
         let credit = credit.map_or(0, |l| l.sender_credit().credit()) as usize;
         for message in queue.drain(..credit.min(queue.len())) {
             self.next_tag += 1;
-            let delivery = Outgoing::whole(Tag::from_number(self.next_tag), false, message, self.next_tag);
-            self.endpoint.send(session, link, delivery);
+            let delivery = Outgoing::whole(Tag::from_number(self.next_tag), false, &message, self.next_tag);
+            self.endpoint.send(session, link, &delivery);
         }
     }
 }

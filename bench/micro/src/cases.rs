@@ -114,12 +114,13 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
             output.advance(output.len());
         }
         let before = output.len();
+        head.clear();
         message.put_delivery_head(0, false, None, &mut head);
-        let (first, bare) = (head.split().freeze(), message.bare());
-        put_transfer_frame(output.buffer(), 0, black_box(&HEAD), first.len() + bare.len());
-        output.put_payload(&first, 0, first.len());
-        output.put_payload(&bare, 0, bare.len());
-        (output.len() - before + first.len()) as u64
+        let (wire, bare_at) = message.bare_in();
+        put_transfer_frame(output.buffer(), 0, black_box(&HEAD), head.len() + wire.len() - bare_at);
+        output.buffer().extend_from_slice(&head);
+        output.put_payload(wire, bare_at, wire.len());
+        (output.len() - before + head.len()) as u64
     })
 }
 
@@ -240,6 +241,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
             let Some(Work::Append(chunks)) = stream.poll_work(1000) else { return 0 };
             kept.next = chunks.last().map_or(0, Chunk::end);
             stream.handle_appended(Some(kept.clone()), 1000, &mut home);
+            assert_eq!(home.receipts.drain().count(), 1);
             for effect in home.effects.drain(..) {
                 if let Effect::News { news, .. } = effect {
                     readers.handle_news(*news, 1000, &mut here);
@@ -259,23 +261,32 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut fifo = Fifo::new(config());
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);
-    fifo.apply(attach(consumer, Mode::Take), 0, &mut out);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut |_| {});
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
     Box::new(move || {
         let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
-        fifo.apply(Request::Publish(publish), 1000, &mut out);
+        fifo.apply(Request::Publish(publish), 1000, &mut out, &mut |put| _ = black_box(put));
         published += 1;
         if published % TURN == 0 {
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            fifo.apply(grant, 1000, &mut out);
+            fifo.apply(grant, 1000, &mut out, &mut |_| {});
             let delivered = out.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
             assert!(published == TURN || delivered as u64 == TURN);
             let (first, last) = (published - TURN + 1, published);
             let outcome = Outcome::Accepted;
-            fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 1000, &mut out);
+            fifo.apply(
+                Request::Settle { consumer, first, last, outcome, answer: false },
+                1000,
+                &mut out,
+                &mut |_| {},
+            );
+            assert_eq!(
+                out.receipts.drain().map(|receipt| receipt.last - receipt.first + 1).sum::<u64>(),
+                TURN
+            );
             out.effects.clear();
             out.facts.clear();
         }

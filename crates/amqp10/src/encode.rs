@@ -8,6 +8,10 @@ use bytes::{BufMut, BytesMut};
 
 use crate::types::{Array, Map, Symbol, Value};
 
+mod gathered;
+
+pub use gathered::Gathered;
+
 /// A type that has an encoding.
 pub trait Encode {
     /// Appends the encoding, format code included.

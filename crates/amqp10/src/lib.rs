@@ -37,7 +37,7 @@ pub use performative::{
     put_flow_frame, put_frame, put_frame_within, put_sasl_frame, put_transfer_frame,
     transfer_frame_overhead_max,
 };
-pub use session::{Outgoing, Session, SessionConfig, Tag};
+pub use session::{Outgoing, Part, Session, SessionConfig, Tag};
 pub use types::{Array, Constructor, Described, Map, Symbol, Value};
 pub use unsettled::Run;
 pub use violation::{Radius, Violation};

@@ -10,12 +10,20 @@ use bytes::{Buf, Bytes, BytesMut};
 /// one more slice in the vectored write.
 const SHARE_FROM: usize = 4096;
 
+/// What an output that has given its memory back asks for at most before it knows how much it needs, in bytes.
+const EXPECTED_MAX: usize = 64 * 1024;
+
 /// Bytes to write, in order.
 #[derive(Debug, Default)]
 pub struct Output {
     segments: VecDeque<Bytes>,
     segment_bytes: usize,
     tail: BytesMut,
+    /// Bytes written since it was made, or has given its memory back.
+    written: usize,
+    /// Bytes that were written between the last two times: as much is asked for at once, so that an output in use grows
+    /// in one step each time.
+    expected: usize,
 }
 
 impl Output {
@@ -30,6 +38,9 @@ impl Output {
 
     /// Where frames are encoded to.
     pub fn buffer(&mut self) -> &mut BytesMut {
+        if self.tail.capacity() == 0 {
+            self.tail.reserve(self.expected);
+        }
         &mut self.tail
     }
 
@@ -67,6 +78,7 @@ impl Output {
 
     /// `n` bytes have been written.
     pub fn advance(&mut self, mut n: usize) {
+        self.written += n;
         while n > 0 {
             match self.segments.front_mut() {
                 Some(front) if front.len() > n => {
@@ -90,7 +102,31 @@ impl Output {
     /// Gives the memory of an idle connection back.
     pub fn shrink(&mut self) {
         if self.is_empty() {
-            *self = Self::default();
+            *self = Self { expected: self.written.min(EXPECTED_MAX), ..Self::default() };
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_in_use_grows_once() {
+        let mut output = Output::default();
+        let mut turn = |bytes: usize| {
+            output.shrink();
+            assert_eq!(output.tail.capacity(), 0, "an idle one has nothing");
+            output.buffer().extend_from_slice(b"x");
+            let at_once = output.tail.capacity();
+            output.buffer().resize(bytes, b'x');
+            output.advance(bytes / 2);
+            output.advance(bytes - bytes / 2);
+            at_once
+        };
+        turn(10_000);
+        assert!((10_000..20_000).contains(&turn(100)));
+        assert!((100..1_000).contains(&turn(1 << 20)), "it was little the last time");
+        assert!((EXPECTED_MAX..1 << 20).contains(&turn(1)));
     }
 }

@@ -19,6 +19,7 @@ mod transfer;
 
 pub use sasl_frame::{SaslFrame, put_sasl_frame};
 pub use state::DeliveryState;
+pub(crate) use transfer::TAG_MAX;
 pub use transfer::{Transfer, TransferHead, put_transfer_frame, transfer_frame_overhead_max};
 
 /// The performative of an AMQP frame [2.7].

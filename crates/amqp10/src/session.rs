@@ -25,7 +25,7 @@ use crate::{
 };
 
 use self::outgoing::Pending;
-pub use self::outgoing::{OUTPUT_HIGH_WATER, Outgoing, Tag};
+pub use self::outgoing::{OUTPUT_HIGH_WATER, Outgoing, Part, Tag};
 
 /// What we tell the peer of our outgoing window: only its incoming window limits us (behaviour S106).
 const OUTGOING_WINDOW: u32 = u32::MAX;

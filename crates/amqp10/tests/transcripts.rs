@@ -237,7 +237,7 @@ fn detaching_aborts_what_is_half_way() {
     let mut script = Script::attached(Role::Receiver, 100_000);
     script.credit(0, 100_000, 0, 2).unwrap();
     let large = Bytes::from(vec![1; 2 << 20]);
-    assert!(script.endpoint.send(0, 0, Outgoing::whole(Tag::from_number(0), false, large.clone(), 0)));
+    assert!(script.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(0), false, &large, 0)));
     assert!(script.endpoint.session(0).unwrap().has_pending(0));
     script.endpoint.detach(0, 0, None);
     let mut frames = script.sent();
@@ -255,7 +255,7 @@ fn detaching_aborts_what_is_half_way() {
     // The window is closed: the DETACH has to do.
     let mut script = Script::attached(Role::Receiver, 1);
     script.credit(0, 1, 0, 2).unwrap();
-    assert!(script.endpoint.send(0, 0, Outgoing::whole(Tag::from_number(0), false, large, 0)));
+    assert!(script.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(0), false, &large, 0)));
     script.sent();
     script.endpoint.detach(0, 0, None);
     assert_eq!(script.sent(), ["detach 0"]);
@@ -289,11 +289,12 @@ fn deliveries_wait_in_order_with_reports_behind_them() {
 #[test]
 fn settled_deliveries_need_no_credit() {
     let mut script = Script::attached(Role::Receiver, 10);
-    let settled = |n: u64| Outgoing::whole(Tag::from_number(n), true, Bytes::from_static(b"x"), n);
+    let x = Bytes::from_static(b"x");
+    let settled = |n: u64| Outgoing::whole(Tag::from_number(n), true, &x, n);
     script.credit(0, 10, 0, 1).unwrap();
     script.credit(0, 10, 0, 0).unwrap();
     assert!(!script.send(b"no", 0));
-    assert!(script.endpoint.send(0, 0, settled(1)));
+    assert!(script.endpoint.send(0, 0, &settled(1)));
     assert_eq!(script.sent(), ["transfer 0 [1]"]);
     let link = script.endpoint.session(0).unwrap().link(0).unwrap().sender_credit();
     assert_eq!((link.delivery_count(), link.credit()), (1, 0));

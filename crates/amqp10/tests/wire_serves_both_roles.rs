@@ -10,7 +10,7 @@ use amqp10::connection::Config;
 use amqp10::link::LinkState;
 use amqp10::session::{SessionConfig, SessionState};
 use amqp10::{
-    Attach, Chunk, Connection, ConnectionState, DeliveryState, Event, Open, Outgoing, Role, SaslCode,
+    Attach, Chunk, Connection, ConnectionState, DeliveryState, Event, Open, Outgoing, Part, Role, SaslCode,
     SaslInit, Source, Symbol, Tag, Target, TargetArchetype, serial,
 };
 use bytes::{Bytes, BytesMut};
@@ -290,18 +290,18 @@ impl World {
         let stamp = (number as u8, model.sent as u8);
         let message: Bytes = (0..size).map(|i| (i as u8) ^ stamp.0 ^ stamp.1.wrapping_mul(31)).collect();
         let head = message.slice(..message.len().min(self.random.below(20) as usize));
-        let bare = message.slice(head.len()..);
+        let bare = Part { of: &message, from: head.len() };
         let cookie = model.sent;
         let delivery = Outgoing {
             tag: Tag::from_number(cookie),
             settled,
             irrevocable: settled,
             message_format: 0,
-            head,
+            head: &head,
             bare,
             cookie,
         };
-        if !s.endpoint.send(session, link, delivery) {
+        if !s.endpoint.send(session, link, &delivery) {
             assert_eq!(credit, 0, "seed {}: refused with credit", self.seed);
             return;
         }
@@ -321,8 +321,8 @@ impl World {
         let number = s.links[&(session, link)];
         let model = &mut self.models[number];
         let message = Bytes::from(vec![number as u8; 10]);
-        let delivery = Outgoing::whole(Tag::from_number(model.sent), true, message.clone(), model.sent);
-        assert!(s.endpoint.send(session, link, delivery), "seed {}", self.seed);
+        let delivery = Outgoing::whole(Tag::from_number(model.sent), true, &message, model.sent);
+        assert!(s.endpoint.send(session, link, &delivery), "seed {}", self.seed);
         self.seen.anyway += 1;
         model.sent += 1;
         model.expected.push_back(message);

@@ -14,9 +14,9 @@ use crate::reply_to::ReplyTo;
 /// One piece of mail.
 #[derive(Debug)]
 pub enum Mail {
-    /// For a queue's machine. Publishes are bounded by link credit, grants by one in flight per consumer,
-    /// settlements by the deliveries granted, the rest by the requests in flight of their links.
-    Request { queue: QueueId, request: Request },
+    /// For queues' machines, in the order in which it was sent. Publishes are bounded by link credit, grants by one in
+    /// flight per consumer, settlements by the deliveries granted, the rest by the requests in flight of their links.
+    Requests(Vec<(QueueId, Request)>),
     /// For a link that takes replies. Publishes are bounded by link credit, questions by links being attached
     /// and by management credit.
     Direct { to: ReplyTo, vhost: Arc<str>, request: Direct },
@@ -154,7 +154,6 @@ impl Post {
 pub enum Recipient {
     Consumer(ConsumerId),
     Ticket(Ticket),
-    Publisher(PublisherId),
     /// The readers of the queue on this shard.
     Readers(ShardId),
     /// The shard on which the queue lives.
@@ -176,7 +175,6 @@ pub fn recipient(effect: &Effect) -> Recipient {
         Effect::Fetched { ticket, .. } | Effect::Done { ticket, .. } | Effect::Report { ticket, .. } => {
             Recipient::Ticket(*ticket)
         }
-        Effect::Receipt { publisher, .. } => Recipient::Publisher(*publisher),
         // A shard follows under its own number.
         Effect::News { follower, .. } => Recipient::Readers(follower.0 as ShardId),
         Effect::DeadLetter { .. } | Effect::Deleted { .. } => Recipient::Home,

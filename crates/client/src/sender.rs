@@ -145,8 +145,8 @@ impl Sender {
         };
         let Some(link) = state.links.get_mut(self.link.key) else { return Poll::Ready(Err(Error::Closed)) };
         let cookie = link.outcomes.next();
-        let delivery = Outgoing::whole(Tag::from_number(cookie), settled, message.clone(), cookie);
-        if !state.endpoint.send(channel, number, delivery) {
+        let delivery = Outgoing::whole(Tag::from_number(cookie), settled, message, cookie);
+        if !state.endpoint.send(channel, number, &delivery) {
             // The peer has detached, or we have: the end of the link is about to be told.
             link.wakers.register(cx);
             return Poll::Pending;

@@ -1,5 +1,6 @@
 //! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`, what becomes
-//! of the files then in `spare.rs`, what a full disk is emptied with in `reserve.rs`.
+//! of the files then in `spare.rs`, what a full disk is emptied with in `reserve.rs`, what a shard may write itself in
+//! `at_once.rs`.
 //!
 //! ```text
 //!             first write            full, or a write failed
@@ -12,6 +13,7 @@
 //! A file that failed a write or a sync is never written again. What a failed sync may have lost is written anew: from
 //! memory, if somebody waits to see it synced, else as it reads back.
 
+mod at_once;
 mod reserve;
 mod space;
 mod spare;
@@ -28,6 +30,7 @@ use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 
+pub use at_once::AT_ONCE_BYTES_MAX;
 pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;
@@ -271,22 +274,28 @@ impl<D: Disk> Log<D> {
             {
                 self.abandon(Some(stands.offset));
             }
-        } else if let (Some(batch), Some(current)) = (batch, &mut self.current) {
-            current.last = number;
-            current.good += 1;
-            let span = self.spans.entry(current.number).or_default();
-            if span.first_batch == 0 {
-                span.first_batch = number;
-            }
-            span.last_batch = number;
-            span.records += batch.len();
-            self.last = number;
-            self.clean = matches!(batch, Batch::Clean);
-            if sync {
-                self.synced = number;
-            }
+        } else if let Some(batch) = batch {
+            self.committed(batch, number, sync);
         }
         outcome.map(|()| at.map(|stands| stands.header))
+    }
+
+    /// A batch stands in the current file, synced if that was asked: it counts from now on.
+    fn committed(&mut self, batch: Batch<'_>, number: u64, sync: bool) {
+        let Some(current) = &mut self.current else { return };
+        current.last = number;
+        current.good += 1;
+        let span = self.spans.entry(current.number).or_default();
+        if span.first_batch == 0 {
+            span.first_batch = number;
+        }
+        span.last_batch = number;
+        span.records += batch.len();
+        self.last = number;
+        self.clean = matches!(batch, Batch::Clean);
+        if sync {
+            self.synced = number;
+        }
     }
 
     /// `at` is where the batch already stands.

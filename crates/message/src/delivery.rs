@@ -1,6 +1,6 @@
 //! What stands before the bare message when it is delivered: a header and the annotations (behaviour B.8).
 
-use amqp10::encode::{ListWriter, put_descriptor, put_str, put_symbol, put_value};
+use amqp10::encode::{Gathered, put_str, put_symbol, put_value};
 use amqp10::sections::map_pairs;
 use amqp10::{Array, Map, Symbol, Value, descriptor};
 use bytes::{BufMut, BytesMut};
@@ -24,6 +24,19 @@ const OURS_OF_THE_DEAD: &[&str] = &[
 
 /// Where a message stands in its stream (behaviour B.8).
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
+const STREAM_OFFSET_BYTES: &[u8; STREAM_OFFSET.len()] = b"x-stream-offset";
+
+/// Descriptors in their short form.
+const HEADER: u8 = descriptor::HEADER as u8;
+const ANNOTATIONS: u8 = descriptor::MESSAGE_ANNOTATIONS as u8;
+
+const NULL: u8 = 0x40;
+
+/// Bytes of a header section at most: its head, two booleans, a ubyte and two uints.
+const HEADER_MAX: usize = 6 + 2 + 2 + 2 * 5;
+
+/// Where in it the size of its list stands.
+const HEADER_SIZE_AT: usize = 4;
 
 /// Largest content of a `map8`, its count included.
 const MAP8_MAX: usize = 255;
@@ -50,37 +63,51 @@ impl Message {
         stream_offset: Option<u64>,
         out: &mut BytesMut,
     ) {
-        let mut header = ListWriter::new(out, descriptor::HEADER);
-        header.put(&self.durable_header());
-        header.optional(&self.priority());
-        header.optional(&self.ttl_ms());
-        header.put(&(!redelivered && delivery_count == 0 && self.deaths().is_none()));
-        header.put(&delivery_count);
-        header.finish();
+        let mut header = Gathered::<HEADER_MAX>::new();
+        header.bytes(&[0x00, 0x53, HEADER, 0xc0, 0, 5]);
+        header.boolean(self.durable_header());
+        match self.priority() {
+            Some(priority) => header.bytes(&[0x50, priority]),
+            None => header.byte(NULL),
+        }
+        match self.ttl_ms() {
+            Some(ttl_ms) => header.uint(ttl_ms),
+            None => header.byte(NULL),
+        }
+        header.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
+        header.uint(delivery_count);
+        // The size covers what is behind it.
+        header.overwrite(HEADER_SIZE_AT, &[(header.len() - HEADER_SIZE_AT - 1) as u8]);
+        header.put_into(out);
         self.put_annotations(stream_offset, out);
     }
 
     /// Appends the annotations that receivers see.
     pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
-        put_descriptor(out, descriptor::MESSAGE_ANNOTATIONS);
         let route = self.route().annotations();
         let plain = self.annotations().is_empty() && self.deaths().is_none();
         if !plain || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
             self.put_all_annotations(stream_offset, out);
             return;
         }
-        let start = out.len();
-        out.put_slice(&[0xc1, 0, if stream_offset.is_some() { 6 } else { 4 }]);
+        let Some(offset) = stream_offset else {
+            out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len()) as u8, 4]);
+            out.put_slice(route);
+            return;
+        };
+        let pair = stream_offset_pair(offset);
+        out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len() + pair.len()) as u8, 6]);
         out.put_slice(route);
-        put_stream_offset(stream_offset, out);
-        out[start + 1] = (out.len() - start - 2) as u8;
+        pair.put_into(out);
     }
 
     fn put_all_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
+        out.put_slice(&[0x00, 0x53, ANNOTATIONS]);
         let start = out.len();
         out.put_slice(&[0xd1, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.put_slice(self.route().annotations());
-        let mut pairs = 2 + put_stream_offset(stream_offset, out);
+        stream_offset.into_iter().for_each(|offset| stream_offset_pair(offset).put_into(out));
+        let mut pairs = 2 + u32::from(stream_offset.is_some());
         // The scan at intake has shown that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
             let ours = OURS.contains(&key)
@@ -101,14 +128,23 @@ impl Message {
     }
 }
 
-/// Returns the number of pairs.
-fn put_stream_offset(stream_offset: Option<u64>, out: &mut BytesMut) -> u32 {
-    let Some(offset) = stream_offset else { return 0 };
-    put_symbol(out, STREAM_OFFSET);
-    put_value(out, &Value::Long(offset as i64));
-    1
+/// The annotation that tells where in its stream a message stands: a symbol and a long.
+#[inline]
+fn stream_offset_pair(offset: u64) -> Gathered<STREAM_OFFSET_PAIR_MAX> {
+    let mut pair = Gathered::new();
+    pair.bytes(&[0xa3, STREAM_OFFSET.len() as u8]);
+    pair.bytes(STREAM_OFFSET_BYTES);
+    match i8::try_from(offset) {
+        Ok(small) => pair.bytes(&[0x55, small as u8]),
+        Err(_) => {
+            pair.byte(0x81);
+            pair.bytes(&offset.to_be_bytes());
+        }
+    }
+    pair
 }
 
+/// Returns the number of pairs.
 fn put_deaths(deaths: &Deaths, out: &mut BytesMut) -> u32 {
     let mut pairs = 0;
     put_symbol(out, OURS_OF_THE_DEAD[0]);
@@ -155,10 +191,11 @@ mod tests {
     use std::sync::Arc;
 
     use amqp10::sections::scan;
+    use amqp10::{Header, Reader};
     use bytes::Bytes;
 
     use super::*;
-    use crate::{DeathReason, Route, kept};
+    use crate::{DeathReason, Parts, Route, kept};
 
     fn receive(wire: &[u8]) -> Message {
         let sections = scan(wire).unwrap();
@@ -197,6 +234,57 @@ mod tests {
         let keys: Vec<_> = map_pairs(section).unwrap().map(|p| p.unwrap().0.to_owned()).collect();
         assert_eq!(keys, ["x-exchange", "x-routing-key", "x-a"]);
         assert!(out.ends_with(b"\x00\x53\x75\xa0\x02hi"));
+    }
+
+    /// Every field of the header in each of its encodings.
+    #[test]
+    fn headers_say_what_is_known() {
+        for priority in [None, Some(0), Some(9)] {
+            for ttl_ms in [None, Some(0), Some(0xff), Some(0x100), Some(u32::MAX)] {
+                for (durable, count) in [(false, 0), (true, 0xff), (true, 0x100), (false, u32::MAX)] {
+                    let parts = Parts {
+                        wire: Bytes::from_static(b"\x00\x53\x77\x40"),
+                        durable_header: durable,
+                        priority,
+                        ttl_ms,
+                        ..Parts::default()
+                    };
+                    let message = Message::new(parts, Arc::new(Route::simple("x", "k")));
+                    let header = scan(&deliver(&message, count, false)).unwrap().header.unwrap();
+                    let expected = Header {
+                        durable: Some(durable),
+                        priority,
+                        ttl: ttl_ms,
+                        first_acquirer: Some(count == 0),
+                        delivery_count: Some(count),
+                    };
+                    assert_eq!(header, expected);
+                }
+            }
+        }
+    }
+
+    /// Around the largest annotations that a short map holds.
+    #[test]
+    fn long_routes_are_told_whole() {
+        for len in 150..250 {
+            let key = "k".repeat(len);
+            let parts = Parts { wire: Bytes::from_static(b"\x00\x53\x77\x40"), ..Parts::default() };
+            let message = Message::new(parts, Arc::new(Route::simple("x", &key)));
+            for offset in [None, Some(0), Some(127), Some(128), Some(u64::MAX >> 1)] {
+                let mut out = BytesMut::new();
+                message.put_delivery_head(0, false, offset, &mut out);
+                out.extend_from_slice(&message.bare());
+                let range = scan(&out).unwrap().message_annotations.unwrap();
+                let section = &out[range.start as usize..range.end as usize];
+                let pairs: Vec<_> = map_pairs(section).unwrap().map(Result::unwrap).collect();
+                let text = |i: usize| Reader::new(pairs[i].1).read_str_opt().unwrap();
+                assert_eq!((text(0), text(1)), (Some("x"), Some(&*key)));
+                let told = pairs.get(2).map(|(name, value)| (*name, Reader::new(value).read_value()));
+                let expected = offset.map(|n| (STREAM_OFFSET, Ok(Value::Long(n as i64))));
+                assert_eq!(told, expected, "{len}");
+            }
+        }
     }
 
     #[test]

@@ -144,6 +144,11 @@ impl Message {
         self.wire.slice(self.bare_at as usize..)
     }
 
+    /// The same, without a share of its own: a buffer, and where in it the bare message begins. It ends with the buffer.
+    pub fn bare_in(&self) -> (&Bytes, usize) {
+        (&self.wire, self.bare_at as usize)
+    }
+
     /// All its bytes: annotations, bare message and footer.
     pub(crate) fn wire(&self) -> &Bytes {
         &self.wire

@@ -26,7 +26,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use log::{Extent, Record, Records};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Restoring, Stored};
+use queue::{Ages, Block, Fact, Loaded, Put, Restoring, Stored};
 
 use crate::shard::Place;
 
@@ -52,8 +52,7 @@ const NODE: u64 = u64::MAX;
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            let head = |out: &mut Vec<u8>| put_head(out, message, *at_ms);
-            records.push_shared(queue.0, *seq, PUT, head, message.stored_tail());
+            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms });
         }
         Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, delivery_count, redelivered } => {
@@ -72,6 +71,13 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
         }
         Fact::Damaged => records.push(queue.0, 0, DAMAGED, &[]),
     }
+}
+
+/// Appends a message of a queue.
+pub fn push_put(records: &mut Records, queue: QueueId, put: Put<'_>) {
+    let Put { seq, message, at_ms } = put;
+    let head = |out: &mut Vec<u8>| put_head(out, message, at_ms);
+    records.push_shared(queue.0, seq, PUT, head, message.stored_tail());
 }
 
 /// Appends one message to a run that is to be written.

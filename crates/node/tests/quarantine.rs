@@ -97,7 +97,7 @@ impl Life {
         let parts = Parts { wire: Bytes::copy_from_slice(body), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("h", "k")));
         let publish = Publish { publisher: PublisherId(0), seq, message };
-        self.shard.handle_mail(vec![Mail::Request { queue, request: Request::Publish(publish) }]);
+        self.shard.handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();
     }
 

@@ -123,7 +123,7 @@ impl World {
         let publish = Publish { publisher, seq, message: message(body, priority) };
         let home = self.shards[0].catalog().queue_by_id(queue).and_then(|q| q.home).expect("placed");
         self.shards[usize::from(home)]
-            .handle_mail(vec![Mail::Request { queue, request: Request::Publish(publish) }]);
+            .handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();
     }
 
@@ -299,7 +299,7 @@ fn what_came_before_the_queue_had_its_home_comes_first() {
     // The publisher's shard has heard of it earlier than the home.
     let publish = |seq, body| {
         let publish = Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None) };
-        Mail::Request { queue, request: Request::Publish(publish) }
+        Mail::Requests(vec![(queue, Request::Publish(publish))])
     };
     world.shards[2].handle_mail(vec![publish(1, "first")]);
     while world.shards[2].turn() {}

@@ -24,7 +24,7 @@ pub struct Ticket(pub u64);
 /// What is asked of a queue.
 #[derive(Debug)]
 pub enum Request {
-    /// Store one message. It is in exactly one [`Effect::Receipt`].
+    /// Store one message. It is in exactly one [`Receipt`].
     Publish(Publish),
     /// Become a consumer. Answered by [`Effect::Attached`] or [`Effect::Refused`].
     Attach(Attach),
@@ -112,18 +112,53 @@ pub enum Outcome {
     Modified { failed: bool, undeliverable_here: bool },
 }
 
-/// What a queue has to say.
+/// What became of the publishes `first..=last` of one publisher.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Receipt {
+    pub publisher: PublisherId,
+    pub first: u64,
+    pub last: u64,
+    pub verdict: Verdict,
+    /// The verdict stands on a fact that the log must have first.
+    pub journaled: bool,
+}
+
+/// Receipts in the order of their publishes, as few as will do.
+#[derive(Debug, Default)]
+pub struct Receipts(Vec<Receipt>);
+
+impl Receipts {
+    /// Answers for one publish.
+    pub(crate) fn push(&mut self, publisher: PublisherId, seq: u64, verdict: Verdict, journaled: bool) {
+        self.push_all(Receipt { publisher, first: seq, last: seq, verdict, journaled });
+    }
+
+    pub(crate) fn push_all(&mut self, receipt: Receipt) {
+        let Receipt { publisher, first, verdict, journaled, .. } = receipt;
+        match self.0.last_mut() {
+            Some(last)
+                if (last.publisher, last.last + 1) == (publisher, first)
+                    && (last.verdict, last.journaled) == (verdict, journaled) =>
+            {
+                last.last = receipt.last;
+            }
+            _ => self.0.push(receipt),
+        }
+    }
+
+    /// Takes them all out.
+    pub fn drain(&mut self) -> impl Iterator<Item = Receipt> {
+        self.0.drain(..)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Receipt> {
+        self.0.iter()
+    }
+}
+
+/// What a queue has to say, beside its receipts.
 #[derive(Debug)]
 pub enum Effect {
-    /// What became of the publishes `first..=last` of one publisher. `journaled`: the verdict stands on a fact that the
-    /// log must have first.
-    Receipt {
-        publisher: PublisherId,
-        first: u64,
-        last: u64,
-        verdict: Verdict,
-        journaled: bool,
-    },
     Attached {
         consumer: ConsumerId,
         capabilities: Capabilities,

@@ -46,6 +46,20 @@ pub enum Fact {
     Damaged,
 }
 
+/// A [`Fact::Put`] whose message is lent: whoever keeps it has a form of its own for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Put<'a> {
+    pub seq: u64,
+    pub message: &'a Message,
+    pub at_ms: u64,
+}
+
+impl From<Put<'_>> for Fact {
+    fn from(Put { seq, message, at_ms }: Put<'_>) -> Self {
+        Self::Put { seq, message: message.clone(), at_ms }
+    }
+}
+
 /// A run of messages, all of one level of priority and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {

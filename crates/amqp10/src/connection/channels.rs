@@ -237,7 +237,7 @@ impl Connection {
 
     /// Sends a delivery on a link on which we send. False without link, or without credit unless the
     /// delivery is irrevocable: nothing happened.
-    pub fn send(&mut self, session: u16, link: u32, delivery: Outgoing) -> bool {
+    pub fn send(&mut self, session: u16, link: u32, delivery: &Outgoing<'_>) -> bool {
         match self.parts(session) {
             Some((s, output, max_frame)) => s.send(link, delivery, max_frame, output),
             None => false,

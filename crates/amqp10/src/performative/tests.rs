@@ -356,6 +356,25 @@ proptest! {
         }
     }
 
+    /// The head of a frame is that of the whole transfer, whatever is left off.
+    #[test]
+    fn heads_are_written_alike(transfer in any_transfer(), long in any::<bool>(), payload_len in 0..70_000usize) {
+        let tag = [7; 300];
+        let delivery_tag = if long { Some(&tag[..]) } else { transfer.delivery_tag };
+        let transfer =
+            Transfer { delivery_tag, rcv_settle_mode: None, resume: false, batchable: false, ..transfer };
+        let Transfer { handle, delivery_id, message_format, settled, more, aborted, .. } = transfer;
+        let head =
+            TransferHead { handle, delivery_id, delivery_tag, message_format, settled, more, aborted };
+        let mut out = BytesMut::new();
+        put_transfer_frame(&mut out, 0x0102, &head, payload_len);
+        let mut whole = BytesMut::new();
+        transfer.encode(&mut whole);
+        prop_assert_eq!(&out[8..], &whole[..]);
+        let header = parse_header(out[..8].try_into().unwrap(), u32::MAX).unwrap();
+        prop_assert_eq!((header.size as usize, header.channel), (out.len() + payload_len, 0x0102));
+    }
+
     #[test]
     fn flows_round_trip(
         session in (option::of(any::<u32>()), any::<u32>(), any::<u32>(), any::<u32>()),

@@ -5,12 +5,18 @@ use bytes::BytesMut;
 use crate::DeliveryState;
 use crate::decode::{DecodeError, Fields, PlainFields, Reader};
 use crate::descriptor;
-use crate::encode::{Encode, ListWriter, put_binary};
+use crate::encode::{Encode, Gathered, ListWriter, put_binary};
 use crate::frame::{FrameKind, begin_frame, end_frame};
 use crate::generated::ReceiverSettleMode;
 
 /// The descriptor in its short form.
 const TRANSFER: u8 = descriptor::TRANSFER as u8;
+
+/// The most a delivery-tag may hold, in bytes [2.8.7].
+pub(crate) const TAG_MAX: usize = 32;
+
+/// Where in a frame the size of the list stands: behind the frame header, the descriptor and the format code.
+const LIST_SIZE_AT: usize = 12;
 
 /// A transfer as it stands in a frame, payload apart [2.7.5].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +144,44 @@ pub struct TransferHead<'a> {
 /// payload, which the size in the frame header counts already.
 #[inline]
 pub fn put_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<'_>, payload_len: usize) {
+    let &TransferHead {
+        handle,
+        delivery_id: Some(id),
+        delivery_tag: Some(tag),
+        message_format: Some(format),
+        settled: Some(settled),
+        more,
+        aborted: false,
+    } = head
+    else {
+        return put_any_transfer_frame(out, channel, head, payload_len);
+    };
+    if tag.len() > TAG_MAX {
+        return put_any_transfer_frame(out, channel, head, payload_len);
+    }
+    let [c0, c1] = channel.to_be_bytes();
+    let fields = 5 + u8::from(more);
+    let mut frame = Gathered::<{ transfer_frame_overhead_max(TAG_MAX) }>::new();
+    frame.bytes(&[0, 0, 0, 0, 2, 0, c0, c1, 0x00, 0x53, TRANSFER, 0xc0, 0, fields]);
+    frame.uint(handle);
+    frame.uint(id);
+    frame.bytes(&[0xa0, tag.len() as u8]);
+    frame.slice(tag);
+    frame.uint(format);
+    frame.boolean(settled);
+    if more {
+        frame.boolean(true);
+    }
+    let size = frame.len() + payload_len;
+    debug_assert!(u32::try_from(size).is_ok(), "a frame is bounded by the peer's max-frame-size");
+    frame.overwrite(0, &(size as u32).to_be_bytes());
+    // The size of the list covers its count.
+    frame.overwrite(LIST_SIZE_AT, &[(frame.len() - LIST_SIZE_AT - 1) as u8]);
+    frame.put_into(out);
+}
+
+/// Takes a head in which anything is left off, and any tag.
+fn put_any_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<'_>, payload_len: usize) {
     let start = begin_frame(out, FrameKind::Amqp, channel);
     let mut list = ListWriter::new(out, descriptor::TRANSFER);
     list.put(&head.handle);

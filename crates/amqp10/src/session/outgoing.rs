@@ -7,31 +7,28 @@ use super::Session;
 use crate::credit::SenderCredit;
 use crate::link::{End, Link, LinkState};
 use crate::output::Output;
-use crate::performative::{TransferHead, put_flow_frame, put_transfer_frame};
+use crate::performative::{
+    TAG_MAX, TransferHead, put_flow_frame, put_transfer_frame, transfer_frame_overhead_max,
+};
 use crate::{Flow, Map};
 
 /// Above this many bytes of unwritten output, deliveries wait in the session, where they can still be
 /// forgotten with their link, instead of in the connection's output.
 pub const OUTPUT_HIGH_WATER: usize = 256 * 1024;
 
-/// The most a delivery-tag may hold [2.8.7].
-const TAG_MAX: usize = 32;
-
 /// Output that waits for the peer's window or for the socket, in order.
 #[derive(Debug)]
 pub(super) enum Pending {
     Delivery {
         link: u32,
-        delivery: Outgoing,
+        delivery: Box<Waiting>,
+        /// Bytes of it that are out.
         sent: usize,
+        /// Its delivery-id, once some of it is out.
         id: Option<u32>,
     },
     /// `credit` as it stood when it was reported: deliveries that wait behind the report are not in it.
-    Report {
-        link: u32,
-        report: Report,
-        credit: SenderCredit,
-    },
+    Report { link: u32, report: Report, credit: SenderCredit },
 }
 
 /// What a FLOW tells of a link on which we send, beside its credit [2.7.4].
@@ -43,20 +40,40 @@ pub(super) struct Report {
     properties: Option<Map>,
 }
 
-/// A delivery to send: `head` and then `bare` are its payload.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
+/// A delivery to send: `head` and then `bare` are its payload. What can go out at once is only borrowed.
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
     pub tag: Tag,
     pub settled: bool,
     /// Nobody would take it back: it is sent even when the credit for it has just been withdrawn [2.6.7].
     pub irrevocable: bool,
     pub message_format: u32,
     /// Header and annotations, made for this delivery.
-    pub head: Bytes,
-    /// The bare message, as it came.
-    pub bare: Bytes,
+    pub head: &'a [u8],
+    /// The bare message, as it came, and what it is a part of.
+    pub bare: Part<'a>,
     /// The sender's own number for the delivery; comes back when it is settled.
     pub cookie: u64,
+}
+
+/// The end of a shared buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct Part<'a> {
+    pub of: &'a Bytes,
+    /// Where it begins, at most the length of the buffer.
+    pub from: usize,
+}
+
+/// A delivery that waits.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    tag: Tag,
+    settled: bool,
+    irrevocable: bool,
+    message_format: u32,
+    head: Bytes,
+    bare: Bytes,
+    cookie: u64,
 }
 
 /// A delivery-tag [2.8.7].
@@ -66,21 +83,50 @@ pub struct Tag {
     len: u8,
 }
 
-impl Outgoing {
+impl<'a> Outgoing<'a> {
     /// A delivery whose payload is one piece, for tests and small senders.
-    pub fn whole(tag: Tag, settled: bool, message: Bytes, cookie: u64) -> Self {
-        let (head, bare) = (message, Bytes::new());
-        Self { tag, settled, irrevocable: settled, message_format: 0, head, bare, cookie }
+    pub fn whole(tag: Tag, settled: bool, message: &'a Bytes, cookie: u64) -> Self {
+        let bare = Part { of: message, from: 0 };
+        Self { tag, settled, irrevocable: settled, message_format: 0, head: &[], bare, cookie }
+    }
+
+    fn to_waiting(self) -> Waiting {
+        let Self { tag, settled, irrevocable, message_format, head, bare, cookie } = self;
+        let (head, bare) = (Bytes::copy_from_slice(head), bare.of.slice(bare.from..));
+        Waiting { tag, settled, irrevocable, message_format, head, bare, cookie }
+    }
+}
+
+impl Part<'_> {
+    pub fn len(&self) -> usize {
+        self.of.len() - self.from
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Waiting {
+    fn as_outgoing(&self) -> Outgoing<'_> {
+        let Self { tag, settled, irrevocable, message_format, ref head, ref bare, cookie } = *self;
+        let bare = Part { of: bare, from: 0 };
+        Outgoing { tag, settled, irrevocable, message_format, head, bare, cookie }
     }
 }
 
 impl Tag {
     /// The shortest big-endian form of at least four bytes.
     pub fn from_number(number: u64) -> Self {
-        match u32::try_from(number) {
-            Ok(short) => Self::new(&short.to_be_bytes()),
-            Err(_) => Self::new(&number.to_be_bytes()),
-        }
+        let (mut bytes, wide) = ([0; TAG_MAX], number.to_be_bytes());
+        let len = if number <= u64::from(u32::MAX) {
+            bytes[..4].copy_from_slice(&wide[4..]);
+            4
+        } else {
+            bytes[..8].copy_from_slice(&wide);
+            8
+        };
+        Self { bytes, len }
     }
 
     /// At most 32 bytes; the rest is cut off.
@@ -109,7 +155,13 @@ impl Session {
 
     /// Spends credit and sends a delivery, or lets it wait behind those that wait already. False without link,
     /// or without credit unless the delivery is irrevocable: nothing was sent.
-    pub(crate) fn send(&mut self, link: u32, delivery: Outgoing, max_frame: usize, out: &mut Output) -> bool {
+    pub(crate) fn send(
+        &mut self,
+        link: u32,
+        delivery: &Outgoing<'_>,
+        max_frame: usize,
+        out: &mut Output,
+    ) -> bool {
         let Some(Link { end: End::Sending(credit), state, peer_detached, .. }) = self.link_mut(link) else {
             return false;
         };
@@ -123,9 +175,10 @@ impl Session {
         }
         let mut sent = 0;
         let mut id = None;
-        if self.pending.is_empty() && self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
+        if self.pending.is_empty() && self.transmit(link, delivery, &mut sent, &mut id, max_frame, out) {
             return true;
         }
+        let delivery = Box::new(delivery.to_waiting());
         self.pending.push_back(Pending::Delivery { link, delivery, sent, id });
         true
     }
@@ -185,7 +238,7 @@ impl Session {
             match front {
                 Pending::Report { link, report, credit } => self.put_report(link, report, credit, out),
                 Pending::Delivery { link, delivery, mut sent, mut id } => {
-                    if !self.transmit(link, &delivery, &mut sent, &mut id, max_frame, out) {
+                    if !self.transmit(link, &delivery.as_outgoing(), &mut sent, &mut id, max_frame, out) {
                         self.pending.push_front(Pending::Delivery { link, delivery, sent, id });
                         return;
                     }
@@ -198,7 +251,7 @@ impl Session {
     fn transmit(
         &mut self,
         link: u32,
-        delivery: &Outgoing,
+        delivery: &Outgoing<'_>,
         sent: &mut usize,
         id: &mut Option<u32>,
         max_frame: usize,
@@ -220,7 +273,7 @@ impl Session {
                 head.message_format = Some(delivery.message_format);
                 head.settled = Some(delivery.settled);
             }
-            let overhead = crate::performative::transfer_frame_overhead_max(delivery.tag.as_slice().len());
+            let overhead = transfer_frame_overhead_max(delivery.tag.as_slice().len());
             let room = max_frame.saturating_sub(overhead).max(1);
             let n = room.min(total - *sent);
             head.more = *sent + n < total;
@@ -228,10 +281,11 @@ impl Session {
             let (from, to) = (*sent, *sent + n);
             let h = delivery.head.len();
             if from < h {
-                out.put_payload(&delivery.head, from, to.min(h));
+                out.buffer().extend_from_slice(&delivery.head[from..to.min(h)]);
             }
             if to > h {
-                out.put_payload(&delivery.bare, from.max(h) - h, to - h);
+                let Part { of, from: start } = delivery.bare;
+                out.put_payload(of, start + from.max(h) - h, start + to - h);
             }
             *sent = to;
             self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);

@@ -134,7 +134,7 @@ impl Script {
 
     pub fn send(&mut self, payload: &[u8], cookie: u64) -> bool {
         let payload = Bytes::copy_from_slice(payload);
-        self.endpoint.send(0, 0, Outgoing::whole(Tag::from_number(cookie), false, payload, cookie))
+        self.endpoint.send(0, 0, &Outgoing::whole(Tag::from_number(cookie), false, &payload, cookie))
     }
 
     /// The frames that have been sent since the last call, in short.

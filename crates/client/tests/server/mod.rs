@@ -300,9 +300,8 @@ impl Server {
                     break;
                 }
                 self.tag += 1;
-                let delivery =
-                    Outgoing::whole(Tag::from_number(self.tag), settled, message.clone(), self.tag);
-                if !self.endpoint.send(*session, *link, delivery) {
+                let delivery = Outgoing::whole(Tag::from_number(self.tag), settled, message, self.tag);
+                if !self.endpoint.send(*session, *link, &delivery) {
                     break;
                 }
                 queue.pop_front();

@@ -1,13 +1,15 @@
 //! Queues on their shard: requests in, effects carried out, facts to the log.
 
+use std::{iter, vec};
+
 use broker::catalog::Command;
 use broker::dead_letter;
-use broker::ids::{QueueId, shard_of};
+use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
 use queue::{
-    Asked, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Refusal,
-    RejectReason, Request, Verdict,
+    Asked, ConsumerId, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId,
+    Refusal, RejectReason, Request, Verdict,
 };
 
 use super::pages::Reading;
@@ -16,6 +18,32 @@ use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
 use super::{Cx, Forgetting, Shard, with_gate};
 use crate::facts::RestoredQueue;
+
+/// Requests of one queue that are applied before anybody is told what came of them: what the machine has to say of
+/// them stays in the nearest caches.
+const RUN_MAX: usize = 64;
+
+/// Requests that were sent together.
+pub(super) type Rest<'a> = vec::Drain<'a, (QueueId, Request)>;
+
+/// A request, and those of the `rest` that come next, are for the same queue and are such.
+pub(super) fn run(
+    queue: QueueId,
+    request: Request,
+    rest: &mut Rest<'_>,
+    such: fn(&Request) -> bool,
+) -> impl Iterator<Item = Request> {
+    let next = move || match rest.as_slice().first() {
+        Some((next, request)) if *next == queue && such(request) => rest.next().map(|(_, request)| request),
+        _ => None,
+    };
+    iter::once(request).chain(iter::from_fn(next)).take(RUN_MAX)
+}
+
+/// Whether a queue has decided its own end: nothing follows that.
+pub(super) fn ends(effects: &[Effect]) -> bool {
+    matches!(effects.last(), Some(Effect::Deleted { .. }))
+}
 
 impl Shard {
     /// Makes the machine of a queue that has its home here.
@@ -58,25 +86,37 @@ impl Shard {
         self.queues[at] = Some(Box::new(slot));
     }
 
-    /// Takes a request to the shard of its queue; one for a queue without a home asks for this shard first.
-    pub(super) fn dispatch(&mut self, queue: QueueId, request: Request) {
-        let Some(record) = self.catalog.queue_by_id(queue) else {
-            self.refuse_request(queue, request);
-            return;
-        };
-        if record.is_stream() && is_of_readers(&request) {
-            self.send(self.id, Mail::Request { queue, request });
-            return;
-        }
-        match record.home {
-            Some(home) => self.send(home, Mail::Request { queue, request }),
-            None => {
-                let waiting = self.homeless.entry(queue).or_default();
-                waiting.push(request);
-                if waiting.len() == 1 {
-                    self.post.propose(None, Command::PlaceQueue { queue, home: self.id });
+    /// Takes what was posted to the shards of the queues; a request for a queue without a home asks for this shard first.
+    pub(super) fn sort_requests(&mut self) {
+        let mut requests = std::mem::replace(&mut self.post.requests, std::mem::take(&mut self.requests));
+        let mut rest = requests.drain(..);
+        while let Some((queue, request)) = rest.next() {
+            let Some(record) = self.catalog.queue_by_id(queue) else {
+                self.refuse_request(queue, request);
+                continue;
+            };
+            let home =
+                if record.is_stream() && is_of_readers(&request) { Some(self.id) } else { record.home };
+            match home {
+                Some(home) if home == self.id => self.apply(queue, request, &mut rest),
+                Some(home) => self.send_request(home, queue, request),
+                None => {
+                    let waiting = self.homeless.entry(queue).or_default();
+                    waiting.push(request);
+                    if waiting.len() == 1 {
+                        self.post.propose(None, Command::PlaceQueue { queue, home: self.id });
+                    }
                 }
             }
+        }
+        drop(rest);
+        self.requests = requests;
+    }
+
+    fn send_request(&mut self, to: ShardId, queue: QueueId, request: Request) {
+        match self.outboxes.get_mut(usize::from(to)).and_then(|outbox| outbox.last_mut()) {
+            Some(Mail::Requests(requests)) => requests.push((queue, request)),
+            _ => self.send(to, Mail::Requests(vec![(queue, request)])),
         }
     }
 
@@ -88,9 +128,9 @@ impl Shard {
         for request in self.homeless.remove(&queue).into_iter().flatten() {
             if home == self.id {
                 // At once: what has come meanwhile, and stands in the same mail, is of a later time.
-                self.apply(queue, request);
+                self.apply(queue, request, &mut Vec::new().drain(..));
             } else {
-                self.send(home, Mail::Request { queue, request });
+                self.send_request(home, queue, request);
             }
         }
     }
@@ -107,7 +147,7 @@ impl Shard {
             }
         }
         for (queue, config) in changed {
-            self.apply(queue, Request::Configure(config));
+            self.apply(queue, Request::Configure(config), &mut Vec::new().drain(..));
         }
         self.reconfigure_streams();
     }
@@ -173,7 +213,12 @@ impl Shard {
 
     pub(super) fn handle_one(&mut self, mail: Mail) {
         match mail {
-            Mail::Request { queue, request } => self.apply(queue, request),
+            Mail::Requests(mut requests) => {
+                let mut rest = requests.drain(..);
+                while let Some((queue, request)) = rest.next() {
+                    self.apply(queue, request, &mut rest);
+                }
+            }
             Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),
             Mail::Effect { queue, effect } => self.handle_effect(queue, effect),
             Mail::Receipts { queue, publisher, first, last, verdict } => {
@@ -192,11 +237,12 @@ impl Shard {
         }
     }
 
-    fn apply(&mut self, queue: QueueId, request: Request) {
+    /// Applies a request, and those of the `rest` that come next and are for the same queue.
+    fn apply(&mut self, queue: QueueId, request: Request, rest: &mut Rest<'_>) {
         let refuses = self.log_refuses();
         let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
-            let Err(request) = self.apply_to_stream(queue, request) else { return };
+            let Err(request) = self.apply_to_stream(queue, request, rest) else { return };
             // Another shard may know of the queue, or of its home, earlier than this one.
             let known = self.catalog.queue_by_id(queue);
             let early = known.map_or(self.catalog.is_to_come(queue), |record| record.home != Some(self.id));
@@ -206,19 +252,29 @@ impl Shard {
             }
             return;
         };
-        // A broken log takes nothing new, nor does a full disk: what is not applied yet is refused (house.md section 5).
-        if refuses
-            && slot.logged
-            && let Request::Publish(Publish { publisher, seq, message }) = &request
-            && message.is_durable()
-        {
-            let verdict = Verdict::Rejected(RejectReason::Unavailable);
-            let receipt = Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict };
-            push_receipt(&mut self.receipts, receipt);
-            return;
-        }
         let mut output = std::mem::take(&mut self.output);
-        slot.fifo.apply(request, self.now_ms, &mut output);
+        for request in run(queue, request, rest, |_| true) {
+            // A broken log takes nothing new, nor does a full disk: what is not applied yet is refused (house.md section 5).
+            if refuses
+                && slot.logged
+                && let Request::Publish(Publish { publisher, seq, message }) = &request
+                && message.is_durable()
+            {
+                let verdict = Verdict::Rejected(RejectReason::Unavailable);
+                let receipt = Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict };
+                push_receipt(&mut self.receipts, receipt);
+                continue;
+            }
+            let (journal, logged, fsync) = (&mut self.journal, slot.logged, slot.fsync);
+            slot.fifo.apply(request, self.now_ms, &mut output, &mut |put| {
+                if logged {
+                    journal.push_put(queue, put, fsync);
+                }
+            });
+            if ends(&output.effects) {
+                break;
+            }
+        }
         self.take_output(queue, &mut output);
         self.output = output;
     }
@@ -299,22 +355,19 @@ impl Shard {
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
-        // Nothing follows it.
-        if matches!(output.effects.last(), Some(Effect::Deleted { .. })) {
-            self.delete(queue, &mut output.effects);
-            return;
-        }
-        for effect in output.effects.drain(..) {
-            match effect {
-                Effect::Receipt { publisher, first, last, verdict, journaled } => {
-                    let receipt = Receipt { queue, publisher, first, last, verdict };
-                    match journaled && logged {
-                        true => self.journal.hold(receipt, fsync),
-                        false => push_receipt(&mut self.receipts, receipt),
-                    }
-                }
-                effect => self.carry_out(queue, effect),
+        let ends = ends(&output.effects);
+        for receipt in output.receipts.drain() {
+            let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;
+            let receipt = Receipt { queue, publisher, first, last, verdict };
+            // What has ended is not restored.
+            match journaled && logged && !ends {
+                true => self.journal.hold(receipt, fsync),
+                false => push_receipt(&mut self.receipts, receipt),
             }
+        }
+        match ends {
+            true => self.delete(queue, &mut output.effects),
+            false => self.carry_out_all(queue, &mut output.effects),
         }
     }
 
@@ -325,9 +378,6 @@ impl Shard {
             match effect {
                 Effect::Deleted { .. } => {}
                 effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
-                Effect::Receipt { publisher, first, last, verdict, .. } => {
-                    push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
-                }
                 effect => self.carry_out(queue, effect),
             }
         }
@@ -340,13 +390,47 @@ impl Shard {
         }
     }
 
+    /// Takes effects to whom they concern, those in a row for one consumer of this shard together.
+    pub(super) fn carry_out_all(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
+        let mut rest = effects.drain(..);
+        while let Some(effect) = rest.next() {
+            match recipient(&effect) {
+                Recipient::Consumer(consumer) if shard_of(consumer.0) == self.id => {
+                    self.tell_consumer(consumer, effect, &mut rest);
+                }
+                _ => self.carry_out(queue, effect),
+            }
+        }
+    }
+
+    /// Tells a consumer of this shard an effect, and those of the `rest` that come next and are for it.
+    fn tell_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
+        let Some(to) = self.consumers.get(consumer.0).copied() else {
+            // Its Detach, which is on its way, requeues.
+            tracing::trace!(?consumer, "late mail");
+            return;
+        };
+        with_gate!(self, to.connection, |gate, cx| {
+            gate.handle_effect(to, effect, cx);
+            // One effect may be the end of the consumer.
+            while cx.consumers.get(consumer.0).is_some()
+                && rest
+                    .as_slice()
+                    .first()
+                    .is_some_and(|next| recipient(next) == Recipient::Consumer(consumer))
+                && let Some(effect) = rest.next()
+            {
+                gate.handle_effect(to, effect, cx);
+            }
+        });
+    }
+
     /// Takes an effect to whom it concerns.
     pub(super) fn carry_out(&mut self, queue: QueueId, effect: Effect) {
         let to = match recipient(&effect) {
             Recipient::Consumer(consumer) => shard_of(consumer.0),
             Recipient::Ticket(ticket) => shard_of(ticket.0),
             Recipient::Readers(shard) => shard,
-            Recipient::Publisher(publisher) => shard_of(publisher.0),
             Recipient::Home => self.id,
         };
         if to == self.id {
@@ -358,11 +442,9 @@ impl Shard {
 
     pub(super) fn handle_effect(&mut self, queue: QueueId, effect: Effect) {
         match recipient(&effect) {
-            Recipient::Consumer(consumer) => match self.consumers.get(consumer.0).copied() {
-                Some(to) => with_gate!(self, to.connection, |gate, cx| gate.handle_effect(to, effect, cx)),
-                // Late mail to a dead consumer: its Detach, which is on its way, requeues.
-                None => tracing::trace!(?consumer, "late mail"),
-            },
+            Recipient::Consumer(consumer) => {
+                self.tell_consumer(consumer, effect, &mut Vec::new().drain(..));
+            }
             Recipient::Ticket(ticket) => match self.tickets.get(ticket.0).copied() {
                 Some(TicketOwner::Connection(key)) => {
                     with_gate!(self, key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
@@ -372,7 +454,6 @@ impl Shard {
                 Some(TicketOwner::Shard) => drop(self.tickets.remove(ticket.0)),
                 None => {}
             },
-            Recipient::Publisher(_) => {}
             Recipient::Readers(_) => {
                 if let Effect::News { news, .. } = effect {
                     self.handle_news(queue, *news);

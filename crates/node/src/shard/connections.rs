@@ -142,19 +142,12 @@ impl Shard {
                 return;
             }
             if conn.partial.is_empty() {
-                let len = self.frame_len(key, input);
-                match len.filter(|len| *len <= input.len()) {
-                    Some(len) => {
-                        let (frame, rest) = input.split_at(len);
-                        with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Borrowed(frame), cx));
-                        input = rest;
-                    }
-                    None => {
-                        let Some(conn) = self.conns.get_mut(key) else { return };
-                        conn.partial.reserve(len.unwrap_or(HEADER_SIZE).max(input.len()));
-                        conn.partial.extend_from_slice(input);
-                        return;
-                    }
+                let mut used = 0;
+                with_gate!(self, key, |gate, cx| used = gate.handle_input(input, cx));
+                input = &input[used..];
+                if used == 0 {
+                    self.keep_partial(key, input);
+                    return;
                 }
             } else {
                 let wanted = self.partial_wants(key).unwrap_or(HEADER_SIZE);
@@ -165,6 +158,17 @@ impl Shard {
                 input = rest;
                 self.handle_partial(key);
             }
+        }
+    }
+
+    /// Keeps the beginning of a frame, in a buffer of its size.
+    fn keep_partial(&mut self, key: usize, input: &[u8]) {
+        let len = self.frame_len(key, input).unwrap_or(HEADER_SIZE);
+        if let Some(conn) = self.conns.get_mut(key)
+            && conn.gate.phase().listens()
+        {
+            conn.partial.reserve(len.max(input.len()));
+            conn.partial.extend_from_slice(input);
         }
     }
 

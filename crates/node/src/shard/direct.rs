@@ -17,7 +17,7 @@ impl Shard {
             true => to.shard(),
             false => self.id,
         };
-        self.send(home, Mail::Direct { to, vhost, request });
+        self.do_or_send(home, Mail::Direct { to, vhost, request });
     }
 
     pub(super) fn handle_direct(&mut self, to: ReplyTo, vhost: &str, request: Direct) {

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use log::{Extent, Handover, Records, WriteError};
-use queue::Fact;
+use queue::{Fact, Put};
 
 use super::receipts::{Receipt, push_receipt};
 use crate::facts;
@@ -28,7 +28,7 @@ const LAZY_MS: u64 = 20;
 /// And no longer than until they are this many bytes.
 const LAZY_BYTES_MAX: usize = 64 * 1024;
 
-/// Room for records that the next handover has from the start, if this one had as many bytes: a turn under load.
+/// Room for records that a handover has from the start, if those before had as many bytes: a turn under load.
 const ROOM_BYTES_MAX: usize = 64 * 1024;
 
 /// What is not needed any more takes its space for this long, for a sync is dear.
@@ -98,6 +98,8 @@ pub(super) struct Journal {
     /// Since when something waits for a sync to be forgotten.
     released_ms: Option<u64>,
     next_ticket: u64,
+    /// About the bytes of the largest handover lately.
+    room: usize,
 }
 
 impl Journal {
@@ -105,16 +107,26 @@ impl Journal {
     pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
         facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
-        if let Fact::Stored(stored) = fact {
-            self.open.on_written.stored.push((queue, stored.run));
+        match fact {
+            Fact::Stored(stored) => self.open.on_written.stored.push((queue, stored.run)),
+            Fact::Put { seq, .. } => self.note_put(queue, *seq),
+            _ => {}
         }
-        let Fact::Put { seq, .. } = fact else { return };
+    }
+
+    pub fn push_put(&mut self, queue: QueueId, put: Put<'_>, fsync: bool) {
+        facts::push_put(&mut self.open.records, queue, put);
+        self.open.sync |= fsync;
+        self.note_put(queue, put.seq);
+    }
+
+    fn note_put(&mut self, queue: QueueId, seq: u64) {
         let puts = &mut self.open.on_written.puts;
         let continued = puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
             // Seqs between, which have no record, may lie in a range: nothing is alive of them.
-            Some((_, _, last)) if *last < *seq => *last = *seq,
-            _ => puts.push((queue, *seq, *seq)),
+            Some((_, _, last)) if *last < seq => *last = seq,
+            _ => puts.push((queue, seq, seq)),
         }
     }
 
@@ -184,7 +196,9 @@ impl Journal {
         if self.open.sync {
             self.released_ms = None;
         }
-        let room = self.open.records.bytes().min(ROOM_BYTES_MAX);
+        // Large ones and small ones alternate, for what was delivered is settled in a turn of its own.
+        self.room = self.open.records.bytes().max(self.room - self.room / 16);
+        let room = (self.room + self.room / 8).min(ROOM_BYTES_MAX);
         let next = Load { records: Records::with_capacity(room), ..Load::default() };
         let load = std::mem::replace(&mut self.open, next);
         Some(self.hand_over(shard, load))

@@ -1,7 +1,7 @@
 //! One shard: its connections, its queues, its copy of the catalog, and the turn that moves work between them.
 //!
 //! ```text
-//!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> poll_handover
+//!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> write
 //!   handle_mail ───────────────────────> turn: apply, carry out ─┼──> mail ─────> poll_mail
 //!   handle_logged ──> receipts ───────────┘                      └──> output ───> dirty connections
 //! ```
@@ -23,6 +23,7 @@ mod receipts;
 mod reclaim;
 mod slot;
 mod streams;
+mod writes;
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
 use self::slot::QueueSlot;
 use self::streams::Streams;
+pub use self::writes::Writes;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
@@ -148,6 +150,8 @@ pub struct Shard {
     /// On the shard that decides: what exchanges keep for later bindings.
     histories: Histories,
     post: Post,
+    /// Empty; the memory for what is posted next.
+    requests: Vec<(QueueId, Request)>,
     inbox: Vec<Mail>,
     outboxes: Vec<Vec<Mail>>,
     output: Output,
@@ -254,6 +258,7 @@ impl Shard {
             desk: desk::Waiting::default(),
             histories: Histories::default(),
             post: Post::default(),
+            requests: Vec::new(),
             inbox: Vec::new(),
             outboxes: (0..shards).map(|_| Vec::new()).collect(),
             output: Output::default(),
@@ -351,13 +356,11 @@ impl Shard {
     pub fn turn(&mut self) -> bool {
         self.go_on_reading();
         for _ in 0..ROUNDS_MAX {
-            self.sort_post();
-            if self.inbox.is_empty() {
+            if self.inbox.is_empty() && self.post.is_empty() {
                 self.flush_gates();
                 if self.post.is_empty() {
                     return self.streams.is_going();
                 }
-                continue;
             }
             let mut inbox = std::mem::take(&mut self.inbox);
             for mail in inbox.drain(..) {
@@ -366,6 +369,7 @@ impl Shard {
             if self.inbox.is_empty() {
                 self.inbox = inbox;
             }
+            self.sort_post();
             self.send_receipts();
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
@@ -380,25 +384,29 @@ impl Shard {
         }
     }
 
-    /// Puts what gates and machines have posted into the boxes of those it is for.
+    /// Does what gates and machines have posted, if it is to be done here, and sends the rest to those it is for.
     fn sort_post(&mut self) {
-        let mut requests = std::mem::take(&mut self.post.requests);
-        for (queue, request) in requests.drain(..) {
-            self.dispatch(queue, request);
-        }
-        self.post.requests = requests;
-        let mut direct = std::mem::take(&mut self.post.direct);
-        for (to, vhost, request) in direct.drain(..) {
+        // What is posted meanwhile is for the next round.
+        let (direct, proposals) =
+            (std::mem::take(&mut self.post.direct), std::mem::take(&mut self.post.proposals));
+        let remembered = std::mem::take(&mut self.post.remembered);
+        self.sort_requests();
+        for (to, vhost, request) in direct {
             self.dispatch_direct(to, vhost, request);
         }
-        self.post.direct = direct;
-        let mut proposals = std::mem::take(&mut self.post.proposals);
-        for (ticket, command) in proposals.drain(..) {
-            self.send(0, Mail::Propose { ticket, from: self.id, command });
+        for (ticket, command) in proposals {
+            self.do_or_send(0, Mail::Propose { ticket, from: self.id, command });
         }
-        self.post.proposals = proposals;
-        for (exchange, messages) in std::mem::take(&mut self.post.remembered) {
-            self.send(0, Mail::Remember { exchange, messages });
+        for (exchange, messages) in remembered {
+            self.do_or_send(0, Mail::Remember { exchange, messages });
+        }
+    }
+
+    /// Handles mail for this shard at once; other mail is sent.
+    fn do_or_send(&mut self, to: ShardId, mail: Mail) {
+        match to == self.id {
+            true => self.handle_one(mail),
+            false => self.send(to, mail),
         }
     }
 

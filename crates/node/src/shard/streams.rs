@@ -25,6 +25,7 @@ use queue::{
 };
 
 use super::Shard;
+use super::apply::{Rest, ends, run};
 use super::receipts::{Receipt, push_receipt};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
@@ -128,8 +129,14 @@ impl Shard {
         self.streams.homes.insert(id, home);
     }
 
-    /// Does what is asked of a stream; gives the request back if it is of none that is known here.
-    pub(super) fn apply_to_stream(&mut self, queue: QueueId, request: Request) -> Result<(), Request> {
+    /// Does what is asked of a stream, and those of the `rest` that come next and ask for more of the kind; gives the
+    /// request back if it is of no stream that is known here.
+    pub(super) fn apply_to_stream(
+        &mut self,
+        queue: QueueId,
+        request: Request,
+        rest: &mut Rest<'_>,
+    ) -> Result<(), Request> {
         if is_of_readers(&request) {
             let is_stream = self.catalog.queue_by_id(queue).is_some_and(|record| record.is_stream());
             if !is_stream && !self.streams.following.contains_key(&queue) {
@@ -139,16 +146,24 @@ impl Shard {
             return Ok(());
         }
         let Some(home) = self.streams.homes.get_mut(&queue) else { return Err(request) };
-        // The log's reserve is not for streams.
-        if self.log_short
-            && let Request::Publish(Publish { publisher, seq, .. }) = request
-        {
-            let verdict = Verdict::Rejected(RejectReason::Unavailable);
-            push_receipt(&mut self.receipts, Receipt { queue, publisher, first: seq, last: seq, verdict });
-            return Ok(());
-        }
         let mut output = std::mem::take(&mut self.streams.home_output);
-        home.stream.apply(request, self.now_ms, &mut output);
+        for request in run(queue, request, rest, |request| !is_of_readers(request)) {
+            // The log's reserve is not for streams.
+            if self.log_short
+                && let Request::Publish(Publish { publisher, seq, .. }) = request
+            {
+                let verdict = Verdict::Rejected(RejectReason::Unavailable);
+                push_receipt(
+                    &mut self.receipts,
+                    Receipt { queue, publisher, first: seq, last: seq, verdict },
+                );
+                continue;
+            }
+            home.stream.apply(request, self.now_ms, &mut output);
+            if ends(&output.effects) {
+                break;
+            }
+        }
         self.take_home_output(queue, &mut output);
         self.streams.home_output = output;
         Ok(())
@@ -156,17 +171,12 @@ impl Shard {
 
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
         self.streams.touch(queue);
-        if matches!(output.effects.last(), Some(Effect::Deleted { .. })) {
-            self.delete(queue, &mut output.effects);
-            return;
+        for queue::Receipt { publisher, first, last, verdict, .. } in output.receipts.drain() {
+            push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
         }
-        for effect in output.effects.drain(..) {
-            match effect {
-                Effect::Receipt { publisher, first, last, verdict, .. } => {
-                    push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
-                }
-                effect => self.carry_out(queue, effect),
-            }
+        match ends(&output.effects) {
+            true => self.delete(queue, &mut output.effects),
+            false => self.carry_out_all(queue, &mut output.effects),
         }
     }
 
@@ -180,7 +190,7 @@ impl Shard {
             }
         }
         for (queue, config) in changed {
-            drop(self.apply_to_stream(queue, Request::Configure(config)));
+            drop(self.apply_to_stream(queue, Request::Configure(config), &mut Vec::new().drain(..)));
         }
     }
 
@@ -371,9 +381,7 @@ impl Shard {
                 *self.streams.delivered.entry(queue).or_default() += readers.delivered();
             }
         }
-        for effect in output.effects.drain(..) {
-            self.carry_out(queue, effect);
-        }
+        self.carry_out_all(queue, &mut output.effects);
     }
 
     /// Chunks to be read.

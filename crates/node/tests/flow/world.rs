@@ -170,7 +170,8 @@ impl World {
 
     /// Pieces of mail on their way.
     pub fn mail_len(&self, from: usize, to: usize) -> usize {
-        self.mail.get(&(from, to)).into_iter().flatten().map(Vec::len).sum()
+        let len = |mail: &Mail| if let Mail::Requests(requests) = mail { requests.len() } else { 1 };
+        self.mail.get(&(from, to)).into_iter().flatten().flatten().map(len).sum()
     }
 
     /// The log answers a shard's oldest handover, and what it has synced.

@@ -201,8 +201,8 @@ impl Client {
                     let size = if random.one_in(20) { random.below(20_000) as usize } else { 12 };
                     let message = message(number, size);
                     let bytes = message.len() as u64 + RECORD_BYTES;
-                    let sent = Outgoing::whole(Tag::from_number(number), false, message, number);
-                    assert!(self.conn.send(0, 0, sent));
+                    let sent = Outgoing::whole(Tag::from_number(number), false, &message, number);
+                    assert!(self.conn.send(0, 0, &sent));
                     self.under_way.insert(number, (number, bytes));
                     story.under_way += bytes;
                 }

@@ -147,11 +147,19 @@ impl Entry {
 
     /// What is kept of it without its body; `None` if it stands in no run.
     pub fn reference(&self) -> Option<Reference> {
+        let spot = self.spot?;
         let Self { seq, delivery_count, redelivered, journaled, .. } = *self;
         // A message's own offsets are of 32 bits.
         let bytes = u32::try_from(self.len()).unwrap_or(u32::MAX);
-        let priority = self.priority();
-        self.spot.map(|spot| Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority })
+        Some(Reference {
+            seq,
+            spot,
+            bytes,
+            delivery_count,
+            redelivered,
+            journaled,
+            priority: self.priority(),
+        })
     }
 
     /// When it dies of age, given the time to live that the queue imposes; of one that is not in memory its run tells.

@@ -30,12 +30,13 @@ pub use restore::Restoring;
 
 use crate::{
     Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
-    Load, Mode, Overflow, Publish, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
 pub struct Output {
+    pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
     /// Blocks to be read and brought to [`Fifo::handle_loaded`].
@@ -112,15 +113,16 @@ impl Fifo {
         }
     }
 
-    /// Does what is asked. `now_ms` counts from the epoch and never goes back.
-    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output) {
+    /// Does what is asked. `now_ms` counts from the epoch and never goes back. `put` is lent what is stored, at once: it
+    /// comes in front of the facts in `out`, which have no [`Fact::Put`].
+    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output, put: &mut dyn FnMut(Put<'_>)) {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
         }
         self.used_ms.get_or_insert(now_ms);
         self.expire(now_ms, out);
         match request {
-            Request::Publish(publish) => self.publish(publish, now_ms, out),
+            Request::Publish(publish) => self.publish(publish, now_ms, out, put),
             Request::Attach(attach) => self.attach(&attach, now_ms, out),
             Request::Cancel { consumer } => self.cancel(consumer, now_ms, out),
             Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out),
@@ -201,17 +203,11 @@ impl Fifo {
         self.next_seq
     }
 
-    fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output) {
+    fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output, put: &mut dyn FnMut(Put<'_>)) {
         let Publish { publisher, seq: number, message } = publish;
-        let receipt = |verdict, journaled| Effect::Receipt {
-            publisher,
-            first: number,
-            last: number,
-            verdict,
-            journaled,
-        };
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
-            out.effects.push(receipt(Verdict::Rejected(RejectReason::MaxLength), false));
+            let verdict = Verdict::Rejected(RejectReason::MaxLength);
+            out.receipts.push(publisher, number, verdict, false);
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
                 self.kill_refused(Entry::new(message, 0, now_ms), now_ms, out);
             }
@@ -228,9 +224,9 @@ impl Fifo {
         entry.journaled = durable && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
         if let Some(message) = entry.message().filter(|_| entry.journaled) {
             self.journal.put(&entry);
-            out.facts.push(Fact::Put { seq: entry.seq, message: message.clone(), at_ms: now_ms });
+            put(Put { seq: entry.seq, message, at_ms: now_ms });
         }
-        out.effects.push(receipt(Verdict::Accepted, entry.journaled));
+        out.receipts.push(publisher, number, Verdict::Accepted, entry.journaled);
         match direct {
             Some(slot) => self.deliver(slot, entry, out),
             None => {
@@ -456,7 +452,7 @@ impl Fifo {
         };
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
-                Effect::Receipt { publisher, first: seq, last: seq, verdict, journaled: false }
+                return out.receipts.push(publisher, seq, verdict, false);
             }
             Request::Attach(Attach { consumer, .. }) => {
                 Effect::Refused { asked: Asked::Consumer(consumer), why }

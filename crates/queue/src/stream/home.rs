@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::chunk::{Chunk, Filling};
 use super::{Follower, Kept, News};
 use crate::{
-    Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Refusal, RejectReason,
-    Report, Request, Ticket, Verdict,
+    Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Receipt, Receipts,
+    Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// How long after a failure the disk is tried again.
@@ -18,6 +18,7 @@ const AGE_CHECK_MS: u64 = 30_000;
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
 pub struct StreamOutput {
+    pub receipts: Receipts,
     pub effects: Vec<Effect>,
 }
 
@@ -149,13 +150,7 @@ impl Stream {
             }
             Request::Publish(Publish { publisher, seq, .. }) if self.failed => {
                 let verdict = Verdict::Rejected(RejectReason::Unavailable);
-                out.effects.push(Effect::Receipt {
-                    publisher,
-                    first: seq,
-                    last: seq,
-                    verdict,
-                    journaled: false,
-                });
+                out.receipts.push(publisher, seq, verdict, false);
             }
             request if self.failed => refuse(request, Refusal::Unavailable, out),
             request => self.waiting.push(request),
@@ -194,13 +189,7 @@ impl Stream {
             Request::Publish(Publish { publisher, seq, .. }) => {
                 let verdict =
                     if damaged { Verdict::Rejected(RejectReason::Damaged) } else { Verdict::Released };
-                out.effects.push(Effect::Receipt {
-                    publisher,
-                    first: seq,
-                    last: seq,
-                    verdict,
-                    journaled: false,
-                });
+                out.receipts.push(publisher, seq, verdict, false);
             }
             Request::Follow { follower, .. } => {
                 let end = Some(if damaged { GoneReason::Damaged } else { GoneReason::QueueDeleted });
@@ -219,7 +208,7 @@ impl Stream {
         let Publish { publisher, seq, message } = publish;
         if self.failed {
             let verdict = Verdict::Rejected(RejectReason::Unavailable);
-            out.effects.push(Effect::Receipt { publisher, first: seq, last: seq, verdict, journaled: false });
+            out.receipts.push(publisher, seq, verdict, false);
             return;
         }
         if self.filling.is_full_for(&message) {
@@ -294,7 +283,7 @@ impl Stream {
                 return;
             }
             let (publisher, first, last) = (held.publisher, held.first, held.last - behind);
-            out.effects.push(Effect::Receipt { publisher, first, last, verdict, journaled: false });
+            out.receipts.push_all(Receipt { publisher, first, last, verdict, journaled: false });
             if behind > 0 {
                 held.first = last + 1;
                 return;

@@ -441,6 +441,6 @@ impl Gate {
         p.busy = false;
         let tag = Tag::from_number(p.next_tag);
         let message = reply.encode(pending.message_id);
-        self.conn.send(pending.session, link, Outgoing::whole(tag, true, message, 0));
+        self.conn.send(pending.session, link, &Outgoing::whole(tag, true, &message, 0));
     }
 }

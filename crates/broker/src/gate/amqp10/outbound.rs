@@ -2,7 +2,7 @@
 
 use amqp10::sections::ANNOTATION_PREFIX;
 use amqp10::{
-    Attach, DeliveryState, Flow, Map, Modified, Outgoing, Role, SenderSettleMode, Symbol, Tag, Value,
+    Attach, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol, Tag, Value,
     condition,
 };
 use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
@@ -189,9 +189,10 @@ impl Gate {
         let settled = outlet.settled;
         let (max, queue) = (outlet.max_message_size, outlet.queue);
         let offset = outlet.stream.then_some(seq);
+        cx.scratch.clear();
         message.put_delivery_head(delivery_count, redelivered, offset, cx.scratch);
-        let head = cx.scratch.split().freeze();
-        let bare = message.bare();
+        let (of, from) = message.bare_in();
+        let (head, bare) = (&cx.scratch[..], Part { of, from });
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             let (name, vhost) = (outlet.queue_name.clone(), self.vhost.clone());
             let reason = format!(
@@ -210,7 +211,7 @@ impl Gate {
             bare,
             cookie: number,
         };
-        if !self.conn.send(session, link, outgoing) {
+        if !self.conn.send(session, link, &outgoing) {
             // The client has taken its credit back meanwhile: so does the queue its message.
             let outcome = Outcome::Released;
             cx.post.request(

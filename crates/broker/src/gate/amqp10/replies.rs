@@ -4,7 +4,7 @@
 use std::hash::BuildHasher as _;
 
 use amqp10::{
-    Attach, Outgoing, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
+    Attach, Outgoing, Part, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
     condition,
 };
 use message::{Message, Route};
@@ -156,9 +156,10 @@ impl Gate {
             return Verdict::Accepted;
         }
         let max = replies.max_message_size;
+        cx.scratch.clear();
         message.put_delivery_head(0, false, None, cx.scratch);
-        let head = cx.scratch.split().freeze();
-        let bare = message.bare();
+        let (of, from) = message.bare_in();
+        let (head, bare) = (&cx.scratch[..], Part { of, from });
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             cx.counters.replies_dropped += 1;
             let reason = format!("a reply is larger than the link's max-message-size of {max} bytes");
@@ -176,7 +177,7 @@ impl Gate {
             bare,
             cookie: replies.sent,
         };
-        if self.conn.send(session, link, outgoing) {
+        if self.conn.send(session, link, &outgoing) {
             cx.counters.delivered += 1;
             cx.counters.delivered_auto_ack += 1;
         } else {

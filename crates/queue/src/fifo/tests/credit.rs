@@ -64,7 +64,7 @@ fn equals_take_turns() {
         q.grant(id, 0, 2);
     }
     q.publish("a b c d e f g")
-        .is("1 ok; 1#1 a; 2 ok; 2#1 b; 3 ok; 3#1 c; 4 ok; 1#2 d; 5 ok; 2#2 e; 6 ok; 3#2 f; 7 ok");
+        .is("1 ok; 2 ok; 3 ok; 4 ok; 5 ok; 6 ok; 7 ok; 1#1 a; 2#1 b; 3#1 c; 1#2 d; 2#2 e; 3#2 f");
     q.detach(2, false).is("gone 2 Detached");
     q.grant(3, 2, 1).is("3#3 b again");
 }
@@ -79,11 +79,11 @@ fn leaving_does_not_break_the_turn() {
     q.detach(2, false);
     q.publish("a").is("1 ok; 1#1 a");
     q.detach(4, false);
-    q.publish("b c d").is("2 ok; 3#1 b; 3 ok; 1#2 c; 4 ok; 3#2 d");
+    q.publish("b c d").is("2 ok; 3 ok; 4 ok; 3#1 b; 1#2 c; 3#2 d");
     q.grant(1, 2, 0);
     q.publish("e").is("5 ok; 3#3 e");
     q.grant(1, 2, 1);
-    q.publish("f g").is("6 ok; 3#4 f; 7 ok; 1#3 g");
+    q.publish("f g").is("6 ok; 7 ok; 3#4 f; 1#3 g");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn higher_priority_is_served_first_while_it_has_credit() {
     q.grant(3, 0, 9);
     q.grant(1, 0, 1);
     q.grant(2, 0, 2);
-    q.publish("a b c d").is("1 ok; 2#1 a; 2 ok; 2#2 b; 3 ok; 1#1 c; 4 ok; 3#1 d");
+    q.publish("a b c d").is("1 ok; 2 ok; 3 ok; 4 ok; 2#1 a; 2#2 b; 1#1 c; 3#1 d");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_single_active_consumer_can_be_configured() {
     q.grant(1, 0, 5);
     q.grant(2, 0, 1);
     q.configure(with(|config| config.single_active_consumer = true)).is("active 2 of 0; inactive 1 of 0");
-    q.publish("a b").is("1 ok; 2#1 a; 2 ok");
+    q.publish("a b").is("1 ok; 2 ok; 2#1 a");
     q.configure(config()).is("active 1 of 1; 1#1 b");
 }
 

@@ -76,7 +76,7 @@ fn the_death_is_recorded() {
         outcome: Outcome::Rejected,
         answer: false,
     };
-    q.fifo.apply(settle, q.now_ms, &mut out);
+    q.fifo.ask(settle, q.now_ms, &mut out);
     let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
     let death = message.deaths().unwrap().last().unwrap();
     assert_eq!((&*death.queue, death.reason, death.count), ("q", DeathReason::Rejected, 1));

@@ -54,7 +54,7 @@ fn a_time_to_live_of_zero_is_now_or_never() {
     q.publish("a!").is("1 ok! | put 1 a; gone 1");
     q.attach(1);
     q.grant(1, 0, 1);
-    q.publish("b! c").is("2 ok!; 1#1 b; 3 ok | put 2 b");
+    q.publish("b! c").is("2 ok!; 3 ok; 1#1 b | put 2 b");
     q.release(1, 1, 1).is("| returned 2 count 0 again; gone 2");
     assert_eq!(q.fifo.report().expired, 3);
 }

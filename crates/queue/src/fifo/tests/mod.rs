@@ -9,3 +9,16 @@ mod properties;
 mod shelf;
 mod transcript;
 mod walk;
+
+use super::{Fifo, Output};
+use crate::{Fact, Request};
+
+impl Fifo {
+    /// [`Fifo::apply`], with everything that it stores among its facts.
+    fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
+        let mut puts = Vec::new();
+        let before = out.facts.len();
+        self.apply(request, now_ms, out, &mut |put| puts.push(Fact::from(put)));
+        out.facts.splice(before..before, puts);
+    }
+}

@@ -214,7 +214,7 @@ impl Run {
             },
             step => {
                 if let Some(request) = self.request(step) {
-                    self.fifo.apply(request, self.now_ms, &mut out);
+                    self.fifo.ask(request, self.now_ms, &mut out);
                 }
             }
         }
@@ -380,11 +380,12 @@ fn said(out: &Output) -> Vec<Say> {
         again: d.redelivered,
     };
     let mut said = vec![];
+    for receipt in out.receipts.iter() {
+        let taken = receipt.verdict == Verdict::Accepted;
+        said.extend((receipt.first..=receipt.last).map(|publish| Say::Receipt { publish, taken }));
+    }
     for effect in &out.effects {
         match effect {
-            Effect::Receipt { first, verdict, .. } => {
-                said.push(Say::Receipt { publish: *first, taken: *verdict == Verdict::Accepted });
-            }
             Effect::Delivery(d) => said.push(delivery(d)),
             Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),
             Effect::CreditState { consumer, state: s } => said.push(Say::Credit {
@@ -574,11 +575,11 @@ proptest! {
         let mut expected = run.marks(&restored);
         let mut out = Output::default();
         let mut got = vec![];
-        restored.apply(attach(99), 0, &mut out);
+        restored.ask(attach(99), 0, &mut out);
         let (consumer, credit) = (ConsumerId(99), 1000);
         let grant = Request::Grant { consumer, delivery_count: START as u32, credit, drain: true, echo: false };
         // Long before anything dies of its own age.
-        restored.apply(grant, 0, &mut out);
+        restored.ask(grant, 0, &mut out);
         while let Some(load) = out.loads.pop() {
             restored.handle_loaded(load, run.shelf.block(load), 0, &mut out);
         }
@@ -594,7 +595,7 @@ proptest! {
         expected.sort_unstable();
         prop_assert_eq!(&got, &expected);
         let (first, last, outcome) = (1, 1000, Outcome::Accepted);
-        restored.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
+        restored.ask(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out);
         run.shelf.release(out.released);
         prop_assert_eq!(run.shelf.runs(), Vec::<u32>::new());
         prop_assert_eq!(restored.report().ready + restored.report().unsettled, 0);
@@ -626,8 +627,8 @@ proptest! {
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();
-            let receipts = |effect: &&Effect| matches!(effect, Effect::Receipt { journaled: true, .. });
-            prop_assert_eq!(out.effects.iter().filter(receipts).count(), puts);
+            let journaled = out.receipts.iter().filter(|receipt| receipt.journaled);
+            prop_assert_eq!(journaled.map(|r| r.last - r.first + 1).sum::<u64>(), puts as u64);
         }
     }
 

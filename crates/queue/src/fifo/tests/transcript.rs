@@ -75,7 +75,7 @@ impl Page {
 
     pub fn say(&mut self, request: Request) -> Said {
         let mut out = Output::default();
-        self.fifo.apply(request, self.now_ms, &mut out);
+        self.fifo.ask(request, self.now_ms, &mut out);
         self.read(out)
     }
 
@@ -85,7 +85,7 @@ impl Page {
         for word in words.split_whitespace() {
             self.published += 1;
             let publish = Publish { publisher: PublisherId(1), seq: self.published, message: message(word) };
-            self.fifo.apply(Request::Publish(publish), self.now_ms, &mut all);
+            self.fifo.ask(Request::Publish(publish), self.now_ms, &mut all);
         }
         self.read(all)
     }
@@ -216,7 +216,8 @@ impl Page {
     }
 
     fn read(&mut self, out: Output) -> Said {
-        let effects: Vec<String> = out.effects.iter().map(effect).collect();
+        let said = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
+        let effects: Vec<String> = said.collect();
         let facts: Vec<String> = out.facts.iter().map(fact).collect();
         self.journal.extend(out.facts);
         self.loads.extend(out.loads);
@@ -245,19 +246,21 @@ fn delivery(d: &Delivery) -> String {
     text
 }
 
+/// One text for each publish.
+fn receipt(receipt: &Receipt) -> impl Iterator<Item = String> {
+    let Receipt { first, last, verdict, journaled, .. } = *receipt;
+    let verdict = match verdict {
+        Verdict::Accepted => "ok",
+        Verdict::Rejected(RejectReason::MaxLength) => "full",
+        Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
+        Verdict::Rejected(RejectReason::Damaged) => "damaged",
+        Verdict::Released => "released",
+    };
+    (first..=last).map(move |seq| format!("{seq} {verdict}{}", if journaled { "!" } else { "" }))
+}
+
 fn effect(effect: &Effect) -> String {
     match effect {
-        Effect::Receipt { first, last, verdict, journaled, .. } => {
-            assert_eq!(first, last, "a fifo answers each publish at once");
-            let verdict = match verdict {
-                Verdict::Accepted => "ok",
-                Verdict::Rejected(RejectReason::MaxLength) => "full",
-                Verdict::Rejected(RejectReason::Unavailable) => "unavailable",
-                Verdict::Rejected(RejectReason::Damaged) => "damaged",
-                Verdict::Released => "released",
-            };
-            format!("{first} {verdict}{}", if *journaled { "!" } else { "" })
-        }
         Effect::Attached { consumer, .. } => format!("attached {}", consumer.0),
         Effect::Refused { why, .. } => format!("refused {why:?}"),
         Effect::Gone { consumer, reason } => format!("gone {} {reason:?}", consumer.0),

@@ -9,7 +9,7 @@ fn a_message_goes_to_a_consumer_with_credit_and_leaves_when_accepted() {
     q.publish("a!").is("1 ok! | put 1 a");
     q.attach(1).is("attached 1");
     q.grant(1, 0, 2).is("1#1 a");
-    q.publish("b! c!").is("2 ok!; 1#2 b; 3 ok! | put 2 b; put 3 c");
+    q.publish("b! c!").is("2 ok!; 3 ok!; 1#2 b | put 2 b; put 3 c");
     q.accept(1, 1, 2).is("| gone 1..=2");
     let report = q.fifo.report();
     assert_eq!((report.ready, report.unsettled, report.acknowledged), (1, 0, 2));

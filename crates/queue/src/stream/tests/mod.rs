@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Publish, PublisherId, Request,
-    StreamConfig, Ticket, Verdict,
+    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Publish, PublisherId, Receipt,
+    Request, StreamConfig, Ticket, Verdict,
 };
 use bytes::Bytes;
 use message::{Message, Parts, Route};
@@ -133,6 +133,13 @@ impl World {
     fn home(&mut self, request: Request) {
         let mut out = StreamOutput::default();
         self.stream.apply(request, self.now_ms, &mut out);
+        self.after_home(out);
+    }
+
+    fn after_home(&mut self, mut out: StreamOutput) {
+        for Receipt { first, last, verdict, .. } in out.receipts.drain() {
+            self.receipts.extend((first..=last).map(|seq| (seq, verdict)));
+        }
         self.carry(out.effects);
     }
 
@@ -160,9 +167,6 @@ impl World {
     fn carry(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::Receipt { first, last, verdict, .. } => {
-                    self.receipts.extend((first..=last).map(|seq| (seq, verdict)));
-                }
                 Effect::News { news, .. } => self.news.push(*news),
                 Effect::Delivery(delivery) => {
                     let got = self.got.get_mut(&delivery.consumer.0).expect("a consumer");
@@ -217,7 +221,7 @@ impl World {
                 self.stream.handle_appended(Some(self.disk.kept()), self.now_ms, &mut out);
             }
         }
-        self.carry(out.effects);
+        self.after_home(out);
     }
 
     fn read_news(&mut self) {
@@ -527,7 +531,7 @@ fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
         assert_eq!(world.work.take(), Some(Work::Open));
         let mut out = StreamOutput::default();
         world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
-        world.carry(out.effects);
+        world.after_home(out);
         world.publish(1, 0);
         world.home(report(2 + round));
         assert_eq!(
@@ -559,7 +563,7 @@ fn a_damaged_stream_takes_and_gives_nothing() {
     world.poll();
     assert_eq!(world.work.take(), Some(Work::Open));
     world.stream.handle_opened(Err(OpenFailure::Damaged), world.now_ms, &mut out);
-    world.carry(out.effects);
+    world.after_home(out);
     world.read_news();
     assert_eq!(world.refused, [Asked::Consumer(ConsumerId(1))]);
     assert!(matches!(world.receipts[..], [(1, Verdict::Rejected(_))]));
