@@ -24,7 +24,7 @@
 //!   asks again.
 //!
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
-//! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file.
+//! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file, or keeps it to be written over.
 //!
 //! On a full disk the log has a reserve to write with what frees space; [`Size::short`] says that it lives on it.
 //!

@@ -28,10 +28,11 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool 
     done.iter().all(|done| done.result.is_ok())
 }
 
-/// One record to a file, nothing synced: `files` of them, and a small one in the next.
+/// One record to a file, which is twice as long as it need be, and nothing synced: `files` of them, and a small one in
+/// the next.
 fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
     let (mut log, ..) = open(disk);
-    (1..=files).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
+    (1..=files).for_each(|seq| assert!(append(&mut log, seq, 2 * FILE_BYTES as usize, false)));
     assert!(append(&mut log, files + 1, 10, false));
     log
 }
@@ -121,6 +122,24 @@ fn a_former_life_behind_the_last_batch_is_cut() {
         assert!([&[4, 20, 21][..], &[4, 20, 21, 22]].contains(&&seqs(&records)[..]));
         assert_eq!(recovery.damage, []);
     }
+}
+
+#[test]
+fn whole_batches_of_a_former_life_do_not_count() {
+    let disk = FalseDisk::new(1);
+    let (mut log, ..) = open(&disk);
+    // Three to a file; the fifth file is written over the first, and its batch ends where another began.
+    (1..=9).for_each(|seq| assert!(append(&mut log, seq, 300, false)));
+    log.forget(2).unwrap();
+    assert_eq!(spares(&disk).len(), 2);
+    (10..=13).for_each(|seq| assert!(append(&mut log, seq, 300, false)));
+    drop(log);
+    let fifth = &disk.files()[&name(5)];
+    let batches: Vec<&[u8]> = fifth[48..].chunks(64 + 24 + 300).collect();
+    assert!(batches.len() == 3 && batches.iter().all(|batch| batch.starts_with(b"SLbt")));
+    let (_, recovery, records) = open(&disk);
+    assert_eq!((seqs(&records), recovery.damage), (vec![7, 8, 9, 10, 11, 12, 13], vec![]));
+    assert!(!recovery.cut.unwrap().torn);
 }
 
 #[test]

@@ -87,7 +87,7 @@ impl<D: Disk> Log<D> {
         size
     }
 
-    /// Removes all files up to and including `file`: no record in them is needed any more, or a copy of it was
+    /// Gives up all files up to and including `file`: no record in them is needed any more, or a copy of it was
     /// acknowledged with `sync`. Does nothing if that would take the file that is written to.
     ///
     /// # Errors

@@ -23,8 +23,8 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// One to write over while the next is being forgotten. What is alive of a log file seldom takes longer to copy than it takes
-/// to fill another; what more spares save does not pay for the disk they take.
+/// With two, two of three files are written over under a load of large records; what more of them save does not pay for the
+/// disk that they take for ever (docs/decisions/0016).
 pub const SPARE_FILES_MAX: usize = 2;
 
 impl<D: Disk> Log<D> {
