@@ -214,7 +214,9 @@ impl Connection {
             }
             // [2.4.6] After our CLOSE only the peer's is of interest.
             _ if self.state == ConnectionState::Closing => Ok(None),
-            Performative::Transfer(transfer) => self.handle_transfer(channel, &transfer, input, payload_at),
+            Performative::Transfer(ref transfer) => {
+                self.handle_transfer(channel, transfer, input, payload_at)
+            }
             Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
             other => self.handle_session_frame(channel, other),

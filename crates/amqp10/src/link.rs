@@ -96,13 +96,39 @@ pub struct Delivery<'a> {
 
 /// What a transfer made of a delivery.
 #[derive(Debug)]
-pub(crate) enum Progress<'a> {
-    Complete(Delivery<'a>),
+pub(crate) enum Progress {
+    /// Its last transfer has come.
+    Complete(Box<Delivery<'static>>),
+    /// The transfer alone is the delivery.
+    Whole(Whole),
     Incomplete,
     /// It comes to nothing: aborted, or resumed though nothing is known of it.
     Discarded,
     /// It came for what has been ended or detached, and counts as never sent [2.5.5].
     Ignored,
+}
+
+/// What a delivery of one transfer has beside that: nothing is put together before its place is known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whole {
+    id: u32,
+    settled: bool,
+    rcv_settle_mode: ReceiverSettleMode,
+}
+
+impl Whole {
+    #[inline]
+    pub fn delivery<'a>(self, transfer: &Transfer<'_>, frame: &Chunk<'a>, payload_at: usize) -> Delivery<'a> {
+        let Self { id, settled, rcv_settle_mode } = self;
+        Delivery {
+            id,
+            tag: frame.sub(transfer.delivery_tag.unwrap_or_default()),
+            message_format: transfer.message_format.unwrap_or(0),
+            settled,
+            rcv_settle_mode,
+            message: frame.from(payload_at),
+        }
+    }
 }
 
 impl Link {
@@ -151,13 +177,13 @@ impl Receiving {
     }
 
     /// One TRANSFER; the checks are those of behaviour B.4, in its order.
-    pub(crate) fn handle_transfer<'a>(
+    pub(crate) fn handle_transfer(
         &mut self,
         transfer: &Transfer<'_>,
-        frame: &Chunk<'a>,
+        frame: &Chunk<'_>,
         payload_at: usize,
         terms: Terms,
-    ) -> Result<Progress<'a>, Violation> {
+    ) -> Result<Progress, Violation> {
         match &mut self.partial {
             Some(partial) => partial.check_continuation(transfer)?,
             None if self.credit.spend() => {}
@@ -172,7 +198,7 @@ impl Receiving {
             return Ok(Progress::Discarded);
         }
         terms.check_modes(transfer, settled)?;
-        let payload = frame.from(payload_at);
+        let payload = frame.get(payload_at..).unwrap_or_default();
         let partial = match &mut self.partial {
             Some(partial) => partial,
             None => {
@@ -180,21 +206,17 @@ impl Receiving {
                 let Some(id) = transfer.delivery_id else {
                     return Err(Violation::InconsistentDelivery("missing delivery-id"));
                 };
-                let tag = transfer.delivery_tag.unwrap_or_default();
-                let message_format = transfer.message_format.unwrap_or(0);
                 let rcv_settle_mode = transfer.rcv_settle_mode.unwrap_or(terms.rcv_settle_mode);
                 if !transfer.more && !transfer.resume {
                     terms.check_size(payload.len())?;
-                    let (tag, message) = (frame.sub(tag), payload);
-                    let whole = Delivery { id, tag, message_format, settled, rcv_settle_mode, message };
-                    return Ok(Progress::Complete(whole));
+                    return Ok(Progress::Whole(Whole { id, settled, rcv_settle_mode }));
                 }
                 self.partial.insert(Partial {
                     delivery_id: id,
-                    tag: Bytes::copy_from_slice(tag),
+                    tag: Bytes::copy_from_slice(transfer.delivery_tag.unwrap_or_default()),
                     settled,
                     rcv_settle_mode,
-                    message_format,
+                    message_format: transfer.message_format.unwrap_or(0),
                     resumed: transfer.resume,
                     bytes: BytesMut::new(),
                 })
@@ -202,7 +224,7 @@ impl Receiving {
         };
         if !partial.resumed {
             terms.check_size(partial.bytes.len() + payload.len())?;
-            partial.bytes.extend_from_slice(&payload);
+            partial.bytes.extend_from_slice(payload);
         }
         if transfer.more {
             return Ok(Progress::Incomplete);
@@ -257,17 +279,17 @@ impl Partial {
 
     /// [2.6.13] A resumed delivery that is not among our unsettled ones is ignored, and none ever is: links are
     /// not recovered.
-    fn complete<'a>(self) -> Progress<'a> {
+    fn complete(self) -> Progress {
         if self.resumed {
             return Progress::Discarded;
         }
-        Progress::Complete(Delivery {
+        Progress::Complete(Box::new(Delivery {
             id: self.delivery_id,
             tag: Chunk::Owned(self.tag),
             message_format: self.message_format,
             settled: self.settled,
             rcv_settle_mode: self.rcv_settle_mode,
             message: Chunk::Owned(self.bytes.freeze()),
-        })
+        }))
     }
 }

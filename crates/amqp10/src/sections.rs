@@ -74,7 +74,6 @@ pub enum BodyKind {
 ///
 /// # Errors
 /// See [`SectionError`]; its text is meant for the publisher.
-#[inline]
 pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
     match plain::scan(message) {
         Some(sections) => Ok(sections),

@@ -198,13 +198,13 @@ impl Session {
 
     /// One TRANSFER: its link, and what it made of a delivery.
     #[inline]
-    pub(crate) fn handle_transfer<'a>(
+    pub(crate) fn handle_transfer(
         &mut self,
         transfer: &Transfer<'_>,
-        frame: &Chunk<'a>,
+        frame: &Chunk<'_>,
         payload_at: usize,
         out: &mut Output,
-    ) -> Result<(u32, Progress<'a>), SessionFault> {
+    ) -> Result<(u32, Progress), SessionFault> {
         if self.state == SessionState::Ending {
             return Ok((0, Progress::Ignored));
         }

@@ -105,11 +105,13 @@ pub struct Post {
 }
 
 impl Post {
+    #[inline]
     pub fn request(&mut self, queue: QueueId, request: Request) {
         self.requests.push((queue, request));
     }
 
-    /// Sends a message to one end of its route.
+    /// Sends a message to one end of its route. Inlined, so that the message is put together where it is kept.
+    #[inline(always)]
     pub fn publish(&mut self, vhost: &Arc<str>, target: RouteTarget, publish: Publish) {
         match target {
             RouteTarget::Queue(queue) => self.request(queue, Request::Publish(publish)),

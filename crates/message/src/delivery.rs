@@ -32,11 +32,9 @@ const ANNOTATIONS: u8 = descriptor::MESSAGE_ANNOTATIONS as u8;
 
 const NULL: u8 = 0x40;
 
-/// Bytes of a header section at most: its head, two booleans, a ubyte and two uints.
-const HEADER_MAX: usize = 6 + 2 + 2 + 2 * 5;
-
-/// Where in it the size of its list stands.
-const HEADER_SIZE_AT: usize = 4;
+/// Bytes before the first annotation at most: the length of a stream's entry, a header section of two booleans, a ubyte and
+/// two uints, and the head of the annotations.
+pub(crate) const BEFORE_PAIRS_MAX: usize = 4 + (6 + 2 + 2 + 2 * 5) + 6;
 
 /// Largest content of a `map8`, its count included.
 const MAP8_MAX: usize = 255;
@@ -63,42 +61,64 @@ impl Message {
         stream_offset: Option<u64>,
         out: &mut BytesMut,
     ) {
-        let mut header = Gathered::<HEADER_MAX>::new();
-        header.bytes(&[0x00, 0x53, HEADER, 0xc0, 0, 5]);
-        header.boolean(self.durable_header());
-        match self.priority() {
-            Some(priority) => header.bytes(&[0x50, priority]),
-            None => header.byte(NULL),
-        }
-        match self.ttl_ms() {
-            Some(ttl_ms) => header.uint(ttl_ms),
-            None => header.byte(NULL),
-        }
-        header.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
-        header.uint(delivery_count);
-        // The size covers what is behind it.
-        header.overwrite(HEADER_SIZE_AT, &[(header.len() - HEADER_SIZE_AT - 1) as u8]);
-        header.put_into(out);
-        self.put_annotations(stream_offset, out);
+        let mut head = Gathered::new();
+        self.put_header(5, &mut head, |head| {
+            head.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
+            head.uint(delivery_count);
+        });
+        self.put_annotations(head, stream_offset, out);
     }
 
-    /// Appends the annotations that receivers see.
-    pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
+    /// A header section of so many fields: of the three that the sender sets and that last, and then those that `more` adds.
+    #[inline]
+    pub(crate) fn put_header(
+        &self,
+        fields: u8,
+        head: &mut Gathered<BEFORE_PAIRS_MAX>,
+        more: impl FnOnce(&mut Gathered<BEFORE_PAIRS_MAX>),
+    ) {
+        head.bytes(&[0x00, 0x53, HEADER, 0xc0]);
+        let size_at = head.len();
+        head.bytes(&[0, fields]);
+        head.boolean(self.durable_header());
+        match self.priority() {
+            Some(priority) => head.bytes(&[0x50, priority]),
+            None if fields > 1 => head.byte(NULL),
+            None => {}
+        }
+        match self.ttl_ms() {
+            Some(ttl_ms) => head.uint(ttl_ms),
+            None if fields > 2 => head.byte(NULL),
+            None => {}
+        }
+        more(head);
+        // The size covers what is behind it.
+        head.overwrite(size_at, &[(head.len() - size_at - 1) as u8]);
+    }
+
+    /// Appends what stands before the annotations, and those that receivers see.
+    #[inline]
+    pub(crate) fn put_annotations(
+        &self,
+        mut head: Gathered<BEFORE_PAIRS_MAX>,
+        stream_offset: Option<u64>,
+        out: &mut BytesMut,
+    ) {
         let route = self.route().annotations();
         let plain = self.annotations().is_empty() && self.deaths().is_none();
         if !plain || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
+            head.put_into(out);
             self.put_all_annotations(stream_offset, out);
             return;
         }
-        let Some(offset) = stream_offset else {
-            out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len()) as u8, 4]);
-            out.put_slice(route);
-            return;
-        };
-        let pair = stream_offset_pair(offset);
-        out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len() + pair.len()) as u8, 6]);
+        let pair = stream_offset.map(stream_offset_pair);
+        let (more, items) = pair.as_ref().map_or((0, 4), |pair| (pair.len(), 6));
+        head.bytes(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len() + more) as u8, items]);
+        head.put_into(out);
         out.put_slice(route);
-        pair.put_into(out);
+        if let Some(pair) = pair {
+            pair.put_into(out);
+        }
     }
 
     fn put_all_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {

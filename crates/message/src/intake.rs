@@ -12,7 +12,13 @@ use crate::Parts;
 pub struct Kept {
     /// Of the arrived message.
     pub range: Range<usize>,
-    parts: Parts,
+    bare_at: u32,
+    application_properties_at: u32,
+    body_at: u32,
+    durable: bool,
+    durable_header: bool,
+    priority: Option<u8>,
+    ttl_ms: Option<u32>,
 }
 
 /// Decides what to keep. Header and delivery-annotations go: the first is rebuilt for each delivery, the
@@ -25,19 +31,16 @@ pub fn kept(sections: &Sections, durable_by_default: bool) -> Kept {
     let durable_header = header.and_then(|h| h.durable).unwrap_or(false);
     Kept {
         range: start as usize..bare.end as usize,
-        parts: Parts {
-            wire: Bytes::new(),
-            bare_at: bare.start - start,
-            application_properties_at: sections
-                .application_properties
-                .as_ref()
-                .map_or(body_at, |a| a.start - start),
-            body_at,
-            durable: if header.is_some() { durable_header } else { durable_by_default },
-            durable_header,
-            priority: header.and_then(|h| h.priority),
-            ttl_ms: header.and_then(|h| h.ttl),
-        },
+        bare_at: bare.start - start,
+        application_properties_at: sections
+            .application_properties
+            .as_ref()
+            .map_or(body_at, |a| a.start - start),
+        body_at,
+        durable: if header.is_some() { durable_header } else { durable_by_default },
+        durable_header,
+        priority: header.and_then(|h| h.priority),
+        ttl_ms: header.and_then(|h| h.ttl),
     }
 }
 
@@ -45,6 +48,8 @@ impl Kept {
     /// The parts, with `wire` being the kept bytes in their home.
     pub fn into_parts(self, wire: Bytes) -> Parts {
         debug_assert_eq!(wire.len(), self.range.len());
-        Parts { wire, ..self.parts }
+        let Self { bare_at, application_properties_at, body_at, durable, durable_header, .. } = self;
+        let Self { priority, ttl_ms, .. } = self;
+        Parts { wire, bare_at, application_properties_at, body_at, durable, durable_header, priority, ttl_ms }
     }
 }

@@ -10,9 +10,9 @@
 
 use std::sync::Arc;
 
-use amqp10::encode::ListWriter;
+use amqp10::Reader;
+use amqp10::encode::Gathered;
 use amqp10::sections::{Sections, map_content, map_pairs, scan};
-use amqp10::{Reader, descriptor};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
@@ -34,15 +34,18 @@ impl Message {
     /// Appends the message as one entry of a stream.
     pub fn put_stream_entry(&self, out: &mut BytesMut) {
         let start = out.len();
-        out.put_u32(0);
-        if self.durable_header() || self.priority().is_some() || self.ttl_ms().is_some() {
-            let mut header = ListWriter::new(out, descriptor::HEADER);
-            header.put(&self.durable_header());
-            header.optional(&self.priority());
-            header.optional(&self.ttl_ms());
-            header.finish();
+        let mut head = Gathered::new();
+        head.bytes(&[0; HEAD]);
+        // Fields at the end that say nothing are left off [1.4].
+        let fields = match (self.priority(), self.ttl_ms()) {
+            (_, Some(_)) => 3,
+            (Some(_), None) => 2,
+            (None, None) => u8::from(self.durable_header()),
+        };
+        if fields > 0 {
+            self.put_header(fields, &mut head, |_| {});
         }
-        self.put_annotations(None, out);
+        self.put_annotations(head, None, out);
         out.put_slice(self.bare_slice());
         // What a frame or a record can hold is far below 2 GiB.
         let len = (out.len() - start - HEAD) as u32;
@@ -203,6 +206,8 @@ fn route(section: &[u8]) -> Option<Route> {
 
 #[cfg(test)]
 mod tests {
+    use amqp10::Header;
+
     use super::*;
     use crate::{Death, DeathReason, kept};
 
@@ -271,6 +276,41 @@ mod tests {
             assert_eq!(sections(&read), sections(sent));
         }
         assert!(entries.message().is_none());
+    }
+
+    /// A header is there if it says something, and says no more than that.
+    #[test]
+    fn headers_hold_what_lasts() {
+        for durable in [false, true] {
+            for priority in [None, Some(0), Some(9)] {
+                for ttl_ms in [None, Some(0), Some(300), Some(u32::MAX)] {
+                    let parts = Parts {
+                        wire: Bytes::from_static(PLAIN),
+                        durable_header: durable,
+                        priority,
+                        ttl_ms,
+                        ..Parts::default()
+                    };
+                    let message = Message::new(parts, Arc::new(Route::simple("x", "k")));
+                    let data = chunk(&[message.clone(), message]);
+                    let header = scan(&data[HEAD..data.len() / 2]).unwrap().header;
+                    let said = durable || priority.is_some() || ttl_ms.is_some();
+                    let durable = Some(durable);
+                    let expected = Header { durable, priority, ttl: ttl_ms, ..Header::default() };
+                    assert_eq!(header, said.then_some(expected));
+                    let fields = if said { data[HEAD + 5] } else { 0 };
+                    assert_eq!(fields == 3, ttl_ms.is_some(), "nothing but nulls is left off");
+                    let mut entries = Entries::new(data);
+                    for _ in 0..2 {
+                        let read = entries.message().unwrap().unwrap();
+                        assert_eq!(
+                            (Some(read.durable_header()), read.priority(), read.ttl_ms()),
+                            (durable, priority, ttl_ms)
+                        );
+                    }
+                }
+            }
+        }
     }
 
     #[test]

@@ -93,8 +93,12 @@ impl Connection {
     ) -> Result<Option<Event<'a>>, Fault> {
         let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         match session.handle_transfer(transfer, input, payload_at, output) {
-            Ok((link, Progress::Complete(delivery))) => {
+            Ok((link, Progress::Whole(whole))) => {
+                let delivery = whole.delivery(transfer, input, payload_at);
                 Ok(Some(Event::Transfer { session: number, link, delivery }))
+            }
+            Ok((link, Progress::Complete(delivery))) => {
+                Ok(Some(Event::Transfer { session: number, link, delivery: *delivery }))
             }
             Ok((link, Progress::Discarded)) => Ok(Some(Event::Discarded { session: number, link })),
             Ok((_, Progress::Incomplete)) => self.check_incomplete().map(|()| None),

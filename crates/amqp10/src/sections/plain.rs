@@ -19,8 +19,9 @@ const APPLICATION_PROPERTIES: u8 = descriptor::APPLICATION_PROPERTIES as u8;
 const DATA: u8 = descriptor::DATA as u8;
 const AMQP_VALUE: u8 = descriptor::AMQP_VALUE as u8;
 
-/// The sections of a complete message, as [`scan`](super::scan) gives them.
-#[inline]
+/// The sections of a complete message, as [`scan`](super::scan) gives them: inlined there, so that they are written once and
+/// to where its caller wants them.
+#[inline(always)]
 pub(super) fn scan(message: &[u8]) -> Option<Sections> {
     let len = u32::try_from(message.len()).ok()?;
     let (mut rest, mut header) = (message, None);

@@ -10,7 +10,7 @@ use queue::{Publish, PublisherId};
 
 use super::address::Address;
 use super::intake::Intake;
-use super::{Cx, Gate, LinkRole, Session, error};
+use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::access::{Identity, Permission, Resource};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 
@@ -48,87 +48,24 @@ impl Gate {
         &mut self,
         session: u16,
         link: u32,
-        delivery: Delivery<'_>,
+        delivery: &Delivery<'_>,
         cx: &mut Cx<'_>,
     ) {
-        match self.role(session, link) {
-            Some(LinkRole::Intake(_)) => {
+        let Gate { sessions, vhost, identity, .. } = self;
+        match role_in(sessions, session, link) {
+            Some(LinkRole::Intake(intake)) => {
+                let published = intake.publish(vhost, identity.as_ref(), delivery, cx);
                 self.touch(session, link);
-                if let Err(refusal) = self.publish(session, link, &delivery, cx) {
-                    self.refuse_delivery(session, link, &delivery, refusal, cx);
+                if let Err(refusal) = published {
+                    self.refuse_delivery(session, link, delivery, refusal, cx);
                 }
             }
             Some(LinkRole::Requests { pair }) => {
                 let pair = *pair;
-                self.handle_management_request(session, link, pair, &delivery, cx);
+                self.handle_management_request(session, link, pair, delivery, cx);
             }
             _ => {}
         }
-    }
-
-    fn publish(
-        &mut self,
-        session: u16,
-        link: u32,
-        delivery: &Delivery<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Refusal> {
-        let bytes = &delivery.message[..];
-        cx.counters.received += 1;
-        cx.counters.received_confirm += u64::from(!delivery.settled);
-        let found = sections::scan(bytes).map_err(|e| undecodable(delivery, &e))?;
-        self.check_user_id(&found, delivery)?;
-        let Gate { sessions, vhost, identity, .. } = self;
-        let Some(LinkRole::Intake(intake)) = role_in(sessions, session, link) else { return Ok(()) };
-        let Intake { publisher, target, account, .. } = &mut **intake;
-
-        let extra_keys = extra_keys(&found, bytes).map_err(|error| match target {
-            Target::Anonymous => Refusal::from_anonymous(error, delivery),
-            Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
-        })?;
-        // Most messages go the way of the one before.
-        let fresh;
-        let known = target.known(cx.catalog.version()).filter(|_| extra_keys.is_empty());
-        let (route, targets) = match known {
-            Some((route, targets)) => (route.clone(), targets),
-            None => {
-                let way = Way { vhost, identity: identity.as_ref(), found: &found, delivery };
-                let (route, routed) = way.find(target, extra_keys, cx)?;
-                fresh = routed;
-                way.remember(&fresh.histories, &route, cx);
-                (route, &fresh.targets[..])
-            }
-        };
-        if targets.is_empty() {
-            cx.counters.unroutable_returned += u64::from(!delivery.settled);
-            cx.counters.unroutable_dropped += u64::from(delivery.settled);
-            return Err(Refusal::Outcome(DeliveryState::Released));
-        }
-        cx.counters.routed += 1;
-        let kept = kept(&found, cx.settings.durable_by_default);
-        let wire = home(&delivery.message, kept.range.clone(), cx);
-        let size = wire.len() as u32;
-        let message = Message::new(kept.into_parts(wire), route);
-        let seq = account.push(delivery, size, targets.len() as u32, cx.now_ms);
-        send(cx, vhost, *publisher, seq, message, targets);
-        Ok(())
-    }
-
-    /// `user-id` is either absent or the truth (behaviour B.4).
-    fn check_user_id(&self, found: &Sections, delivery: &Delivery<'_>) -> Result<(), Refusal> {
-        let Some(range) = &found.properties else { return Ok(()) };
-        let section = &delivery.message[range.start as usize..range.end as usize];
-        let claimed = sections::user_id(section).map_err(|e| undecodable(delivery, &e))?;
-        let (Some(claimed), Some(identity)) = (claimed, &self.identity) else { return Ok(()) };
-        if claimed == identity.user.as_bytes() || identity.has_tag("impersonator") {
-            return Ok(());
-        }
-        let reason = format!(
-            "user_id property set to '{}' but authenticated user was '{}'",
-            String::from_utf8_lossy(claimed).escape_default(),
-            identity.user
-        );
-        Err(detaching(condition::UNAUTHORIZED_ACCESS, reason))
     }
 
     fn refuse_delivery(
@@ -150,6 +87,70 @@ impl Gate {
             Refusal::End(error) => self.end(session, *error, cx),
         }
     }
+}
+
+impl Intake {
+    fn publish(
+        &mut self,
+        vhost: &Arc<str>,
+        identity: Option<&Identity>,
+        delivery: &Delivery<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refusal> {
+        let bytes = &delivery.message[..];
+        cx.counters.received += 1;
+        cx.counters.received_confirm += u64::from(!delivery.settled);
+        let scanned = sections::scan(bytes);
+        let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
+        check_user_id(found, identity, delivery)?;
+        // Most messages go the way of the one before.
+        let fresh;
+        let known = self.target.known(cx.catalog.version()).filter(|_| more_keys(found, bytes).is_none());
+        let (route, targets) = match known {
+            Some((route, targets)) => (route.clone(), targets),
+            None => {
+                let way = Way { vhost, identity, found, delivery };
+                let (route, routed) = way.find(&mut self.target, cx)?;
+                fresh = routed;
+                way.remember(&fresh.histories, &route, cx);
+                (route, &fresh.targets[..])
+            }
+        };
+        if targets.is_empty() {
+            cx.counters.unroutable_returned += u64::from(!delivery.settled);
+            cx.counters.unroutable_dropped += u64::from(delivery.settled);
+            return Err(Refusal::Outcome(DeliveryState::Released));
+        }
+        cx.counters.routed += 1;
+        let kept = kept(found, cx.settings.durable_by_default);
+        let wire = home(&delivery.message, kept.range.clone(), cx);
+        let size = wire.len() as u32;
+        let message = Message::new(kept.into_parts(wire), route);
+        let seq = self.account.push(delivery, size, targets.len() as u32, cx.now_ms);
+        send(cx, vhost, self.publisher, seq, message, targets);
+        Ok(())
+    }
+}
+
+/// `user-id` is either absent or the truth (behaviour B.4).
+fn check_user_id(
+    found: &Sections,
+    identity: Option<&Identity>,
+    delivery: &Delivery<'_>,
+) -> Result<(), Refusal> {
+    let Some(range) = &found.properties else { return Ok(()) };
+    let section = &delivery.message[range.start as usize..range.end as usize];
+    let claimed = sections::user_id(section).map_err(|e| undecodable(delivery, &e))?;
+    let (Some(claimed), Some(identity)) = (claimed, identity) else { return Ok(()) };
+    if claimed == identity.user.as_bytes() || identity.has_tag("impersonator") {
+        return Ok(());
+    }
+    let reason = format!(
+        "user_id property set to '{}' but authenticated user was '{}'",
+        String::from_utf8_lossy(claimed).escape_default(),
+        identity.user
+    );
+    Err(detaching(condition::UNAUTHORIZED_ACCESS, reason))
 }
 
 impl Target {
@@ -175,14 +176,13 @@ struct Way<'a> {
 
 impl Way<'_> {
     /// Asks the catalog.
-    fn find(
-        self,
-        target: &mut Target,
-        extra_keys: Vec<Arc<str>>,
-        cx: &mut Cx<'_>,
-    ) -> Result<(Arc<Route>, Routed), Refusal> {
+    fn find(self, target: &mut Target, cx: &mut Cx<'_>) -> Result<(Arc<Route>, Routed), Refusal> {
         let Self { vhost, found, delivery, .. } = self;
         let (bytes, random) = (&delivery.message[..], cx.draw());
+        let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
+            Target::Anonymous => Refusal::from_anonymous(error, delivery),
+            Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
+        })?;
         let ask = |exchange: &str, route: &Route| {
             cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), found, bytes, random))
         };
@@ -240,10 +240,6 @@ impl Way<'_> {
         let message = Message::new(kept.into_parts(wire), route.clone());
         exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
     }
-}
-
-fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Option<&mut LinkRole> {
-    sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
 }
 
 /// Sends a message to every end of its route.
@@ -336,12 +332,16 @@ fn anonymous_route(
     Ok(Arc::new(Route::new(exchange, keys)))
 }
 
+/// The value of annotation `x-cc`.
+fn more_keys<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let range = found.message_annotations.as_ref()?;
+    let pairs = sections::map_pairs(&bytes[range.start as usize..range.end as usize]).ok()?;
+    pairs.flatten().find(|(key, _)| *key == "x-cc").map(|(_, value)| value)
+}
+
 /// The routing keys of annotation `x-cc`: a list of strings (behaviour B.4).
 fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
-    let Some(range) = &found.message_annotations else { return Ok(Vec::new()) };
-    let section = &bytes[range.start as usize..range.end as usize];
-    let Ok(pairs) = sections::map_pairs(section) else { return Ok(Vec::new()) };
-    let Some((_, value)) = pairs.flatten().find(|(key, _)| *key == "x-cc") else { return Ok(Vec::new()) };
+    let Some(value) = more_keys(found, bytes) else { return Ok(Vec::new()) };
     let keys = amqp10::Reader::new(value).read_value().ok().and_then(|value| {
         value
             .as_list()?

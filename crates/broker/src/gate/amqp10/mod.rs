@@ -313,7 +313,9 @@ impl Gate {
 
     fn handle_event(&mut self, event: Event<'_>, cx: &mut Cx<'_>) {
         match event {
-            Event::Transfer { session, link, delivery } => self.handle_transfer(session, link, delivery, cx),
+            Event::Transfer { session, link, ref delivery } => {
+                self.handle_transfer(session, link, delivery, cx);
+            }
             Event::Disposition { session, role: Role::Receiver, settled, state, first, last } => {
                 self.handle_disposition(session, settled, state, (first, last), cx);
             }
@@ -378,7 +380,7 @@ impl Gate {
     // ---- links --------------------------------------------------------------------------------------------
 
     fn role(&mut self, session: u16, link: u32) -> Option<&mut LinkRole> {
-        self.sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
+        role_in(&mut self.sessions, session, link)
     }
 
     fn role_of(&self, session: u16, link: u32) -> Option<&LinkRole> {
@@ -494,6 +496,11 @@ impl Gate {
             _ => {}
         }
     }
+}
+
+/// For who needs other parts of the gate at the same time.
+fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Option<&mut LinkRole> {
+    sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
 }
 
 /// How much of a name that the client made up is repeated to it and to the log.

@@ -10,7 +10,7 @@ use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request}
 use super::address::queue_address;
 use super::attach::Refused;
 use super::bridge::Bridge;
-use super::{Cx, Gate, LinkRole, error};
+use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::catalog::QueueRecord;
 use crate::explain;
 use crate::ids::QueueId;
@@ -126,7 +126,7 @@ impl Gate {
 
     pub(super) fn handle_outlet_effect(&mut self, session: u16, link: u32, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
-            Effect::Delivery(delivery) => self.deliver(session, link, delivery, cx),
+            Effect::Delivery(ref delivery) => self.deliver(session, link, delivery, cx),
             Effect::CreditState { state, .. } => {
                 let credit = self
                     .conn
@@ -182,12 +182,12 @@ impl Gate {
         }
     }
 
-    fn deliver(&mut self, session: u16, link: u32, delivery: Delivery, cx: &mut Cx<'_>) {
-        let Delivery { consumer, number, seq, message, delivery_count, redelivered } = delivery;
-        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+    fn deliver(&mut self, session: u16, link: u32, delivery: &Delivery, cx: &mut Cx<'_>) {
+        let &Delivery { consumer, number, seq, ref message, delivery_count, redelivered } = delivery;
+        let Gate { sessions, conn, .. } = self;
+        let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return };
         outlet.bridge.handle_delivery();
-        let settled = outlet.settled;
-        let (max, queue) = (outlet.max_message_size, outlet.queue);
+        let (settled, max) = (outlet.settled, outlet.max_message_size);
         let offset = outlet.stream.then_some(seq);
         cx.scratch.clear();
         message.put_delivery_head(delivery_count, redelivered, offset, cx.scratch);
@@ -211,11 +211,11 @@ impl Gate {
             bare,
             cookie: number,
         };
-        if !self.conn.send(session, link, &outgoing) {
+        if !conn.send(session, link, &outgoing) {
             // The client has taken its credit back meanwhile: so does the queue its message.
             let outcome = Outcome::Released;
             cx.post.request(
-                queue,
+                outlet.queue,
                 Request::Settle { consumer, first: number, last: number, outcome, answer: false },
             );
             return;
@@ -226,9 +226,7 @@ impl Gate {
             cx.counters.delivered_auto_ack += 1;
         } else {
             cx.counters.delivered_manual_ack += 1;
-            if let Some(LinkRole::Outlet(outlet)) = self.role(session, link) {
-                outlet.unsettled += 1;
-            }
+            outlet.unsettled += 1;
         }
         self.touch(session, link);
     }
