@@ -85,8 +85,7 @@ impl Message {
     /// Appends the annotations that receivers see.
     pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
         let route = self.route().annotations();
-        let plain = self.annotations().is_empty() && self.deaths().is_none();
-        if !plain || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
+        if !self.is_plain() || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
             self.put_all_annotations(stream_offset, out);
             return;
         }
