@@ -1,12 +1,12 @@
 //! What the log asks of a disk, and the real one.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 
 /// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -36,8 +36,20 @@ pub trait Disk: Send {
     /// Opens an existing file.
     fn open(&mut self, name: &str) -> io::Result<Self::File>;
 
-    /// Writes at the end of the file and returns how many bytes were taken, possibly fewer than offered.
-    fn write_vectored(&mut self, file: &mut Self::File, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
+    /// Opens an existing file that is to be written over from its front. The disk may read it ahead: whoever writes a part
+    /// of a block waits for the rest of it, if that is not in memory.
+    fn open_over(&mut self, name: &str) -> io::Result<Self::File> {
+        self.open(name)
+    }
+
+    /// Writes at an offset in bytes, over what stands there and on behind the end of the file, and returns how many bytes
+    /// were taken, possibly fewer than offered.
+    fn write_vectored_at(
+        &mut self,
+        file: &mut Self::File,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize>;
 
     /// Begins to sync a file (`fdatasync`). Once the sync has ended well, all that was written to the file before it
     /// began would survive power loss; of what is written meanwhile nothing is known. After an error nothing is known
@@ -82,19 +94,23 @@ pub trait Disk: Send {
 /// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
 
-/// Writes all pieces, as many at a time as the system takes, going on after short writes.
+/// Writes all pieces from `offset` on, as many at a time as the system takes, going on after short writes.
 pub(crate) fn write_all<D: Disk>(
     disk: &mut D,
     file: &mut D::File,
+    offset: u64,
     pieces: &mut [IoSlice<'_>],
 ) -> io::Result<()> {
-    let mut rest = pieces;
+    let (mut rest, mut offset) = (pieces, offset);
     IoSlice::advance_slices(&mut rest, 0);
     while !rest.is_empty() {
         let offered = rest.len().min(PIECES_MAX);
-        match disk.write_vectored(file, &rest[..offered]) {
+        match disk.write_vectored_at(file, offset, &rest[..offered]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Ok(written) => {
+                IoSlice::advance_slices(&mut rest, written);
+                offset += written as u64;
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
@@ -187,15 +203,27 @@ impl Disk for RealDisk {
     }
 
     fn create(&mut self, name: &str) -> io::Result<Arc<File>> {
-        OpenOptions::new().create_new(true).read(true).append(true).open(self.path.join(name)).map(Arc::new)
+        OpenOptions::new().create_new(true).read(true).write(true).open(self.path.join(name)).map(Arc::new)
     }
 
     fn open(&mut self, name: &str) -> io::Result<Arc<File>> {
-        OpenOptions::new().read(true).append(true).open(self.path.join(name)).map(Arc::new)
+        OpenOptions::new().read(true).write(true).open(self.path.join(name)).map(Arc::new)
     }
 
-    fn write_vectored(&mut self, file: &mut Arc<File>, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        file.write_vectored(pieces)
+    fn open_over(&mut self, name: &str) -> io::Result<Arc<File>> {
+        let file = self.open(name)?;
+        // Advice: without it the file is merely slower. It costs 0.1 ms if the file is in memory, as it mostly is.
+        let _ = rustix::fs::fadvise(&file, 0, None, Advice::WillNeed);
+        Ok(file)
+    }
+
+    fn write_vectored_at(
+        &mut self,
+        file: &mut Arc<File>,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        Ok(rustix::io::pwritev(&**file, pieces, offset)?)
     }
 
     fn begin_sync(&mut self, file: &mut Arc<File>) -> PendingSync {

@@ -18,7 +18,10 @@
 //! * `check`: CRC-32C over bytes 0..44.
 //!
 //! The header is written together with what follows it first. A log file ends where its batches end; bytes after the last
-//! batch are an interrupted write, or a former life of the file once files are recycled.
+//! batch are an interrupted write, or a former life of the file. A log file that has only its name in this life has the header
+//! of the former one, with another number: nothing in it counts.
+//!
+//! `N.spare` is what was the log file with the number N, until it is written over under another name. Nothing in it counts.
 
 use crate::batch::crc32c;
 
@@ -37,6 +40,7 @@ pub(crate) const PACK_MAGIC: [u8; 8] = *b"SluicePk";
 
 const LOG_SUFFIX: &str = ".log";
 const PACK_SUFFIX: &str = ".pack";
+const SPARE_SUFFIX: &str = ".spare";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileHeader {
@@ -80,6 +84,11 @@ pub(crate) fn pack_name(number: u64) -> String {
     format!("{number:020}{PACK_SUFFIX}")
 }
 
+/// The name that the log file with this number has from when it is forgotten to when it is written over.
+pub(crate) fn spare_name(number: u64) -> String {
+    format!("{number:020}{SPARE_SUFFIX}")
+}
+
 /// The number in a file's name, if it is the name of a log file.
 pub(crate) fn number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(LOG_SUFFIX)?)
@@ -88,6 +97,11 @@ pub(crate) fn number(name: &str) -> Option<u64> {
 /// The number in a file's name, if it is the name of a pack.
 pub(crate) fn pack_number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(PACK_SUFFIX)?)
+}
+
+/// The number in a file's name, if it is the name of a spare.
+pub(crate) fn spare_number(name: &str) -> Option<u64> {
+    digits(name.strip_suffix(SPARE_SUFFIX)?)
 }
 
 fn digits(digits: &str) -> Option<u64> {
@@ -117,6 +131,7 @@ mod tests {
             (pack_number(&pack_name(7)), number(&pack_name(7)), pack_number(&name(7))),
             (Some(7), None, None)
         );
+        assert_eq!((spare_number(&spare_name(7)), number(&spare_name(7))), (Some(7), None));
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! A write-ahead log: append, sync, recover.
 //!
-//! [`Log`] is a synchronous machine over a [`Disk`]; [`Writer`] is the thread that runs it. The log knows
-//! files, batches and records; what a record means is its owner's business.
+//! [`Log`] is a synchronous machine over a [`Disk`]; [`Writer`] is the thread that runs it, unless a shard finds it idle
+//! and takes a step itself. The log knows files, batches and records; what a record means is its owner's business.
 //!
 //! ```text
 //!  shards          Handover{records, sync} ──┐
-//!  Writer          swaps the list of hand-overs, one round at a time
+//!  Writer          one round at a time: the list of all hand-overs; a shard that finds it asleep: its own, at once
 //!  Log::append     one batch, one vectored write; then one Completion per hand-over: written
 //!  Log::begin_sync one sync for all who have asked since the last began, on a thread of its own; writing goes on
 //!  Log::end_sync   one more Completion for each of them: synced
@@ -50,6 +50,7 @@ mod pack;
 mod record;
 mod recover;
 mod scan;
+mod shared;
 mod stream;
 pub mod testing;
 mod worker;
@@ -58,7 +59,10 @@ mod writer;
 pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
-pub use machine::{Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
+pub use machine::{
+    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
+    UNSYNCED_BYTES_MAX,
+};
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,

@@ -1,9 +1,10 @@
-//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`, what a full
-//! disk is emptied with in `reserve.rs`.
+//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`, what becomes
+//! of the files then in `spare.rs`, what a full disk is emptied with in `reserve.rs`, what a shard may write itself in
+//! `at_once.rs`.
 //!
 //! ```text
 //!             first write            full, or a write failed
-//!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ closed ── forgotten ──▶ (none)
+//!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ closed ── forgotten ──▶ (none, or spare)
 //!      ▲                     │                                  ▲ │
 //!      └── nothing good in it, removed ◀─┘   a sync failed: ────┘ └─ doomed: copied into the current file by
 //!                                            doomed                  every later sync, until one succeeds
@@ -12,8 +13,10 @@
 //! A file that failed a write or a sync is never written again. What a failed sync may have lost is written anew: from
 //! memory, if somebody waits to see it synced, else as it reads back.
 
+mod at_once;
 mod reserve;
 mod space;
+mod spare;
 mod sync;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -27,9 +30,11 @@ use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 
+pub use at_once::AT_ONCE_BYTES_MAX;
 pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;
+pub use spare::SPARE_FILES_MAX;
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 
@@ -49,11 +54,19 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Bytes of the disk that are kept for the time when it is full; 0: none. See [`Size::short`].
     pub reserve_bytes: u64,
+    /// Forgotten files that are kept to be written over, each of `file_bytes` or one batch more; beyond, they are removed.
+    pub spare_files_max: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { file_bytes: FILE_SIZE, dirty_files_max: 8, seed: None, reserve_bytes: 0 }
+        Self {
+            file_bytes: FILE_SIZE,
+            dirty_files_max: 8,
+            seed: None,
+            reserve_bytes: 0,
+            spare_files_max: SPARE_FILES_MAX,
+        }
     }
 }
 
@@ -79,6 +92,8 @@ pub struct Log<D: Disk> {
     /// Files were removed whose names may come back.
     removed: bool,
     leftovers: Vec<u64>,
+    /// What were the files with these numbers, oldest first.
+    spares: VecDeque<u64>,
     next_file: u64,
     next_batch: u64,
     /// The last acknowledged batch.
@@ -129,6 +144,8 @@ struct Open<F> {
     handle: F,
     /// Bytes of complete writes.
     end: u64,
+    /// Bytes it had when it was taken: those behind `end` are of a former life.
+    former: u64,
     /// The last acknowledged batch in it.
     last: u64,
     /// Acknowledged batches in it.
@@ -163,6 +180,7 @@ impl<D: Disk> Log<D> {
             closed: found.closed,
             removed: false,
             leftovers: Vec::new(),
+            spares: VecDeque::new(),
             next_file: found.next_file,
             next_batch: found.next_batch,
             last: found.last,
@@ -215,8 +233,13 @@ impl<D: Disk> Log<D> {
     /// [`io::ErrorKind::WouldBlock`]: a sync is under way.
     pub fn close(mut self) -> Result<(), WriteError> {
         self.refuse_while_syncing()?;
+        self.drop_spares();
         if self.clean {
             return Ok(());
+        }
+        // Or it would look as if something had been written behind the mark.
+        if let Some(current) = &mut self.current {
+            spare::cut_former(&mut self.disk, current);
         }
         self.commit(None, true)?;
         self.commit(Some(Batch::Clean), true)?;
@@ -251,22 +274,28 @@ impl<D: Disk> Log<D> {
             {
                 self.abandon(Some(stands.offset));
             }
-        } else if let (Some(batch), Some(current)) = (batch, &mut self.current) {
-            current.last = number;
-            current.good += 1;
-            let span = self.spans.entry(current.number).or_default();
-            if span.first_batch == 0 {
-                span.first_batch = number;
-            }
-            span.last_batch = number;
-            span.records += batch.len();
-            self.last = number;
-            self.clean = matches!(batch, Batch::Clean);
-            if sync {
-                self.synced = number;
-            }
+        } else if let Some(batch) = batch {
+            self.committed(batch, number, sync);
         }
         outcome.map(|()| at.map(|stands| stands.header))
+    }
+
+    /// A batch stands in the current file, synced if that was asked: it counts from now on.
+    fn committed(&mut self, batch: Batch<'_>, number: u64, sync: bool) {
+        let Some(current) = &mut self.current else { return };
+        current.last = number;
+        current.good += 1;
+        let span = self.spans.entry(current.number).or_default();
+        if span.first_batch == 0 {
+            span.first_batch = number;
+        }
+        span.last_batch = number;
+        span.records += batch.len();
+        self.last = number;
+        self.clean = matches!(batch, Batch::Clean);
+        if sync {
+            self.synced = number;
+        }
     }
 
     /// `at` is where the batch already stands.
@@ -304,7 +333,7 @@ impl<D: Disk> Log<D> {
     /// Sees to a current file that has room.
     fn ready(&mut self) -> Result<(), Failure> {
         if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
-            self.retire();
+            self.retire(true);
         }
         if self.dirty.len() > 2 * self.options.dirty_files_max && !self.is_syncing() {
             self.sync_all()?;
@@ -329,10 +358,11 @@ impl<D: Disk> Log<D> {
         }
         self.next_file += 1;
         let generation = self.random();
-        match self.disk.create(&file::name(number)) {
-            Ok(handle) => {
+        match self.take_file(number) {
+            Ok((handle, former)) => {
                 let (end, last, good, named, doomed) = (0, 0, 0, false, false);
-                self.current = Some(Open { number, generation, handle, end, last, good, named, doomed });
+                self.current =
+                    Some(Open { number, generation, handle, end, former, last, good, named, doomed });
                 Ok(())
             }
             Err(error) => {
@@ -342,7 +372,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Appends a batch to the current file and returns its offset. After an error there is no current file.
+    /// Writes a batch behind the last one of the current file and returns its offset. After an error there is no current file.
     fn write_batch(&mut self, mut header: BatchHeader, payload: &[IoSlice<'_>]) -> Result<u64, Failure> {
         let Some(current) = &mut self.current else {
             return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
@@ -365,7 +395,7 @@ impl<D: Disk> Log<D> {
         }
         pieces.push(IoSlice::new(&header_bytes));
         pieces.extend_from_slice(payload);
-        match write_all(&mut self.disk, &mut current.handle, &mut pieces) {
+        match write_all(&mut self.disk, &mut current.handle, current.end, &mut pieces) {
             Ok(()) => {
                 current.end += length;
                 Ok(offset)
@@ -384,21 +414,23 @@ impl<D: Disk> Log<D> {
             // Bytes that stay are harmless: no later batch of this file will ever vouch for them.
             current.end = offset.unwrap_or(current.end);
             let _ = self.disk.truncate(&mut current.handle, current.end);
+            current.former = 0;
         }
-        self.retire();
+        self.retire(false);
     }
 
     fn retire_doomed(&mut self) {
         if self.current.as_ref().is_some_and(|current| current.doomed) {
-            self.retire();
+            self.retire(false);
         }
     }
 
-    /// Leaves the current file for good.
-    fn retire(&mut self) {
-        let Some(current) = self.current.take() else { return };
+    /// Leaves the current file for good. It is sound if nothing has failed in it.
+    fn retire(&mut self, sound: bool) {
+        let Some(mut current) = self.current.take() else { return };
         if current.good > 0 {
-            self.closed.add(current.number, current.end);
+            spare::cut_former(&mut self.disk, &mut current);
+            self.closed.add(current.number, current.end, sound);
             self.dirty.push_back(current);
         } else if self.disk.remove(&file::name(current.number)).is_err() {
             self.leftovers.push(current.number);

@@ -68,12 +68,15 @@ pub struct Recovery {
     pub damage: Vec<Damage>,
 }
 
-/// An interrupted tail that was cut: from `offset` in `file` to the end of the newest file.
+/// A tail that was cut: from `offset` in `file` to the end of the newest file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
+    /// Batches were begun there. If not, it is what a former life of the file has left, or a write that was interrupted
+    /// before the header of its batch.
+    pub torn: bool,
 }
 
 /// Bytes that hold, or held, synced records and cannot be read as such.
@@ -174,6 +177,10 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         directory.settle(disk, from, &cuts)?;
     }
     let closed = directory.remove(disk, forgotten, &cuts);
+    for spare in directory.spares {
+        // Those that stay are in nobody's way, and are tried again by the next open.
+        let _ = disk.remove(&file::spare_name(spare));
+    }
     recovery.size = closed.size();
     Ok(Opened {
         recovery,
@@ -199,6 +206,8 @@ struct Directory {
     last_batch: u64,
     /// The bytes read last; given up before others are read.
     cache: Option<(usize, Bytes)>,
+    /// Numbers in the names of spares.
+    spares: Vec<u64>,
 }
 
 impl Directory {
@@ -214,6 +223,7 @@ impl Directory {
             last_file: numbers.last().copied().unwrap_or(0),
             last_batch: 0,
             cache: None,
+            spares: names.iter().filter_map(|name| file::spare_number(name)).collect(),
         };
         for number in numbers {
             directory.read_file(disk, number)?;
@@ -332,7 +342,7 @@ impl Directory {
             let cut = cuts.iter().find(|cut| cut.0 == index).map(|cut| cut.1);
             let gone = cut == Some(0) || index < forgotten && disk.remove(&file::name(file.number)).is_ok();
             if !gone {
-                closed.add(file.number, cut.unwrap_or(file.length));
+                closed.add(file.number, cut.unwrap_or(file.length), false);
             }
         }
         closed
@@ -449,6 +459,9 @@ impl Directory {
             file: file::name(self.files[index].number),
             offset: keep,
             bytes: cuts.iter().map(|&(index, keep)| self.files[index].length - keep).sum(),
+            torn: cuts.iter().any(|&(index, keep)| {
+                self.files[index].scan.batches.last().is_some_and(|found| found.offset >= keep)
+            }),
         });
         cuts
     }

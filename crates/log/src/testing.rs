@@ -2,7 +2,7 @@
 //!
 //! Every file has two images: *written*, what a reader sees, and *synced*, what power loss leaves for sure. What
 //! was written since the last sync is a list of changes; at power loss some of them, or parts of them, in any
-//! order, are lost.
+//! order, are lost: where a file was written over, what stood there before comes back sector by sector.
 //!
 //! A sync makes safe what was changed before it began; what is changed while it is under way is not, and when it fails,
 //! is in doubt as well.
@@ -103,7 +103,7 @@ impl FalseDisk {
     }
 
     /// From now on a sync that fails also takes what it was to make safe out of the readers' sight, as a system does
-    /// that needs the memory: they find zeros.
+    /// that needs the memory: they find what stood there before, or zeros.
     pub fn drop_refused(&self) {
         self.state().drops_refused = true;
     }
@@ -256,7 +256,12 @@ impl Disk for FalseDisk {
         state.names.get(name).map(|&inode| FalseFile(inode)).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    fn write_vectored(&mut self, file: &mut FalseFile, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    fn write_vectored_at(
+        &mut self,
+        file: &mut FalseFile,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
         let mut state = self.state();
         let verdict = state.begin(Op::Write)?;
         let mut bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
@@ -268,12 +273,14 @@ impl Disk for FalseDisk {
             let taken = state.random.below(most) as usize + least;
             bytes.truncate(taken);
         }
-        let room = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.taken()));
+        // What stands there already has its room.
+        let there = (state.inodes[file.0].written.len() as u64).saturating_sub(offset);
+        let free = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.taken()));
+        let room = free.saturating_add(there);
         let full = verdict.error.is_none() && room == 0 && !bytes.is_empty();
         bytes.truncate(usize::try_from(room).unwrap_or(usize::MAX));
-        let inode = &mut state.inodes[file.0];
-        let at = inode.written.len();
-        inode.written.extend_from_slice(&bytes);
+        let (inode, at) = (&mut state.inodes[file.0], offset as usize);
+        write(&mut inode.written, at, &bytes);
         let taken = bytes.len();
         inode.change(at, Some(bytes));
         verdict.finish()?;

@@ -40,6 +40,12 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
         }
     }
 
+    /// Whether the thread sleeps and has nothing to do, and is not told to end.
+    pub fn is_idle(&self) -> bool {
+        let state = self.inner.inbox.lock();
+        state.asleep && !state.some && !state.stop
+    }
+
     /// Waits until everything handed over is done, and returns how the thread ended; `None` if a clone was told.
     ///
     /// # Errors

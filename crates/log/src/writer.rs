@@ -1,4 +1,12 @@
 //! The threads that run a [`Log`]: one writes, one syncs. The slower the disk, the larger the batches.
+//!
+//! ```text
+//!            asleep, and small: written at once, on the shard's thread
+//!   shard ──┬──────────────────────────────────────────────────────────▶ Completion, in the same turn
+//!           └── else ──▶ inbox ──▶ log's thread, a round for all ──▶ OnDone
+//!                           ▲            │ begin_sync
+//!                           └─ SyncEnd ──┴──▶ sync thread
+//! ```
 
 use std::io;
 use std::sync::Arc;
@@ -6,6 +14,7 @@ use std::sync::Arc;
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover, WriteError};
 use crate::machine::{Log, SyncEnd, SyncJob};
+use crate::shared::Shared;
 use crate::worker::{Inbox, Worker};
 
 /// Called on the log's thread with the completions of a round: when all its hand-overs are written, and with those of
@@ -21,20 +30,42 @@ impl Writer {
     ///
     /// # Errors
     /// Those of starting a thread.
-    pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle> {
+    pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle<D>> {
         let syncs = Worker::spawn("log sync", |inbox| run_syncs(inbox))?;
-        Ok(WriterHandle { worker: Worker::spawn("log", move |inbox| run(log, inbox, &syncs, on_done))? })
+        let log = Arc::new(Shared::new(log));
+        let theirs = Arc::clone(&log);
+        let worker = Worker::spawn("log", move |inbox| run(&theirs, inbox, &syncs, on_done))?;
+        Ok(WriterHandle { log, worker })
     }
 }
 
 /// The way to a [`Writer`]. When the last clone is dropped, the thread writes what it was given, closes the log
 /// and ends.
-#[derive(Clone, Debug)]
-pub struct WriterHandle {
+#[derive(Debug)]
+pub struct WriterHandle<D: Disk> {
+    log: Arc<Shared<Log<D>>>,
     worker: Worker<Work, Result<(), WriteError>>,
 }
 
-impl WriterHandle {
+impl<D: Disk> Clone for WriterHandle<D> {
+    fn clone(&self) -> Self {
+        Self { log: Arc::clone(&self.log), worker: self.worker.clone() }
+    }
+}
+
+impl<D: Disk> WriterHandle<D> {
+    /// Writes records on the caller's thread, if the log is idle and that takes one small write to the page cache and
+    /// nothing else; see [`Log::append_at_once`]. Waits for no other thread, nor for a sync. [`OnDone`] hears nothing of it.
+    ///
+    /// # Errors
+    /// The records come back unwritten, to be handed over with [`WriterHandle::send`].
+    pub fn try_write(&self, handover: Handover) -> Result<Completion, Handover> {
+        match self.worker.is_idle() {
+            true => self.log.try_step(handover, Log::append_at_once),
+            false => Err(handover),
+        }
+    }
+
     /// Hands records over. Never waits for the disk. Hand-overs of one thread are written in their order.
     ///
     /// After [`WriterHandle::stop`] the hand-over is dropped unanswered: stop the shards first.
@@ -70,7 +101,7 @@ struct Work {
 type SyncTask = Option<(SyncJob, Arc<Inbox<Work>>)>;
 
 fn run<D: Disk>(
-    mut log: Log<D>,
+    log: &Shared<Log<D>>,
     inbox: &Arc<Inbox<Work>>,
     syncs: &Worker<SyncTask, ()>,
     mut on_done: OnDone,
@@ -83,25 +114,29 @@ fn run<D: Disk>(
     };
     let mut work = Work::default();
     let mut done = Vec::new();
-    let mut forget = 0;
-    while inbox.take(&mut work, log.is_syncing()) {
-        if let Some(end) = work.synced.take() {
-            log.end_sync(end, &mut done);
-        }
-        if !log.is_full() {
-            log.append(&mut work.handovers, &mut done);
-            forget = std::mem::take(&mut work.forget).max(forget);
-        }
-        tell(&mut done);
-        if forget > 0 && log.forget(forget).is_ok() {
-            forget = 0;
-        }
-        if let Some(job) = log.begin_sync(&mut done) {
-            syncs.add(|next| *next = Some((job, Arc::clone(inbox))));
-        }
-        tell(&mut done);
+    let (mut forget, mut syncing) = (0, false);
+    while inbox.take(&mut work, syncing) {
+        let round = log.round(|log| {
+            if let Some(end) = work.synced.take() {
+                log.end_sync(end, &mut done);
+            }
+            if !log.is_full() {
+                log.append(&mut work.handovers, &mut done);
+                forget = std::mem::take(&mut work.forget).max(forget);
+            }
+            tell(&mut done);
+            if forget > 0 && log.forget(forget).is_ok() {
+                forget = 0;
+            }
+            if let Some(job) = log.begin_sync(&mut done) {
+                syncs.add(|next| *next = Some((job, Arc::clone(inbox))));
+            }
+            tell(&mut done);
+            log.is_syncing()
+        });
+        syncing = round.unwrap_or(false);
     }
-    log.close()
+    log.take().map_or(Ok(()), Log::close)
 }
 
 fn run_syncs(inbox: &Inbox<SyncTask>) {

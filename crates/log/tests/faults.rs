@@ -7,7 +7,7 @@ mod soak;
 
 use std::collections::BTreeMap;
 
-use log::testing::{CHANGES, Crash, FalseDisk, Random};
+use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
     Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd, SyncJob,
 };
@@ -26,6 +26,8 @@ struct Plan {
     faults: bool,
     /// How the first life ends; others at random.
     crash: Option<Crash>,
+    /// Shards try to write themselves.
+    at_once: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
@@ -244,6 +246,7 @@ fn run(plan: Plan) -> u64 {
         dirty_files_max: random.below(4) as usize,
         seed: Some(random.next()),
         reserve_bytes: plan.seed % 2 * 1000,
+        spare_files_max: (plan.seed % 4) as usize,
     };
     let mut disk = FalseDisk::new(random.next());
     let mut model = Model::default();
@@ -256,7 +259,7 @@ fn run(plan: Plan) -> u64 {
         } else if random.one_in(2) && life + 1 < plan.lives {
             disk.die_at(random.below(40));
         }
-        let ended = live(&disk, &options, &mut model, &mut random, plan.faults, crash);
+        let ended = live(&disk, &options, &mut model, &mut random, plan, crash);
         if life == 0 {
             changes = disk.changes();
         }
@@ -275,7 +278,7 @@ fn live(
     options: &Options,
     model: &mut Model,
     random: &mut Random,
-    faults: bool,
+    Plan { faults, at_once, .. }: Plan,
     crash: Crash,
 ) -> bool {
     let mut found = Vec::new();
@@ -316,6 +319,15 @@ fn live(
         let oldest = log.size().oldest.filter(|_| random.one_in(3)).map(|oldest| oldest + random.below(2));
         handovers.extend(oldest.and_then(|oldest| model.evacuate(random, oldest)));
         let tickets: Vec<u64> = handovers.iter().map(|handover| handover.ticket).collect();
+        while at_once && !handovers.is_empty() {
+            match write_at_once(&mut log, disk, handovers.remove(0)) {
+                Ok(completion) => done.push(completion),
+                Err(handover) => {
+                    handovers.insert(0, handover);
+                    break;
+                }
+            }
+        }
         log.append(&mut handovers, &mut done);
         let written = done.iter().filter(|completion| completion.step == Step::Written);
         assert_eq!(tickets, written.map(|completion| completion.ticket).collect::<Vec<_>>());
@@ -365,12 +377,31 @@ fn live(
     true
 }
 
-const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
+/// A shard waits for no sync, and no file is made for it.
+fn write_at_once(
+    log: &mut Log<FalseDisk>,
+    disk: &FalseDisk,
+    handover: Handover,
+) -> Result<Completion, Handover> {
+    let count = || [Op::Sync, Op::SyncDir, Op::Create, Op::Reserve].map(|op| disk.count(op));
+    let (before, size) = (count(), log.size());
+    let written = log.append_at_once(handover);
+    assert_eq!(count(), before);
+    if let Ok(completion) = &written {
+        assert!(completion.result.is_ok() && completion.step == Step::Written);
+        assert_eq!((completion.size, completion.size.files), (log.size(), size.files));
+    }
+    written
+}
+
+const QUIET: Plan =
+    Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None, at_once: false };
 
 #[test]
 fn nothing_acknowledged_is_lost_at_random() {
     for seed in seeds(6000) {
-        named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET }, run);
+        let (lives, faults, at_once) = (2 + (seed % 5) as u32, seed % 3 != 0, seed % 2 == 0);
+        named(Plan { seed, lives, faults, at_once, ..QUIET }, run);
     }
 }
 
@@ -383,7 +414,7 @@ fn what_a_failed_open_cut_stays_cut() {
 #[test]
 fn nothing_acknowledged_is_lost_at_any_boundary() {
     for seed in seeds(8) {
-        let plan = Plan { seed, ..QUIET };
+        let plan = Plan { seed, at_once: seed % 2 == 0, ..QUIET };
         for n in 0..named(plan, run) {
             for crash in [Crash::Process, Crash::Power] {
                 named(Plan { die_at: Some(n), crash: Some(crash), ..plan }, run);

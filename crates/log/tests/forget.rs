@@ -7,7 +7,8 @@ use log::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
 const FILE_BYTES: u64 = 1000;
 
 fn options() -> Options {
-    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000, ..Options::default() }
+    let (file_bytes, seed) = (FILE_BYTES, Some(1));
+    Options { file_bytes, seed, dirty_files_max: 1000, spare_files_max: 0, ..Options::default() }
 }
 
 fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {

@@ -2,7 +2,7 @@
 
 use libc::{EIO, ENOSPC};
 use log::testing::{CHANGES, Crash, FalseDisk, Op};
-use log::{Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
+use log::{AT_ONCE_BYTES_MAX, Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
 
 fn open(disk: &FalseDisk, file_bytes: u64) -> (Log<FalseDisk>, Vec<Record>) {
     let mut records = Vec::new();
@@ -191,6 +191,78 @@ fn nothing_else_syncs_while_a_sync_is_under_way() {
     log.end_sync(job.run(), &mut done);
     log.forget(1).unwrap();
     assert_eq!(log.spans().keys().min(), Some(&2));
+}
+
+#[test]
+fn what_is_written_at_once_is_one_write_to_the_current_file() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 1200);
+    let large = || {
+        let mut records = Records::new();
+        records.push_shared(7, 0, 1, |_| {}, &vec![1; AT_ONCE_BYTES_MAX as usize].into());
+        Handover { shard: 0, ticket: 0, records, sync: false }
+    };
+    let refused = |log: &mut Log<FalseDisk>, handover: Handover| {
+        let (before, asked) = (disk.changes(), (handover.ticket, handover.records.bytes(), handover.sync));
+        let back = log.append_at_once(handover).unwrap_err();
+        assert_eq!((back.ticket, back.records.bytes(), back.sync), asked);
+        assert_eq!(disk.changes(), before);
+        write(log, vec![back])
+    };
+    refused(&mut log, handover(1, false)); // There is no file yet.
+    for ticket in 2..6 {
+        let before = disk.changes();
+        let done = log.append_at_once(handover(ticket, false)).unwrap();
+        assert_eq!((steps(&[done]), disk.changes()), (vec![(ticket, Step::Written, true)], before + 1));
+    }
+    refused(&mut log, handover(6, true));
+    refused(&mut log, Handover { records: Records::new(), ..handover(0, false) });
+    let done = log.append_at_once(handover(7, false)).unwrap();
+    assert_eq!((done.file, done.size), (1, log.size()));
+    refused(&mut log, handover(8, false)); // The file is full.
+    assert_eq!(log.append_at_once(handover(9, false)).unwrap().file, 2);
+    refused(&mut log, large());
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Process), 1200).1), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+}
+
+#[test]
+fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, 1 << 20);
+    write(&mut log, vec![handover(1, false)]);
+    disk.fail(&[Op::Write], 1000, EIO);
+    let back = log.append_at_once(handover(2, false)).unwrap_err();
+    disk.heal();
+    // The file that refused is left for good, and the next is the thread's.
+    let back = log.append_at_once(back).unwrap_err();
+    assert_eq!(write(&mut log, vec![back])[0].file, 2);
+    assert!(log.append_at_once(handover(3, false)).is_ok());
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Process), 1 << 20).1), [1, 2, 3]);
+}
+
+#[test]
+fn nothing_is_written_at_once_while_writing_has_to_wait() {
+    let disk = FalseDisk::new(1);
+    let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
+    let mut records = Records::new();
+    records.push_shared(7, 1, 1, |_| {}, &vec![1; UNSYNCED_BYTES_MAX as usize].into());
+    let mut done = write(&mut log, vec![Handover { shard: 0, ticket: 1, records, sync: true }]);
+    let job = log.begin_sync(&mut done).unwrap();
+    assert!(log.is_full() && log.append_at_once(handover(2, false)).is_err());
+    log.end_sync(job.run(), &mut done);
+    assert!(log.append_at_once(handover(2, false)).is_ok());
+
+    // Unsynced files pile up while a sync goes on, and then for want of one.
+    let (mut log, _) = open(&FalseDisk::new(1), 100);
+    let mut done = write(&mut log, vec![handover(0, true)]);
+    let job = log.begin_sync(&mut done).unwrap();
+    (1..100)
+        .take_while(|&ticket| !log.is_full() && !write(&mut log, vec![handover(ticket, false)]).is_empty())
+        .count();
+    log.end_sync(job.run(), &mut done);
+    assert!(log.append_at_once(handover(100, false)).is_err());
 }
 
 #[test]

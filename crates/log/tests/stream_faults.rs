@@ -343,9 +343,11 @@ fn live(
             0..5 if model.away.is_none() => {
                 let (new, sync) = (model.next_chunks(random), random.one_in(3));
                 model.hand_over(&new, sync);
-                syncs.extend(
-                    streams.handle(StreamJob::Append { shard: 0, stream, chunks: new, sync }, &mut answers),
-                );
+                let mut job = Some(StreamJob::Append { shard: 0, stream, chunks: new, sync });
+                if stream > 0 {
+                    job = append_at_once(&mut streams, disk, job.take().unwrap(), &mut answers);
+                }
+                syncs.extend(job.and_then(|job| streams.handle(job, &mut answers)));
             }
             5 => {
                 let limits = StreamLimits {
@@ -406,6 +408,20 @@ fn live(
     if !disk.is_dead() {
         models.iter().for_each(|(&stream, model)| model.check(stream, &mut reader, random));
     }
+}
+
+/// A shard waits for no sync, and no segment comes or goes for it.
+fn append_at_once(
+    streams: &mut Streams<FalseDisk>,
+    disk: &FalseDisk,
+    job: StreamJob,
+    answers: &mut Vec<StreamAnswer>,
+) -> Option<StreamJob> {
+    let segments = || disk.files().into_keys().filter(|name| name.ends_with(".segment")).collect::<Vec<_>>();
+    let before = (disk.count(Op::Sync), disk.count(Op::SyncDir), segments());
+    let answer = streams.append_at_once(job);
+    assert_eq!((disk.count(Op::Sync), disk.count(Op::SyncDir), segments()), before);
+    answer.map(|answer| answers.push(answer)).err()
 }
 
 fn pick_key(random: &mut Random, models: &BTreeMap<u64, Model>) -> Option<u64> {

@@ -5,6 +5,7 @@ mod chunks;
 use std::sync::mpsc;
 
 use chunks::{LIMITS, chunk, job};
+use log::testing::FalseDisk;
 use log::{ChunksRead, Kept, ReadFrom, RealDisk, StreamAnswer, StreamJob, StreamReader, Streams};
 
 #[test]
@@ -12,7 +13,7 @@ fn everything_is_answered_once_and_stays() {
     let directory = std::env::temp_dir().join(format!("sluice-streams-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let disk = || RealDisk::new(&directory).unwrap();
-    let mut kepts = Vec::new();
+    let (mut kepts, mut at_once) = (Vec::new(), Vec::new());
     for life in 0..2 {
         let (tell, answers) = mpsc::channel();
         let streams = Streams::new(disk()).unwrap();
@@ -36,10 +37,14 @@ fn everything_is_answered_once_and_stays() {
             for stream in 0..20 {
                 let first = next[stream as usize];
                 let chunks = (0..5).map(|n| chunk(first + n, 1, 10 * round, 100)).collect();
-                handle.send(StreamJob::Append { shard: 1, stream, chunks, sync: stream % 4 == 0 });
+                let job = StreamJob::Append { shard: 1, stream, chunks, sync: stream % 4 == 0 };
+                match handle.try_append(job) {
+                    Ok(answer) => at_once.push(answer),
+                    Err(job) => handle.send(job),
+                }
             }
             for _ in 0..20 {
-                match answers.recv().unwrap() {
+                match at_once.pop().unwrap_or_else(|| answers.recv().unwrap()) {
                     StreamAnswer::Appended { shard: 1, stream, result: Ok(kept) } => {
                         assert_eq!(kept.next, next[stream as usize] + 5);
                         next[stream as usize] = kept.next;
@@ -69,4 +74,40 @@ fn everything_is_answered_once_and_stays() {
         assert!(read.chunks.iter().map(|chunk| chunk.first).eq(42..100));
     }
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn a_shard_appends_itself_while_the_thread_sleeps() {
+    let disk = FalseDisk::new(1);
+    let (tell, answers) = mpsc::channel();
+    let streams = Streams::new(disk.clone()).unwrap();
+    let on_answers =
+        move |answers: &mut Vec<_>| answers.drain(..).for_each(|answer| tell.send(answer).unwrap());
+    let handle = streams.spawn(Box::new(on_answers)).unwrap();
+    let append = |first| {
+        let chunks = vec![chunk(first, 1, 0, 100)];
+        StreamJob::Append { shard: 1, stream: 7, chunks, sync: false }
+    };
+    handle.send(StreamJob::Open { shard: 1, stream: 7, limits: LIMITS, sync: false, now_ms: 0 });
+    assert!(matches!(answers.recv().unwrap(), StreamAnswer::Opened { result: Ok(_), .. }));
+    handle.send(append(0));
+    assert!(matches!(answers.recv().unwrap(), StreamAnswer::Appended { result: Ok(_), .. }));
+    for first in 1..50 {
+        let mut job = append(first);
+        let answer = loop {
+            match handle.try_append(job) {
+                Ok(answer) => break answer,
+                Err(back) => job = back,
+            }
+            std::thread::yield_now();
+        };
+        let StreamAnswer::Appended { shard: 1, stream: 7, result: Ok(kept) } = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(kept.next, first + 1);
+    }
+    let other = handle.clone();
+    handle.stop().unwrap();
+    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(other.try_append(append(50)).is_err(), "there are no streams any more");
 }

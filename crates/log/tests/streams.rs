@@ -5,7 +5,7 @@ mod chunks;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all};
+use chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
 use log::testing::{Crash, FalseDisk, Op};
 use log::{
     Bloom, ChunkJob, NewChunk, ReadFrom, StreamAnswer, StreamError, StreamJob, StreamLimits, StreamReader,
@@ -347,6 +347,53 @@ fn an_append_is_one_write() {
         owner.append(7, (0..10).map(|m| chunk(1 + 10 * n + m, 1, 0, 1000)).collect(), false).unwrap();
     }
     assert_eq!(disk.changes() - before, 50 + 50 * 10_480 / 65_536);
+}
+
+#[test]
+fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
+    let (disk, mut owner) = streams();
+    let append = |stream, first, bytes, sync| {
+        let chunks = vec![chunk(first, 1, 0, bytes)];
+        StreamJob::Append { shard: 3, stream, chunks, sync }
+    };
+    let limits = StreamLimits { segment_bytes: 2000, ..LIMITS };
+    owner.open(7, limits, 0).unwrap();
+    owner.open(8, StreamLimits { segment_bytes: 1 << 30, ..LIMITS }, 0).unwrap();
+    for (stream, first, bytes, sync) in [(7, 0, 500, false), (8, 0, 500, false), (9, 0, 500, false)] {
+        let before = disk.changes();
+        let back = owner.streams.append_at_once(append(stream, first, bytes, sync)).unwrap_err();
+        assert!(
+            matches!(back, StreamJob::Append { chunks, .. } if chunks.len() == 1),
+            "no segment, or not open"
+        );
+        assert_eq!(disk.changes(), before);
+    }
+    owner.append(7, vec![chunk(0, 1, 0, 500)], false).unwrap();
+    owner.append(8, vec![chunk(0, 1, 0, 500)], false).unwrap();
+    let before = disk.changes();
+    for first in 1..3 {
+        match owner.streams.append_at_once(append(7, first, 500, false)) {
+            Ok(StreamAnswer::Appended { shard: 3, stream: 7, result: Ok(kept) }) => {
+                assert_eq!(kept.next, first + 1)
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(disk.changes(), before + 2);
+    let large = log::AT_ONCE_BYTES_MAX as usize;
+    for job in [append(7, 3, 500, false), append(7, 3, 100, true), append(8, 1, large, false)] {
+        assert!(owner.streams.append_at_once(job).is_err(), "a new segment, a sync, or many bytes");
+    }
+    assert_eq!(disk.changes(), before + 2);
+    // As with any append, what the disk refuses comes back in the answer; the next goes to a new segment.
+    disk.fail(&[Op::Write], 1000, libc::EIO);
+    let answer = owner.streams.append_at_once(append(7, 3, 100, false));
+    let Ok(StreamAnswer::Appended { result: Err(failure), .. }) = answer else { panic!("{answer:?}") };
+    assert_eq!((failure.chunks.len(), failure.kept.unwrap().next), (1, 3));
+    disk.heal();
+    assert!(owner.streams.append_at_once(append(7, 3, 100, false)).is_err());
+    owner.append(7, vec![chunk(3, 1, 0, 100)], false).unwrap();
+    assert_eq!(reopen(owner, &disk, 7, limits, 0).next, 4);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use log::testing::{Crash, FalseDisk, Op};
 use log::{Completion, Handover, Log, Options, Records, Step, Writer, WriterHandle};
 use slow_disk::SlowDisk;
 
-fn writer(disk: &FalseDisk) -> (Sender<()>, WriterHandle, Receiver<Completion>) {
+fn writer(disk: &FalseDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
     let (go, wait) = channel();
     let options = Options { seed: Some(1), ..Options::default() };
     let (log, _) = Log::open(SlowDisk::new(disk, wait), options, &mut |_| ()).unwrap();
@@ -27,6 +27,89 @@ fn next(answers: &Receiver<Completion>) -> (u64, Step) {
     let Completion { ticket, step, result, .. } = answers.recv().unwrap();
     result.unwrap();
     (ticket, step)
+}
+
+/// As soon as the thread sleeps.
+fn write(writer: &WriterHandle<SlowDisk>, mut handover: Handover) -> Completion {
+    loop {
+        match writer.try_write(handover) {
+            Ok(completion) => return completion,
+            Err(back) => handover = back,
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn seqs(disk: &FalseDisk) -> Vec<u64> {
+    let mut seqs = Vec::new();
+    Log::open(disk.crash(Crash::Process), Options::default(), &mut |record| seqs.push(record.seq)).unwrap();
+    seqs
+}
+
+#[test]
+fn a_shard_writes_itself_while_the_thread_sleeps_also_while_a_sync_goes_on() {
+    let disk = FalseDisk::new(1);
+    let (go, writer, answers) = writer(&disk);
+    writer.send(handover(1, true));
+    assert_eq!(next(&answers), (1, Step::Written));
+    for ticket in 2..50 {
+        let Completion { ticket: of, step, result, .. } = write(&writer, handover(ticket, false));
+        assert_eq!((of, step, result.is_ok()), (ticket, Step::Written, true));
+    }
+    let back = writer.try_write(handover(50, true)).unwrap_err();
+    assert_eq!((disk.count(Op::Write), disk.count(Op::Sync)), (49, 0));
+    writer.send(back);
+    assert_eq!(next(&answers), (50, Step::Written));
+    drop(go);
+    assert_eq!([next(&answers), next(&answers)], [(1, Step::Synced), (50, Step::Synced)]);
+    let other = writer.clone();
+    writer.stop().unwrap();
+    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(other.try_write(handover(51, false)).is_err(), "there is no log any more");
+    assert_eq!(seqs(&disk), (1..=50).collect::<Vec<_>>());
+}
+
+#[test]
+fn whoever_finds_the_thread_awake_hands_over() {
+    let disk = FalseDisk::new(1);
+    let (log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
+    let ((answered, answers), (go, wait)) = (channel(), channel::<()>());
+    let on_done = move |done: &mut Vec<Completion>| {
+        done.drain(..).for_each(|completion| answered.send(completion).unwrap());
+        let _ = wait.recv();
+    };
+    let writer = Writer::spawn(log, Box::new(on_done)).unwrap();
+    writer.send(handover(1, false));
+    assert_eq!(next(&answers), (1, Step::Written));
+    // The round is not over yet.
+    let back = writer.try_write(handover(2, false)).unwrap_err();
+    assert_eq!((back.ticket, back.records.len()), (2, 1));
+    writer.send(back);
+    assert!(writer.try_write(handover(3, false)).is_err(), "nobody goes before what waits");
+    drop(go);
+    assert_eq!(next(&answers), (2, Step::Written));
+    writer.stop().unwrap();
+    assert_eq!(seqs(&disk), [1, 2]);
+}
+
+#[test]
+fn a_write_that_is_refused_at_once_is_the_threads() {
+    let disk = FalseDisk::new(1);
+    let (go, writer, answers) = writer(&disk);
+    drop(go);
+    writer.send(handover(1, false));
+    assert_eq!(next(&answers), (1, Step::Written));
+    write(&writer, handover(2, false));
+    disk.fail(&[Op::Write], 1000, libc::EIO);
+    while disk.count(Op::Truncate) == 0 {
+        assert_eq!(writer.try_write(handover(3, false)).unwrap_err().records.len(), 1);
+    }
+    disk.heal();
+    writer.send(handover(3, false));
+    assert_eq!(next(&answers), (3, Step::Written));
+    write(&writer, handover(4, false));
+    writer.stop().unwrap();
+    assert_eq!(seqs(&disk), [1, 2, 3, 4]);
 }
 
 #[test]

@@ -15,7 +15,7 @@ use broker::catalog::Change;
 use broker::ids::ShardId;
 use broker::settings::Settings;
 use log::{
-    Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery,
+    Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery,
     StreamError, StreamReader, Streams, Writer,
 };
 use tokio::sync::mpsc;
@@ -365,13 +365,11 @@ fn report(recovery: &Recovery, restored: &Restored) {
         messages,
         "log recovered"
     );
-    if let Some(cut) = &recovery.cut {
-        tracing::warn!(
-            file = cut.file,
-            offset = cut.offset,
-            bytes = cut.bytes,
-            "torn end of the log cut off"
-        );
+    if let Some(Cut { file, offset, bytes, torn }) = &recovery.cut {
+        match torn {
+            true => tracing::warn!(file, offset, bytes, "torn end of the log cut off"),
+            false => tracing::info!(file, offset, bytes, "what is left behind the log's end cut off"),
+        }
     }
     for record in &restored.unreadable {
         tracing::error!("unreadable {record}");

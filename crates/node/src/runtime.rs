@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   connection tasks: await bytes, hand them to the shard, wake the turn
-//!   turn task:        mail, calls, completions -> turn -> log, mail, one vectored write per connection
+//!   turn task:        mail, calls, completions -> turn -> records, mail, one vectored write per connection
 //! ```
 //!
 //! No borrow of a shard lives across an await.
@@ -21,8 +21,8 @@ use broker::mail::Mail;
 use bytes::BufMut;
 use hashbrown::HashMap;
 use log::{
-    BlockRead, ChunksRead, Completion, PackReaderHandle, Packed, PacksHandle, StreamAnswer,
-    StreamReaderHandle, StreamsHandle, WriterHandle,
+    BlockRead, ChunksRead, Completion, Handover, PackReaderHandle, Packed, PacksHandle, RealDisk,
+    StreamAnswer, StreamJob, StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tokio::net::TcpStream;
@@ -30,7 +30,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
-use crate::shard::{DeskCall, Moved, Occupancy, Shard};
+use crate::shard::{DeskCall, Moved, Occupancy, Shard, Writes};
 
 /// The most that is read from one connection in one turn, so that nobody holds the loop.
 const READ_BUFFER: usize = 256 * 1024;
@@ -75,11 +75,21 @@ pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;
 /// The threads that write and read for all shards.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
-    pub log: WriterHandle,
+    pub log: WriterHandle<RealDisk>,
     pub packs: PacksHandle,
     pub reader: PackReaderHandle,
-    pub streams: StreamsHandle,
+    pub streams: StreamsHandle<RealDisk>,
     pub stream_reader: StreamReaderHandle,
+}
+
+impl Writes for &Storage {
+    fn write(&mut self, handover: Handover) -> Option<Completion> {
+        self.log.try_write(handover).map_err(|handover| self.log.send(handover)).ok()
+    }
+
+    fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
+        self.streams.try_append(job).map_err(|job| self.streams.send(job)).ok()
+    }
 }
 
 /// Milliseconds since the epoch that never go back while the process lives.
@@ -379,11 +389,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
     let mut guard = host.shard.borrow_mut();
     let shard = &mut *guard;
     shard.handle_timeout();
-    if shard.turn() {
+    if shard.turn() | shard.write(&mut &*storage) {
         host.wake.notify_one();
-    }
-    if let Some(handover) = shard.poll_handover() {
-        storage.log.send(handover);
     }
     if let Some(file) = shard.poll_forget() {
         storage.log.forget(file);
@@ -392,7 +399,6 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
         storage.packs.send(job);
     }
     shard.poll_reads().for_each(|job| storage.reader.send(job));
-    shard.poll_stream_jobs().for_each(|job| storage.streams.send(job));
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     shard.poll_released().for_each(|extent| storage.packs.release(extent));
     for (to, sender) in shards.iter().enumerate() {

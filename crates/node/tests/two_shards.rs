@@ -13,9 +13,9 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     base..base + runs * factor
 }
 
-/// Returns how many files of the log were given back, how many runs went to the disk, how many packs were to be emptied, and
-/// how many connections followed their queue to another shard.
-fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
+/// Returns how many files of the log were given back, how many runs went to the disk, how many packs were to be emptied, how
+/// many connections followed their queue to another shard, and how many handovers a shard has written itself.
+fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 5] {
     // The seed is what a failure needs to be seen again: SLUICE_SEED=seed SLUICE_SOAK=1.
     let result = std::panic::catch_unwind(|| {
         let mut world = World::new(seed, fsync);
@@ -28,7 +28,7 @@ fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
             world.crash(crash);
         }
         world.drain_and_check();
-        [world.forgotten, world.paged_out, world.sparse, world.followed]
+        [world.forgotten, world.paged_out, world.sparse, world.followed, world.at_once[0]]
     });
     match result {
         Ok(done) => done,
@@ -41,12 +41,13 @@ fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
 
 #[test]
 fn nothing_confirmed_is_lost() {
-    let done: Vec<[u64; 4]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
+    let done: Vec<[u64; 5]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
     assert!(some(0), "the log's space was given back in some of the runs");
     assert!(some(1), "memory was spared in some of the runs");
     assert!(some(2), "packs were emptied in some of the runs");
     assert!(some(3), "connections followed their queues in some of the runs");
+    assert!(some(4), "shards wrote themselves in some of the runs");
 }
 
 #[test]
@@ -106,9 +107,9 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
     assert!(forgotten > 0);
 }
 
-/// Returns how many times retention took something, how many messages were read back in the end, and how many opens named
-/// damage.
-fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 3] {
+/// Returns how many times retention took something, how many messages were read back in the end, how many opens named
+/// damage, and how many appends a shard has done itself.
+fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
     let result = std::panic::catch_unwind(|| {
         let mut world = World::new(seed, fsync);
         world.add_streams(fsync);
@@ -123,8 +124,8 @@ fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64;
         }
         world.read_and_check();
         world.drain_and_check();
-        let streams = world.streams.expect("there are streams");
-        [streams.taken, streams.shown, streams.damaged]
+        let (streams, at_once) = (world.streams.expect("there are streams"), world.at_once[1]);
+        [streams.taken, streams.shown, streams.damaged, at_once]
     });
     result.unwrap_or_else(|panic| {
         let why = panic.downcast_ref::<String>().map_or("see above", |why| why);
@@ -137,6 +138,7 @@ fn run_all_streams(crash: Crash, fsync: bool, disk_errors: bool) {
     let sum = |what: usize| done.iter().map(|counts| counts[what]).sum::<u64>();
     assert!(sum(0) > 0, "retention took something");
     assert!(sum(1) > 1000, "{} messages were read back", sum(1));
+    assert_eq!(sum(3) > 0, !fsync, "{} appends were done at once", sum(3));
     // What power failures leave is nearly always told from damage.
     assert!(sum(2) * 20 <= done.len() as u64, "{} opens named damage", sum(2));
 }

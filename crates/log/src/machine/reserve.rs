@@ -5,6 +5,8 @@
 //!   kept ────────────────────▶ given up ──────────────────────────────▶ kept
 //! ```
 //!
+//! Before that, the spares are given up, and there are none until the reserve is back.
+//!
 //! What frees space has to be written first: that messages are gone, the copies of what is alive in an old file. While
 //! the reserve is given up, [`Size::short`](super::Size) tells everybody to hand over nothing else.
 
@@ -34,10 +36,12 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the reserve up if it was for want of space that something failed.
+    /// Gives the spares up if it was for want of space that something failed; if there are none, the reserve.
     pub(super) fn give_way(&mut self, failure: &Failure) {
         let full = matches!(failure.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if full && self.reserved {
+        if full && !self.spares.is_empty() {
+            self.drop_spares();
+        } else if full && self.reserved {
             self.reserved =
                 self.disk.remove(NAME).is_err_and(|error| error.kind() != io::ErrorKind::NotFound);
         }

@@ -3,7 +3,7 @@
 //! ```text
 //!  sync                  the copies of what is still needed, and all else
 //!  a batch, synced       carries the floor: nothing below it is required any more
-//!  remove ... remove     oldest first; a crash in between leaves files that the next open removes
+//!  remove ... remove     oldest first, or make a spare of it; a crash in between leaves files that the next open removes
 //!  sync the directory    no file comes back
 //! ```
 //!
@@ -14,9 +14,8 @@
 //! which the floor is said and not yet true; to save some milliseconds of latency in every few hundred.
 
 use std::collections::BTreeMap;
-use std::io;
 
-use super::{Batch, Log};
+use super::{Batch, Log, Open};
 use crate::disk::Disk;
 use crate::file;
 use crate::handover::{Failure, WriteError};
@@ -24,7 +23,7 @@ use crate::handover::{Failure, WriteError};
 /// What a log takes on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Of all files.
+    /// Of all files, without what is left of a former life in the one that is written to, and without spares.
     pub bytes: u64,
     pub files: u32,
     /// The number of the oldest file that is no longer written to.
@@ -37,15 +36,31 @@ pub struct Size {
 /// The files that are no longer written to, and their bytes.
 #[derive(Debug, Default)]
 pub(crate) struct Closed {
-    files: BTreeMap<u64, u64>,
+    files: BTreeMap<u64, ClosedFile>,
     bytes: u64,
 }
 
+#[derive(Debug)]
+struct ClosedFile {
+    bytes: u64,
+    sound: bool,
+}
+
 impl Closed {
-    pub fn add(&mut self, file: u64, bytes: u64) {
+    /// A file is sound if this process has written it, and nothing has failed in it.
+    pub fn add(&mut self, file: u64, bytes: u64, sound: bool) {
         self.bytes += bytes;
-        let before = self.files.insert(file, bytes);
-        debug_assert_eq!(before, None, "a file is closed once");
+        let before = self.files.insert(file, ClosedFile { bytes, sound });
+        debug_assert!(before.is_none(), "a file is closed once");
+    }
+
+    pub fn is_sound(&self, file: u64) -> bool {
+        self.files.get(&file).is_some_and(|file| file.sound)
+    }
+
+    /// It is sound no more.
+    fn spoil(&mut self, file: u64) {
+        self.files.entry(file).and_modify(|file| file.sound = false);
     }
 
     pub fn size(&self) -> Size {
@@ -57,7 +72,7 @@ impl Closed {
     }
 
     fn remove(&mut self, file: u64) {
-        self.bytes -= self.files.remove(&file).unwrap_or(0);
+        self.bytes -= self.files.remove(&file).map_or(0, |file| file.bytes);
     }
 }
 
@@ -104,20 +119,26 @@ impl<D: Disk> Log<D> {
     }
 
     fn remove_through(&mut self, file: u64) -> Result<(), Failure> {
-        self.dirty.retain(|open| open.number > file);
+        self.leave_dirty(|open| open.number <= file);
         while let Some(oldest) = self.closed.oldest().filter(|&oldest| oldest <= file) {
-            let name = file::name(oldest);
-            match self.disk.remove(&name) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Failure { error, file: name });
-                }
-                _ => {}
-            }
+            self.give_back(oldest).map_err(|error| Failure { error, file: file::name(oldest) })?;
             self.closed.remove(oldest);
             self.spans.remove(&oldest);
             self.removed = true;
         }
         if self.removed { self.sync_names() } else { Ok(()) }
+    }
+
+    /// Nothing more is to be done for the files that are synced, or needed no more.
+    pub(super) fn leave_dirty(&mut self, is_done: impl Fn(&Open<D::File>) -> bool) {
+        let closed = &mut self.closed;
+        self.dirty.retain(|open| {
+            let is_done = is_done(open);
+            if is_done && open.doomed {
+                closed.spoil(open.number);
+            }
+            !is_done
+        });
     }
 
     /// Makes the names synced, of those that were made and of those that were removed.

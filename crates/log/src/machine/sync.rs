@@ -154,7 +154,7 @@ impl<D: Disk> Log<D> {
         match end.0 {
             Ok(()) => {
                 self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
-                self.dirty.retain(|file| file.last > batch);
+                self.leave_dirty(|file| file.last <= batch);
                 self.synced = self.synced.max(batch);
                 self.answer(&Ok(()), done);
             }
@@ -261,7 +261,7 @@ impl<D: Disk> Log<D> {
         if self.dirty.iter().chain(&self.current).any(unnamed) {
             self.sync_names()?;
         }
-        self.dirty.clear();
+        self.leave_dirty(|_| true);
         self.synced = self.last;
         if let Some(current) = &mut self.current {
             current.good += copies;

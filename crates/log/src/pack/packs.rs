@@ -371,6 +371,6 @@ fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Ve
         block.slices(&mut pieces);
     }
     let mut handle = disk.create(&file::pack_name(number))?;
-    write_all(disk, &mut handle, &mut pieces)?;
+    write_all(disk, &mut handle, 0, &mut pieces)?;
     disk.sync(&mut handle)
 }

@@ -74,7 +74,7 @@ impl<D: Disk> Files<D> {
             rest = behind;
         }
         let written = if at == 0 { self.create(stream, segment) } else { self.open(stream, segment) };
-        let written = written.and_then(|(disk, file)| write_all(disk, file, &mut pieces));
+        let written = written.and_then(|(disk, file)| write_all(disk, file, at, &mut pieces));
         self.heads = heads;
         written.map(|()| entries)
     }
@@ -163,7 +163,7 @@ impl<D: Disk> Files<D> {
         };
         self.disk.truncate(&mut file, 0)?;
         let header = files::header(VERSION_MAGIC);
-        write_all(&mut self.disk, &mut file, &mut [IoSlice::new(&header)])?;
+        write_all(&mut self.disk, &mut file, 0, &mut [IoSlice::new(&header)])?;
         self.versioned = true;
         Ok(())
     }

@@ -170,7 +170,7 @@ impl Index {
         let header = files::header(INDEX_MAGIC);
         let header = if end == 0 { &header[..] } else { &[] };
         let mut pieces = [io::IoSlice::new(header), io::IoSlice::new(due)];
-        crate::disk::write_all(disk, &mut file, &mut pieces)
+        crate::disk::write_all(disk, &mut file, end, &mut pieces)
     }
 }
 

@@ -19,6 +19,7 @@ use super::recover::{self, Last, Segment};
 use super::sync::StreamSyncJob;
 use super::{AppendFailure, Kept, NewChunk, StreamCut, StreamError, StreamLimits};
 use crate::disk::Disk;
+use crate::machine::AT_ONCE_BYTES_MAX;
 
 /// When an append is answered.
 pub(super) enum Appended {
@@ -111,6 +112,13 @@ impl Stream {
         self.kept.clone()
     }
 
+    /// Whether an append of these is one write to the end of the last segment, and none of many bytes.
+    pub fn has_room(&self, chunks: &[NewChunk]) -> bool {
+        let last = self.segments.last().filter(|_| self.writable && self.leftovers.is_empty());
+        let room = last.map_or(0, |last| self.limits.segment_bytes.saturating_sub(last.bytes));
+        chunks.iter().map(appender::bytes).sum::<u64>() <= room.min(AT_ONCE_BYTES_MAX)
+    }
+
     /// Writes chunks; those in front of one that cannot be written are written all the same.
     pub fn append<D: Disk>(
         &mut self,
@@ -119,9 +127,50 @@ impl Stream {
         mut chunks: Vec<NewChunk>,
         sync: bool,
     ) -> Appended {
-        if let Err(error) = self.check(&mut chunks).and_then(|()| self.remove_leftovers(files)) {
-            return Appended::Now(Err(self.failure(error, chunks)));
+        if !sync {
+            return Appended::Now(self.append_unsynced(files, chunks));
         }
+        let rest = match self.write_all(files, &mut chunks) {
+            Ok(rest) => rest,
+            Err(error) => return Appended::Now(Err(self.failure(error, chunks))),
+        };
+        if chunks.is_empty() {
+            return Appended::Now(self.written(files, rest));
+        }
+        match self.begin_sync(files) {
+            Ok(job) => {
+                self.waiting = Some(Waiting { shard, chunks, rest });
+                Appended::WhenSynced(job)
+            }
+            Err(error) => {
+                self.roll_back(files, None);
+                chunks.extend(rest.into_iter().flat_map(|(_, rest)| rest));
+                Appended::Now(Err(self.failure(error, chunks)))
+            }
+        }
+    }
+
+    /// [`Stream::append`], answered when they are written.
+    pub fn append_unsynced<D: Disk>(
+        &mut self,
+        files: &mut Files<D>,
+        mut chunks: Vec<NewChunk>,
+    ) -> Result<Kept, AppendFailure> {
+        match self.write_all(files, &mut chunks) {
+            Ok(rest) => self.written(files, rest),
+            Err(error) => Err(self.failure(error, chunks)),
+        }
+    }
+
+    /// Writes as many chunks as the disk takes and leaves those; returns the others, and why. Does nothing if they are
+    /// no chunks that can follow.
+    fn write_all<D: Disk>(
+        &mut self,
+        files: &mut Files<D>,
+        chunks: &mut Vec<NewChunk>,
+    ) -> Result<Option<(StreamError, Vec<NewChunk>)>, StreamError> {
+        self.check(chunks)?;
+        self.remove_leftovers(files)?;
         let (mut written, mut error) = (0, None);
         while written < chunks.len() && error.is_none() {
             match self.write(files, &chunks[written..]) {
@@ -129,22 +178,7 @@ impl Stream {
                 Err(refused) => error = Some(refused),
             }
         }
-        let rest = chunks.split_off(written);
-        let rest = error.map(|error| (error, rest));
-        if sync && written > 0 {
-            return match self.begin_sync(files) {
-                Ok(job) => {
-                    self.waiting = Some(Waiting { shard, chunks, rest });
-                    Appended::WhenSynced(job)
-                }
-                Err(error) => {
-                    self.roll_back(files, None);
-                    chunks.extend(rest.into_iter().flat_map(|(_, rest)| rest));
-                    Appended::Now(Err(self.failure(error, chunks)))
-                }
-            };
-        }
-        Appended::Now(self.written(files, rest))
+        Ok(error.map(|error| (error, chunks.split_off(written))))
     }
 
     /// The sync of the append that waits has ended; tells its shard, and how.

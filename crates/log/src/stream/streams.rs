@@ -101,6 +101,22 @@ impl<D: Disk> Streams<D> {
         None
     }
 
+    /// Does a job if it is an append without sync that takes one write to the end of a segment and nothing else, but now
+    /// and then a few bytes of its index; see [`crate::AT_ONCE_BYTES_MAX`].
+    ///
+    /// # Errors
+    /// The job comes back untouched, for [`Streams::handle`].
+    pub fn append_at_once(&mut self, job: StreamJob) -> Result<StreamAnswer, StreamJob> {
+        let StreamJob::Append { shard, stream, chunks, sync: false } = job else { return Err(job) };
+        match self.open.get_mut(&stream).filter(|open| open.has_room(&chunks)) {
+            Some(open) => {
+                let result = open.append_unsynced(&mut self.files, chunks);
+                Ok(StreamAnswer::Appended { shard, stream, result })
+            }
+            None => Err(StreamJob::Append { shard, stream, chunks, sync: false }),
+        }
+    }
+
     /// A job of [`Streams::handle`] has ended: answers the append that it was for.
     pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) {
         let stream = end.stream;

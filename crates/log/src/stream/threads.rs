@@ -1,5 +1,6 @@
 //! The threads that run [`Streams`] and a [`StreamReader`]: one appends, one syncs, one reads. A read waits for no
-//! append, and an append of one stream waits for no sync of another.
+//! append, and an append of one stream waits for no sync of another. Small appends a shard may do itself, while the
+//! thread is idle, as with the log (`writer.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::sync::Arc;
 use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::{ChunkJob, ChunksRead, StreamAnswer, StreamJob, StreamReader, Streams};
 use crate::disk::Disk;
+use crate::shared::Shared;
 use crate::worker::{Inbox, Worker};
 
 /// Called on the streams' thread with the answers of a round. What it leaves in the list is dropped.
@@ -17,21 +19,43 @@ impl<D: Disk + 'static> Streams<D> {
     ///
     /// # Errors
     /// Those of starting a thread.
-    pub fn spawn(self, on_answers: OnStreamAnswers) -> io::Result<StreamsHandle> {
+    pub fn spawn(self, on_answers: OnStreamAnswers) -> io::Result<StreamsHandle<D>> {
         let syncs = Worker::spawn("stream sync", |inbox| run_syncs(inbox))?;
-        let worker = Worker::spawn("streams", move |inbox| run(self, inbox, &syncs, on_answers))?;
-        Ok(StreamsHandle { worker })
+        let streams = Arc::new(Shared::new(self));
+        let theirs = Arc::clone(&streams);
+        let worker = Worker::spawn("streams", move |inbox| run(&theirs, inbox, &syncs, on_answers))?;
+        Ok(StreamsHandle { streams, worker })
     }
 }
 
 /// The way to the thread of [`Streams::spawn`]. When the last clone is dropped, the thread does what it was given and
 /// ends. After [`StreamsHandle::stop`] a job is dropped unanswered: stop the shards first.
-#[derive(Clone, Debug)]
-pub struct StreamsHandle {
+#[derive(Debug)]
+pub struct StreamsHandle<D: Disk> {
+    streams: Arc<Shared<Streams<D>>>,
     worker: Worker<Work, ()>,
 }
 
-impl StreamsHandle {
+impl<D: Disk> Clone for StreamsHandle<D> {
+    fn clone(&self) -> Self {
+        Self { streams: Arc::clone(&self.streams), worker: self.worker.clone() }
+    }
+}
+
+impl<D: Disk> StreamsHandle<D> {
+    /// Does a job on the caller's thread, if the streams are idle and it is an append that is one small write to the page
+    /// cache; see [`Streams::append_at_once`]. Waits for no other thread, nor for a sync. [`OnStreamAnswers`] hears
+    /// nothing of it.
+    ///
+    /// # Errors
+    /// The job comes back, to be handed over with [`StreamsHandle::send`].
+    pub fn try_append(&self, job: StreamJob) -> Result<StreamAnswer, StreamJob> {
+        match self.worker.is_idle() {
+            true => self.streams.try_step(job, Streams::append_at_once),
+            false => Err(job),
+        }
+    }
+
     /// Hands a job over. Never waits for the disk. Jobs of one thread are done in their order.
     pub fn send(&self, job: StreamJob) {
         self.worker.add(|work| work.jobs.push(job));
@@ -57,7 +81,7 @@ struct Work {
 type SyncTasks = Vec<(StreamSyncJob, Arc<Inbox<Work>>)>;
 
 fn run<D: Disk>(
-    mut streams: Streams<D>,
+    streams: &Shared<Streams<D>>,
     inbox: &Arc<Inbox<Work>>,
     syncs: &Worker<SyncTasks, ()>,
     mut on_answers: OnStreamAnswers,
@@ -65,21 +89,24 @@ fn run<D: Disk>(
     let (mut work, mut answers) = (Work::default(), Vec::new());
     let mut under_way = 0;
     while inbox.take(&mut work, under_way > 0) {
-        for end in work.synced.drain(..) {
-            under_way -= 1;
-            streams.end_sync(end, &mut answers);
-        }
-        for job in work.jobs.drain(..) {
-            if let Some(sync) = streams.handle(job, &mut answers) {
-                under_way += 1;
-                syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
+        streams.round(|streams| {
+            for end in work.synced.drain(..) {
+                under_way -= 1;
+                streams.end_sync(end, &mut answers);
             }
-        }
+            for job in work.jobs.drain(..) {
+                if let Some(sync) = streams.handle(job, &mut answers) {
+                    under_way += 1;
+                    syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
+                }
+            }
+        });
         if !answers.is_empty() {
             on_answers(&mut answers);
             answers.clear();
         }
     }
+    drop(streams.take());
 }
 
 fn run_syncs(inbox: &Inbox<SyncTasks>) {

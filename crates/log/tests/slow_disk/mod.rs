@@ -35,8 +35,13 @@ impl Disk for SlowDisk {
     fn open(&mut self, name: &str) -> io::Result<FalseFile> {
         self.disk.open(name)
     }
-    fn write_vectored(&mut self, file: &mut FalseFile, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.disk.write_vectored(file, pieces)
+    fn write_vectored_at(
+        &mut self,
+        file: &mut FalseFile,
+        offset: u64,
+        pieces: &[IoSlice<'_>],
+    ) -> io::Result<usize> {
+        self.disk.write_vectored_at(file, offset, pieces)
     }
     fn begin_sync(&mut self, file: &mut FalseFile) -> PendingSync {
         let (go, sync) = (Arc::clone(&self.go), self.disk.begin_sync(file));

@@ -1,7 +1,7 @@
 //! One shard: its connections, its queues, its copy of the catalog, and the turn that moves work between them.
 //!
 //! ```text
-//!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> poll_handover
+//!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> write
 //!   handle_mail ───────────────────────> turn: apply, carry out ─┼──> mail ─────> poll_mail
 //!   handle_logged ──> receipts ───────────┘                      └──> output ───> dirty connections
 //! ```
@@ -23,6 +23,7 @@ mod receipts;
 mod reclaim;
 mod slot;
 mod streams;
+mod writes;
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -53,6 +54,7 @@ use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
 use self::slot::QueueSlot;
 use self::streams::Streams;
+pub use self::writes::Writes;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;

@@ -1,4 +1,5 @@
-//! Whole shards in one thread, and peers of our own endpoints whose every frame is looked at. The log writes at once.
+//! Whole shards in one thread, and peers of our own endpoints whose every frame is looked at. The log writes behind the
+//! turns of a round, streams in them.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,9 +18,9 @@ use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
 use log::testing::FalseDisk;
-use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamReader, Streams};
+use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
-use node::shard::{Occupancy, Shard};
+use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 
 /// The capability of a link that takes replies.
@@ -30,6 +31,8 @@ pub struct House {
     pub peers: Vec<Peer>,
     /// The log keeps what it is given to itself.
     pub log_stopped: bool,
+    /// Shards write themselves.
+    pub at_once: bool,
     /// Mail between shards stays where it is.
     pub mail_stopped: bool,
     /// Chunks of streams are not read.
@@ -84,6 +87,7 @@ impl House {
             shards,
             peers: Vec::new(),
             log_stopped: false,
+            at_once: false,
             mail_stopped: false,
             reads_stopped: false,
             reads: Vec::new(),
@@ -191,11 +195,16 @@ impl House {
     }
 
     pub fn send(&mut self, peer: usize, link: u32, body: &[u8]) {
+        self.say(peer, link, body);
+        self.settle();
+    }
+
+    /// To be read in the next round.
+    pub fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
         let message = message(body);
         let sent = Outgoing::whole(Tag::from_number(1), false, &message, 1);
         let taken = self.peers[peer].conn.send(0, link, &sent);
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
-        self.settle();
     }
 
     pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
@@ -239,22 +248,17 @@ impl House {
         panic!("the house does not come to rest");
     }
 
-    fn round(&mut self) -> bool {
+    /// One turn of each shard, and what goes from one to the other. False if nothing has moved.
+    pub fn round(&mut self) -> bool {
         let (mut moved, count) = (false, self.shards.len());
         for shard in &mut self.shards {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
             moved |= shard.turn();
+            let (at_once, with_log, streams) = (self.at_once, &mut self.with_log, &mut self.streams);
+            moved |= shard.write(&mut Threads { at_once, with_log, streams });
             // Every peer looks at its output in every round.
             shard.take_dirty(&mut Vec::new());
-            self.with_log.extend(shard.poll_handover());
-            let jobs: Vec<_> = shard.poll_stream_jobs().collect();
-            for job in jobs {
-                let mut answers = Vec::new();
-                assert!(self.streams.handle(job, &mut answers).is_none(), "nothing is to be synced");
-                answers.into_iter().for_each(|answer| shard.handle_stream_answer(answer));
-                moved = true;
-            }
             self.reads.extend(shard.poll_chunk_jobs());
             for to in 0..count {
                 let batch = shard.poll_mail(to as ShardId);
@@ -270,11 +274,8 @@ impl House {
         if !self.log_stopped {
             moved |= !self.with_log.is_empty();
             for handover in self.with_log.drain(..) {
-                let (shard, ticket) = (handover.shard, handover.ticket);
                 for step in [Step::Written, Step::Synced] {
-                    let (file, size) = (0, Default::default());
-                    let completion = Completion { shard, ticket, step, file, size, result: Ok(()) };
-                    self.shards[shard as usize].handle_logged(completion);
+                    self.shards[handover.shard as usize].handle_logged(done(&handover, step));
                 }
             }
         }
@@ -291,6 +292,33 @@ impl House {
         }
         moved
     }
+}
+
+/// What writes for a shard.
+struct Threads<'a> {
+    at_once: bool,
+    with_log: &'a mut Vec<Handover>,
+    streams: &'a mut Streams<FalseDisk>,
+}
+
+impl Writes for Threads<'_> {
+    fn write(&mut self, handover: Handover) -> Option<Completion> {
+        if self.at_once && !handover.sync {
+            return Some(done(&handover, Step::Written));
+        }
+        self.with_log.push(handover);
+        None
+    }
+
+    fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
+        let mut answers = Vec::new();
+        assert!(self.streams.handle(job, &mut answers).is_none(), "nothing is to be synced");
+        answers.pop()
+    }
+}
+
+fn done(&Handover { shard, ticket, .. }: &Handover, step: Step) -> Completion {
+    Completion { shard, ticket, step, file: 0, size: Default::default(), result: Ok(()) }
 }
 
 impl Peer {

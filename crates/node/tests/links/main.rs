@@ -5,3 +5,4 @@ mod explain;
 mod follow;
 mod house;
 mod streams;
+mod writes;

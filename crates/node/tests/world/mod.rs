@@ -16,10 +16,10 @@ use broker::settings::Settings;
 use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
-    ReadJob, SyncEnd, SyncJob,
+    ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
 };
 use node::facts::Restored;
-use node::shard::{Moved, Occupancy, Shard};
+use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 
 use client::Client;
@@ -71,6 +71,8 @@ pub struct World {
     pub followed: u64,
     /// Files of the log that were given back.
     pub forgotten: u64,
+    /// Handovers that a shard has written itself, and appends to streams.
+    pub at_once: [u64; 2],
     /// Bytes that the log keeps for a full disk.
     reserve_bytes: u64,
     clients: Vec<Placed>,
@@ -85,6 +87,36 @@ pub struct World {
 enum Syncing {
     Begun(SyncJob),
     Ended(SyncEnd),
+}
+
+/// What writes for a shard: asleep or awake, as it happens.
+struct Threads<'a> {
+    random: &'a mut Random,
+    log: Option<&'a mut Log<FalseDisk>>,
+    to_log: &'a mut Vec<Handover>,
+    streams: Option<&'a mut StreamWorld>,
+    reserve_bytes: u64,
+    at_once: &'a mut [u64; 2],
+}
+
+impl Writes for Threads<'_> {
+    fn write(&mut self, handover: Handover) -> Option<Completion> {
+        let bytes = handover.records.bytes() as u64;
+        let fits = self.reserve_bytes == 0 || bytes <= self.reserve_bytes;
+        assert!(fits, "{bytes} bytes at once do not fit into the reserve");
+        let written = match self.log.as_mut().filter(|_| self.random.one_in(2)) {
+            Some(log) => log.append_at_once(handover),
+            None => Err(handover),
+        };
+        self.at_once[0] += u64::from(written.is_ok());
+        written.map_err(|handover| self.to_log.push(handover)).ok()
+    }
+
+    fn append(&mut self, job: StreamJob) -> Option<StreamAnswer> {
+        let answer = self.streams.as_mut()?.take_job(job, self.random.one_in(2));
+        self.at_once[1] += u64::from(answer.is_some());
+        answer
+    }
 }
 
 /// A client and where its connection lives.
@@ -196,6 +228,7 @@ impl World {
             follows: seed / 3 % 4 == 1,
             followed: 0,
             forgotten: 0,
+            at_once: [0; 2],
             reserve_bytes: 0,
             clients: Vec::new(),
             // Clients stay silent for as long as a test waits for something.
@@ -543,18 +576,19 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
-        let handover = shard.poll_handover();
-        if let Some(bytes) = handover.as_ref().map(|handover| handover.records.bytes() as u64) {
-            let fits = self.reserve_bytes == 0 || bytes <= self.reserve_bytes;
-            assert!(fits, "{bytes} bytes at once do not fit into the reserve");
-        }
-        self.to_log.extend(handover);
+        shard.write(&mut Threads {
+            random: &mut self.random,
+            log: self.log.as_mut(),
+            to_log: &mut self.to_log,
+            streams: self.streams.as_mut(),
+            reserve_bytes: self.reserve_bytes,
+            at_once: &mut self.at_once,
+        });
         self.forget = shard.poll_forget().or(self.forget);
         self.to_packs.extend(shard.poll_pack_job());
         self.to_reader.extend(shard.poll_reads());
         self.released.extend(shard.poll_released());
         if let Some(streams) = &mut self.streams {
-            streams.take_jobs(shard.poll_stream_jobs());
             streams.take_reads(shard.poll_chunk_jobs());
         }
         self.take_mail(id);

@@ -70,8 +70,24 @@ impl StreamWorld {
         self.stories.iter_mut().for_each(|story| story.lost_power |= how == Crash::Power);
     }
 
-    pub fn take_jobs(&mut self, jobs: impl Iterator<Item = StreamJob>) {
-        self.jobs.extend(jobs);
+    /// Does a job `at_once`, if it can be, and gives the answer; else keeps it.
+    pub fn take_job(&mut self, job: StreamJob, at_once: bool) -> Option<StreamAnswer> {
+        if let (true, StreamJob::Append { stream, chunks, .. }, Some((streams, _))) =
+            (at_once, &job, &mut self.machines)
+        {
+            let (stream, chunks) = (*stream, chunks.clone());
+            match streams.append_at_once(job) {
+                Ok(answer) => {
+                    self.note_append(stream, &chunks);
+                    self.note(&answer);
+                    return Some(answer);
+                }
+                Err(job) => self.jobs.push_back(job),
+            }
+        } else {
+            self.jobs.push_back(job);
+        }
+        None
     }
 
     pub fn take_reads(&mut self, reads: impl Iterator<Item = ChunkJob>) {
@@ -98,11 +114,12 @@ impl StreamWorld {
         match random.below(5) {
             0 => {
                 if let Some(job) = self.jobs.pop_front() {
-                    if let StreamJob::Append { stream, chunks, .. } = &job {
-                        self.away.insert(*stream, chunks.iter().map(range).collect());
-                        note_appended(&mut self.stories, &mut self.known, *stream, chunks);
-                    }
+                    let append = match &job {
+                        StreamJob::Append { stream, chunks, .. } => Some((*stream, chunks.clone())),
+                        _ => None,
+                    };
                     self.syncs.extend(streams.handle(job, &mut answers));
+                    append.inspect(|(stream, chunks)| self.note_append(*stream, chunks));
                 }
             }
             1 => match self.synced.pop_front() {
@@ -123,6 +140,12 @@ impl StreamWorld {
             self.answers.push_back(answer);
         }
         None
+    }
+
+    /// These were written, or refused, and have no answer yet.
+    fn note_append(&mut self, stream: u64, chunks: &[NewChunk]) {
+        self.away.insert(stream, chunks.iter().map(range).collect());
+        note_appended(&mut self.stories, &mut self.known, stream, chunks);
     }
 
     /// What the owner of a stream is promised from now on.

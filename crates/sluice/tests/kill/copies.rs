@@ -91,7 +91,7 @@ struct Files {
 
 #[derive(Default)]
 struct Known {
-    /// Behind the last message that was found.
+    /// In a pack, behind the last message that was found; in a log file, the last batch.
     at: u64,
     ids: HashSet<Id>,
 }
@@ -117,7 +117,18 @@ impl Files {
         let there = self.list();
         self.files.retain(|number, _| there.contains_key(number));
         for (number, path) in there {
-            read_on(self.files.entry(number).or_default(), &path, self.seed);
+            let known = self.files.entry(number).or_default();
+            let Ok(file) = File::open(path) else { continue };
+            match self.copied {
+                Copied::Log => {
+                    let added = added_batches(&file, number, &mut known.at);
+                    find(known, &added, self.seed);
+                }
+                Copied::Run => {
+                    let added = added_bytes(&file, known.at);
+                    known.at += find(known, &added, self.seed) as u64;
+                }
+            }
         }
         match self.copied {
             Copied::Log => {
@@ -148,15 +159,43 @@ impl Files {
     }
 }
 
-/// Finds the messages that have been added to a file.
-fn read_on(known: &mut Known, path: &Path, seed: u64) {
-    let Ok(file) = File::open(path) else { return };
+/// What stands in a pack from `at` on.
+fn added_bytes(file: &File, at: u64) -> Vec<u8> {
     let length = file.metadata().map_or(0, |meta| meta.len());
-    let mut bytes = vec![0; length.saturating_sub(known.at) as usize];
-    if file.read_exact_at(&mut bytes, known.at).is_err() {
-        return;
+    let mut added = vec![0; length.saturating_sub(at) as usize];
+    if file.read_exact_at(&mut added, at).is_err() {
+        added.clear();
     }
-    let mut rest = &bytes[..];
+    added
+}
+
+/// The payloads of the batch at `at` in a log file and of all behind it (drawn in `log/src/file.rs` and `batch.rs`). What
+/// says another number or generation is of a former life of the file.
+fn added_batches(file: &File, number: u64, at: &mut u64) -> Vec<u8> {
+    let (mut opening, mut header) = ([0; 48], [0; 64]);
+    let mut added = Vec::new();
+    if file.read_exact_at(&mut opening, 0).is_err() || opening[16..24] != number.to_le_bytes() {
+        return added;
+    }
+    let mut next = (*at).max(opening.len() as u64);
+    while file.read_exact_at(&mut header, next).is_ok() && header[8..16] == opening[24..32] {
+        let length = u64::from_le_bytes(header[48..56].try_into().unwrap());
+        let before = added.len();
+        added.resize(before + length as usize, 0);
+        if file.read_exact_at(&mut added[before..], next + header.len() as u64).is_err() {
+            added.truncate(before);
+            break;
+        }
+        // Not behind it: the last one may still be being written.
+        *at = next;
+        next += header.len() as u64 + length;
+    }
+    added
+}
+
+/// Finds messages, and returns where the last one ends.
+fn find(known: &mut Known, bytes: &[u8], seed: u64) -> usize {
+    let (mut rest, mut end) = (bytes, 0);
     while let Some(at) = rest.windows(DATA.len()).position(|window| window == DATA) {
         rest = &rest[at + DATA.len()..];
         if let Some((id, behind)) =
@@ -164,9 +203,10 @@ fn read_on(known: &mut Known, path: &Path, seed: u64) {
         {
             known.ids.insert(id);
             rest = &rest[behind..];
-            known.at = length - rest.len() as u64;
+            end = bytes.len() - rest.len();
         }
     }
+    end
 }
 
 /// How a section of data begins; behind it comes the binary.

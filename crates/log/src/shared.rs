@@ -1,0 +1,126 @@
+//! A machine that its thread shares with whoever finds it idle (docs/decisions/0015).
+//!
+//! ```text
+//!   the thread   sleeps ── woken ──▶ a round at the machine ──▶ sleeps
+//!   a shard      while the thread sleeps, and no other shard is at the machine: one step
+//! ```
+//!
+//! A shard never waits here: who finds the machine taken hands over. The thread waits for one step at most, for while it
+//! is awake no shard begins one.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// What a shard does here takes the page cache a tenth of this at most. Something slower was held up by the disk: the
+/// system makes whoever writes more than a disk takes wait, 10 to 200 ms each time.
+const SLOW: Duration = Duration::from_millis(5);
+
+/// For so many times as long as a slow step took, shards leave everything to the thread: so a disk that is behind holds
+/// their connections up for a fiftieth of the time.
+const REST: u32 = 50;
+
+/// See the module.
+pub(crate) struct Shared<M> {
+    state: Mutex<State<M>>,
+}
+
+struct State<M> {
+    /// `None` once the thread has ended.
+    machine: Option<M>,
+    rests_until: Option<Instant>,
+}
+
+impl<M> State<M> {
+    fn rests(&self) -> bool {
+        self.rests_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// A step that began then took so long.
+    fn note(&mut self, begun: Instant, took: Duration) {
+        if took > SLOW {
+            self.rests_until = Some(begun + took * (1 + REST));
+        }
+    }
+}
+
+impl<M> Shared<M> {
+    pub fn new(machine: M) -> Self {
+        Self { state: Mutex::new(State { machine: Some(machine), rests_until: None }) }
+    }
+
+    /// A round of the thread. `None`: the machine is gone.
+    pub fn round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
+        self.lock().machine.as_mut().map(round)
+    }
+
+    /// One step on the caller's thread, which must have seen the machine's thread asleep. Gives the work back if somebody
+    /// is at the machine, if steps were slow lately, or if the step does.
+    pub fn try_step<W, R>(&self, work: W, step: impl FnOnce(&mut M, W) -> Result<R, W>) -> Result<R, W> {
+        let Ok(mut state) = self.state.try_lock() else { return Err(work) };
+        if state.rests() {
+            return Err(work);
+        }
+        let Some(machine) = &mut state.machine else { return Err(work) };
+        let begun = Instant::now();
+        let done = step(machine, work);
+        state.note(begun, begun.elapsed());
+        done
+    }
+
+    /// The thread ends.
+    pub fn take(&self) -> Option<M> {
+        self.lock().machine.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<M>> {
+        // A machine that somebody has left in the middle of a step must not be used.
+        self.state.lock().expect("no step panics")
+    }
+}
+
+impl<M> fmt::Debug for Shared<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(shared: &Shared<Vec<u32>>, work: u32) -> Result<usize, u32> {
+        shared.try_step(work, |machine, work| {
+            if work == 0 {
+                return Err(work);
+            }
+            machine.push(work);
+            Ok(machine.len())
+        })
+    }
+
+    #[test]
+    fn work_comes_back_untouched_when_the_machine_is_taken_or_gone_or_refuses() {
+        let shared = Shared::new(Vec::new());
+        assert_eq!((step(&shared, 7), step(&shared, 0)), (Ok(1), Err(0)));
+        let inside = shared.round(|machine| (step(&shared, 8), machine.len()));
+        assert_eq!(inside, Some((Err(8), 1)));
+        assert_eq!(step(&shared, 9), Ok(2));
+        assert_eq!(shared.take(), Some(vec![7, 9]));
+        assert_eq!((step(&shared, 10), shared.round(|_| ())), (Err(10), None));
+    }
+
+    #[test]
+    fn after_a_slow_step_the_thread_does_everything_for_a_while() {
+        let shared = Shared::new(Vec::new());
+        let note = |ago, took| shared.lock().note(Instant::now() - ago, took);
+        note(Duration::ZERO, SLOW);
+        assert_eq!(step(&shared, 1), Ok(1), "that was not slow");
+        // So slow that this test is over before the rest is.
+        let slow = 1000 * SLOW;
+        note(slow, slow);
+        assert_eq!(step(&shared, 2), Err(2));
+        note(slow * (1 + REST), slow);
+        assert_eq!(step(&shared, 3), Ok(2), "that was long ago");
+    }
+}

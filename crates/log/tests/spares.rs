@@ -1,0 +1,276 @@
+//! Forgotten files are written over in place, and nothing of their former life is ever taken for something else.
+
+use std::collections::BTreeMap;
+
+use libc::{EIO, ENOSPC};
+use log::testing::{Crash, FalseDisk, Op};
+use log::{Handover, Log, Options, Record, Records, Recovery, SPARE_FILES_MAX};
+
+const FILE_BYTES: u64 = 1000;
+
+fn options() -> Options {
+    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000, ..Options::default() }
+}
+
+fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+    let mut records = Vec::new();
+    let (log, recovery) = Log::open(disk.clone(), options(), &mut |record| records.push(record)).unwrap();
+    (log, recovery, records)
+}
+
+/// Writes a record of so many bytes; whether it was written.
+fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool {
+    let mut records = Records::new();
+    records.push(7, seq, 1, &[&vec![seq as u8; bytes]]);
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: seq, records, sync }], &mut done);
+    log.sync(&mut done);
+    done.iter().all(|done| done.result.is_ok())
+}
+
+/// One record to a file, nothing synced: `files` of them, and a small one in the next.
+fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
+    let (mut log, ..) = open(disk);
+    (1..=files).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
+    assert!(append(&mut log, files + 1, 10, false));
+    log
+}
+
+fn seqs(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|record| record.seq).collect()
+}
+
+fn name(number: u64) -> String {
+    format!("{number:020}.log")
+}
+
+fn spares(disk: &FalseDisk) -> Vec<String> {
+    disk.files().into_keys().filter(|name| name.ends_with(".spare")).collect()
+}
+
+fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> FalseDisk {
+    let disk = FalseDisk::new(0);
+    files.iter().for_each(|(name, bytes)| disk.put(name, bytes));
+    disk
+}
+
+#[test]
+fn forgotten_files_are_written_over() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 5);
+    log.forget(5).unwrap();
+    assert_eq!(spares(&disk).len(), SPARE_FILES_MAX);
+    assert_eq!((disk.count(Op::Rename), disk.count(Op::Remove)), (2, 3));
+    assert_eq!((log.size().files, log.size().bytes < FILE_BYTES), (1, true), "spares do not count");
+
+    // The current file is filled, and then as many as there are spares.
+    let creates = disk.count(Op::Create);
+    (10..13).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
+    assert_eq!((disk.count(Op::Create), spares(&disk).len()), (creates, 0));
+    assert!(append(&mut log, 13, 10, true));
+    assert_eq!(disk.count(Op::Create), creates + 1);
+    let written: u64 = disk.files().values().map(|bytes| bytes.len() as u64).sum();
+    assert_eq!(log.size().bytes, written, "what is full is cut where its batches end");
+    drop(log);
+    for how in [Crash::Process, Crash::Power] {
+        let (_, recovery, records) = open(&disk.crash(how));
+        assert_eq!((seqs(&records), recovery.damage, recovery.cut), (vec![6, 10, 11, 12, 13], vec![], None));
+    }
+}
+
+/// A log whose current file, number 5, is written over one that was longer.
+fn on_a_former_life(disk: &FalseDisk) -> Log<FalseDisk> {
+    let mut log = filled(disk, 3);
+    log.forget(3).unwrap();
+    // Fills file 4, and begins the next.
+    assert!(append(&mut log, 20, FILE_BYTES as usize, false));
+    assert!(append(&mut log, 21, 10, true));
+    log
+}
+
+#[test]
+fn a_former_life_behind_the_last_batch_is_cut() {
+    for seed in 0..100 {
+        let disk = FalseDisk::new(seed);
+        let mut log = on_a_former_life(&disk);
+        assert!(append(&mut log, 22, 300, false));
+        assert!(disk.files()[&name(5)].len() as u64 > FILE_BYTES);
+        let end = log.size().bytes - disk.files()[&name(4)].len() as u64;
+        drop(log);
+
+        let reborn = disk.crash(Crash::Process);
+        let (_, recovery, records) = open(&reborn);
+        assert_eq!((seqs(&records), recovery.damage), (vec![4, 20, 21, 22], vec![]));
+        let cut = recovery.cut.unwrap();
+        assert_eq!((cut.file, cut.offset, cut.torn), (name(5), end, false));
+        assert_eq!((reborn.files()[&name(5)].len() as u64, spares(&reborn).len()), (end, 0));
+        let (_, recovery, _) = open(&reborn.crash(Crash::Power));
+        assert_eq!(recovery.cut, None, "it stays cut");
+
+        // The last write got halfway.
+        let mut files = disk.files();
+        let bytes = files.get_mut(&name(5)).unwrap();
+        bytes[end as usize - 150..end as usize].fill(3);
+        let (_, recovery, records) = open(&disk_of(&files));
+        assert_eq!((seqs(&records), recovery.damage), (vec![4, 20, 21], vec![]));
+        let cut = recovery.cut.unwrap();
+        assert_eq!((cut.file, cut.offset, cut.torn), (name(5), end - 64 - 24 - 300, true));
+
+        // What nobody had synced may be lost, and the former life be back in its place.
+        let (_, recovery, records) = open(&disk.crash(Crash::Power));
+        assert!([&[4, 20, 21][..], &[4, 20, 21, 22]].contains(&&seqs(&records)[..]));
+        assert_eq!(recovery.damage, []);
+    }
+}
+
+#[test]
+fn a_clean_stop_leaves_no_former_life() {
+    let disk = FalseDisk::new(1);
+    on_a_former_life(&disk).close().unwrap();
+    assert_eq!(spares(&disk), [""; 0]);
+    let (log, recovery, records) = open(&disk);
+    assert_eq!((recovery.clean, recovery.cut, seqs(&records)), (true, None, vec![4, 20, 21]));
+    assert_eq!(disk.taken(), log.size().bytes);
+}
+
+#[test]
+fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
+    let disk = FalseDisk::new(1);
+    let (mut log, mut former) = (filled(&disk, 3), disk.files());
+    former.retain(|file, _| *file == name(1));
+    let bytes = former.remove(&name(1)).unwrap();
+    log.forget(3).unwrap();
+    assert!(append(&mut log, 20, FILE_BYTES as usize, true));
+    drop(log);
+
+    // It is the newest: the name was written to the disk, and nothing else.
+    let mut files = disk.files();
+    files.retain(|name, _| name.ends_with(".log"));
+    files.insert(name(5), bytes.clone());
+    let reborn = disk_of(&files);
+    let (mut log, recovery, records) = open(&reborn);
+    assert_eq!((seqs(&records), recovery.damage), (vec![4, 20], vec![]));
+    assert!(!reborn.files().contains_key(&name(5)));
+
+    // Others were written behind it: the number was left, and the file could not be removed.
+    assert!(append(&mut log, 21, 10, true));
+    drop(log);
+    let mut files = reborn.files();
+    assert!(files.contains_key(&name(6)));
+    files.insert(name(5), bytes);
+    let reborn = disk_of(&files);
+    let (mut log, recovery, records) = open(&reborn);
+    assert_eq!((seqs(&records), recovery.damage), (vec![4, 20, 21], vec![]));
+    assert!(append(&mut log, 22, FILE_BYTES as usize, true));
+    log.forget(6).unwrap();
+    drop(log);
+    assert_eq!(seqs(&open(&reborn).2), [22]);
+}
+
+#[test]
+fn damage_in_a_file_that_is_written_over_is_found_and_named() {
+    let disk = FalseDisk::new(1);
+    let mut log = on_a_former_life(&disk);
+    let at = log.size().bytes - disk.files()[&name(4)].len() as u64;
+    assert!(append(&mut log, 22, 100, true));
+    assert!(append(&mut log, 23, 100, true));
+    drop(log);
+    let mut files = disk.files();
+    // The batch of 22, with the bytes that stood there in the former life.
+    let former = vec![3; 100];
+    files.get_mut(&name(5)).unwrap()[at as usize + 88..][..100].copy_from_slice(&former);
+    let (_, recovery, records) = open(&disk_of(&files));
+    assert_eq!(seqs(&records), [4, 20, 21, 23]);
+    let [damage] = &recovery.damage[..] else { panic!("{recovery:?}") };
+    assert_eq!((&damage.file, damage.offset, damage.bytes, damage.synced), (&name(5), at, 188, true));
+}
+
+#[test]
+fn what_has_failed_is_not_written_over() {
+    // A write.
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 1);
+    disk.fail_nth(0, EIO);
+    assert!(append(&mut log, 3, 10, false), "to the next file");
+    log.forget(2).unwrap();
+    assert_eq!(spares(&disk), ["00000000000000000001.spare"]);
+
+    // A sync.
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 1);
+    disk.fail_nth(1, EIO);
+    assert!(append(&mut log, 3, 10, true), "to the next file");
+    assert!(append(&mut log, 4, FILE_BYTES as usize, true));
+    log.forget(2).unwrap();
+    assert_eq!(spares(&disk), ["00000000000000000002.spare"], "the sync of the first file failed");
+}
+
+#[test]
+fn what_was_there_before_is_not_written_over() {
+    let disk = FalseDisk::new(1);
+    drop(filled(&disk, 3));
+    let (mut log, ..) = open(&disk);
+    assert!(append(&mut log, 9, 10, true));
+    log.forget(4).unwrap();
+    assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "it may be damaged, and kept elsewhere");
+}
+
+#[test]
+fn the_spares_of_an_earlier_process_are_removed() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 3);
+    log.forget(3).unwrap();
+    drop(log);
+    for how in [Crash::Process, Crash::Power] {
+        let disk = disk.crash(how);
+        let (log, recovery, records) = open(&disk);
+        assert_eq!((seqs(&records), recovery.damage, spares(&disk)), (vec![4], vec![], vec![]));
+        assert_eq!(disk.taken(), log.size().bytes);
+    }
+}
+
+#[test]
+fn a_spare_that_cannot_be_had_costs_one_attempt() {
+    for op in [Op::Rename, Op::Open, Op::Len] {
+        let disk = FalseDisk::new(1);
+        let mut log = filled(&disk, 3);
+        log.forget(3).unwrap();
+        assert!(append(&mut log, 9, FILE_BYTES as usize, true));
+        disk.fail(&[op], 1000, EIO);
+        assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two of them");
+        assert!(append(&mut log, 10, 10, true));
+        disk.heal();
+        assert!(append(&mut log, 11, FILE_BYTES as usize, true));
+        assert!(append(&mut log, 12, 10, true));
+        drop(log);
+        let reborn = disk.crash(Crash::Power);
+        let (log, recovery, records) = open(&reborn);
+        assert_eq!((seqs(&records), recovery.damage), (vec![4, 9, 10, 11, 12], vec![]), "{op:?}");
+        assert_eq!(reborn.taken(), log.size().bytes, "{op:?}: nothing is left over");
+    }
+}
+
+#[test]
+fn a_full_disk_takes_the_spares_first() {
+    let disk = FalseDisk::new(1);
+    disk.limit(6 * FILE_BYTES);
+    let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
+    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+    (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize - 100, false)));
+    log.forget(2).unwrap();
+    assert_eq!(spares(&disk).len(), 2);
+    // More than is left of the disk.
+    assert!(append(&mut log, 4, 2000, false));
+    assert!(spares(&disk).is_empty() && !log.size().short);
+    let mut seq = 5;
+    while !log.size().short {
+        assert!(append(&mut log, seq, 100, false));
+        seq += 1;
+    }
+    // While it is gone, what is given back is given to the disk.
+    disk.fail(&[Op::Reserve], 1000, ENOSPC);
+    let oldest = log.size().oldest.unwrap();
+    let taken = disk.taken();
+    log.forget(oldest).unwrap();
+    assert!(log.size().short && disk.taken() < taken && spares(&disk).is_empty());
+}
