@@ -105,8 +105,7 @@ impl Message {
         out: &mut BytesMut,
     ) {
         let route = self.route().annotations();
-        let plain = self.annotations().is_empty() && self.deaths().is_none();
-        if !plain || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
+        if !self.is_plain() || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
             head.put_into(out);
             self.put_all_annotations(stream_offset, out);
             return;

@@ -159,6 +159,11 @@ impl Message {
         (self.bare_at, self.application_properties_at, self.body_at)
     }
 
+    /// Nothing is told of it beside its route: neither has its sender annotated it nor has it died.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.bare_at == 0 && self.deaths.is_none()
+    }
+
     pub(crate) fn bare_slice(&self) -> &[u8] {
         &self.wire[self.bare_at as usize..]
     }

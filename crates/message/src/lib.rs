@@ -21,4 +21,4 @@ pub use filter::{
 };
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};
-pub use stream::{Entries, FILTER_VALUE};
+pub use stream::{Entries, EntryWriter, FILTER_VALUE};

@@ -31,28 +31,7 @@ const HEADS_MAX: usize = HEAD + 16 + 12;
 const BATCH: u32 = 1 << 31;
 
 impl Message {
-    /// Appends the message as one entry of a stream.
-    pub fn put_stream_entry(&self, out: &mut BytesMut) {
-        let start = out.len();
-        let mut head = Gathered::new();
-        head.bytes(&[0; HEAD]);
-        // Fields at the end that say nothing are left off [1.4].
-        let fields = match (self.priority(), self.ttl_ms()) {
-            (_, Some(_)) => 3,
-            (Some(_), None) => 2,
-            (None, None) => u8::from(self.durable_header()),
-        };
-        if fields > 0 {
-            self.put_header(fields, &mut head, |_| {});
-        }
-        self.put_annotations(head, None, out);
-        out.put_slice(self.bare_slice());
-        // What a frame or a record can hold is far below 2 GiB.
-        let len = (out.len() - start - HEAD) as u32;
-        out[start..start + HEAD].copy_from_slice(&len.to_be_bytes());
-    }
-
-    /// What [`Message::put_stream_entry`] appends at most, apart from deaths.
+    /// What [`EntryWriter::put`] appends at most, apart from deaths.
     pub fn stream_entry_bytes(&self) -> usize {
         HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
     }
@@ -68,6 +47,57 @@ impl Message {
     }
 }
 
+/// Appends messages as entries of a stream, one behind the other.
+#[derive(Debug, Default)]
+pub struct EntryWriter {
+    /// What stood before the bare message that was written last: most messages have the same.
+    head: Option<Head>,
+}
+
+impl EntryWriter {
+    /// Appends the message as one entry of a stream.
+    pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
+        let Some(head) = self.head.as_ref().filter(|head| head.is_of(message)) else {
+            return self.put_anew(message, out);
+        };
+        let (head, bare) = (&head.bytes, message.bare_slice());
+        out.reserve(HEAD + head.len() + bare.len());
+        // What a frame or a record can hold is far below 2 GiB.
+        out.put_u32((head.len() + bare.len()) as u32);
+        out.put_slice(head);
+        out.put_slice(bare);
+    }
+
+    /// Appends a message whose head is not that of the one before.
+    fn put_anew(&mut self, message: &Message, out: &mut BytesMut) {
+        let (durable_header, priority, ttl_ms) =
+            (message.durable_header(), message.priority(), message.ttl_ms());
+        let start = out.len();
+        let mut head = Gathered::new();
+        head.bytes(&[0; HEAD]);
+        // Fields at the end that say nothing are left off [1.4].
+        let fields = match (priority, ttl_ms) {
+            (_, Some(_)) => 3,
+            (Some(_), None) => 2,
+            (None, None) => u8::from(durable_header),
+        };
+        if fields > 0 {
+            message.put_header(fields, &mut head, |_| {});
+        }
+        message.put_annotations(head, None, out);
+        if message.is_plain() {
+            let mut bytes = self.head.take().map_or_else(Vec::new, |head| head.bytes);
+            bytes.clear();
+            bytes.extend_from_slice(&out[start + HEAD..]);
+            let route = message.route().clone();
+            self.head = Some(Head { bytes, route, durable_header, priority, ttl_ms });
+        }
+        out.put_slice(message.bare_slice());
+        let len = (out.len() - start - HEAD) as u32;
+        out[start..start + HEAD].copy_from_slice(&len.to_be_bytes());
+    }
+}
+
 /// Reads the entries of a chunk one by one. A clone reads on from the same place.
 #[derive(Clone, Debug, Default)]
 pub struct Entries {
@@ -79,11 +109,21 @@ pub struct Entries {
 /// Header and annotations of an entry whose annotations tell of the route alone, and what they mean.
 #[derive(Clone, Debug)]
 struct Head {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
     route: Arc<Route>,
     durable_header: bool,
     priority: Option<u8>,
     ttl_ms: Option<u32>,
+}
+
+impl Head {
+    /// Whether this message has the same.
+    fn is_of(&self, message: &Message) -> bool {
+        Arc::ptr_eq(&self.route, message.route())
+            && self.durable_header == message.durable_header()
+            && (self.priority, self.ttl_ms) == (message.priority(), message.ttl_ms())
+            && message.is_plain()
+    }
 }
 
 impl Entries {
@@ -158,7 +198,7 @@ impl Entries {
         let route = Arc::new(route(section)?);
         let header = sections.header.as_ref();
         let mut head = Head {
-            bytes: Box::default(),
+            bytes: Vec::new(),
             route: route.clone(),
             durable_header: header.and_then(|h| h.durable).unwrap_or(false),
             priority: header.and_then(|h| h.priority),
@@ -228,8 +268,8 @@ mod tests {
     }
 
     fn chunk(messages: &[Message]) -> Bytes {
-        let mut out = BytesMut::new();
-        messages.iter().for_each(|message| message.put_stream_entry(&mut out));
+        let (mut out, mut writer) = (BytesMut::new(), EntryWriter::default());
+        messages.iter().for_each(|message| writer.put(message, &mut out));
         out.freeze()
     }
 
@@ -332,6 +372,25 @@ mod tests {
         let (first, second, other) = (read(), read(), read());
         assert!(Arc::ptr_eq(&first, &second));
         assert_eq!((other.key(), read().key()), ("ab", "a"));
+    }
+
+    #[test]
+    fn a_head_is_only_repeated_for_a_message_that_has_the_same() {
+        let route = Arc::new(Route::simple("x", "k"));
+        let with = |durable_header, priority, ttl_ms| {
+            let wire = Bytes::from_static(PLAIN);
+            let parts = Parts { wire, durable: true, durable_header, priority, ttl_ms, ..Parts::default() };
+            Message::new(parts, route.clone())
+        };
+        let plain = with(true, None, None);
+        let mut messages = vec![plain.clone(); 2];
+        for other in [with(false, None, None), with(true, Some(0), None), with(true, None, Some(0))] {
+            messages.extend([other.clone(), other, plain.clone()]);
+        }
+        messages.extend([message(FULL, "k").rerouted(route.clone()), plain]);
+        let each: Vec<u8> =
+            messages.iter().flat_map(|message| chunk(std::slice::from_ref(message))).collect();
+        assert_eq!(chunk(&messages), each);
     }
 
     #[test]

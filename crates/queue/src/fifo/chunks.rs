@@ -63,14 +63,14 @@ impl<T> Chunks<T> {
 
     pub fn pop_front(&mut self) -> Option<T> {
         let chunk = self.chunks.front_mut()?;
-        let element = chunk.pop_front()?;
+        let element = chunk.pop_front();
         self.len -= 1;
         if chunk.is_empty()
             && let Some(chunk) = self.chunks.pop_front()
         {
             self.spare = chunk;
         }
-        Some(element)
+        element
     }
 
     /// Cuts off everything from the first element on for which `before` is false.

@@ -198,10 +198,10 @@ impl Consumers {
     /// It was sent a message: others of its priority come first now.
     pub fn turn(&mut self, slot: Slot) {
         let consumer = self.get(slot);
-        if consumer.grant.credit > 0 && consumer.after == NONE {
+        let has_credit = consumer.grant.credit > 0;
+        if has_credit && consumer.after == NONE {
             return; // already the last of its ring
         }
-        let has_credit = consumer.grant.credit > 0;
         self.leave_ring(slot);
         if has_credit {
             self.enter_ring(slot);

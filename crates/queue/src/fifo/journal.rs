@@ -39,13 +39,17 @@ impl Journal {
     }
 
     /// Ends the call: what went follows everything else that was said in it.
+    #[inline]
     pub fn flush(&mut self, out: &mut Output) {
         if self.runs.has_news() {
             self.runs.flush(&mut out.facts, &mut out.released);
         }
-        if self.gone.is_empty() {
-            return;
+        if !self.gone.is_empty() {
+            self.flush_gone(out);
         }
+    }
+
+    fn flush_gone(&mut self, out: &mut Output) {
         let facts = &mut out.facts;
         if !self.gone.is_sorted() {
             self.gone.sort_unstable();

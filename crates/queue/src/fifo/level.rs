@@ -127,16 +127,21 @@ impl Level {
         if self.returned_is_next() {
             return self.returned.pop_first().map(|(_, lone)| lone.into());
         }
-        let Some(entry) = self.head.pop_front() else { return self.pop_reference() };
-        if let Some((from, _)) = &mut self.paging
-            && entry.seq >= *from
-        {
-            *from = entry.seq + 1;
+        let entry = self.head.pop_front();
+        match &entry {
+            None => return self.pop_reference(),
+            Some(entry) => {
+                if let Some((from, _)) = &mut self.paging
+                    && entry.seq >= *from
+                {
+                    *from = entry.seq + 1;
+                }
+            }
         }
         if self.head.is_empty() {
             self.advance();
         }
-        Some(entry)
+        entry
     }
 
     fn pop_reference(&mut self) -> Option<Entry> {

@@ -213,20 +213,22 @@ impl Fifo {
             }
             return;
         }
-        let durable = message.is_durable();
-        let mut entry = Entry::new(message, self.next_seq, now_ms);
+        let seq = self.next_seq;
         self.next_seq += 1;
         self.counts.published += 1;
-        self.ages |= entry.ttl_ms().is_some();
+        self.ages |= message.ttl_ms().is_some();
 
         let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
         // What is settled as it is sent need never be restored.
-        entry.journaled = durable && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        if let Some(message) = entry.message().filter(|_| entry.journaled) {
-            self.journal.put(&entry);
-            put(Put { seq: entry.seq, message, at_ms: now_ms });
+        let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
+        if journaled {
+            put(Put { seq, message: &message, at_ms: now_ms });
         }
-        out.receipts.push(publisher, number, Verdict::Accepted, entry.journaled);
+        out.receipts.push(publisher, number, Verdict::Accepted, journaled);
+        let entry = Entry { journaled, ..Entry::new(message, seq, now_ms) };
+        if journaled {
+            self.journal.put(&entry);
+        }
         match direct {
             Some(slot) => self.deliver(slot, entry, out),
             None => {
@@ -333,8 +335,9 @@ impl Fifo {
     }
 
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
-        let settled = self.consumers.get(slot).settled;
-        self.consumers.get(slot).grant.spend();
+        let consumer = self.consumers.get(slot);
+        consumer.grant.spend();
+        let settled = consumer.settled;
         let delivery = self.hand_over(slot, entry, settled);
         out.effects.push(Effect::Delivery(delivery));
         self.consumers.turn(slot);

@@ -103,12 +103,14 @@ impl Ready {
 
     /// The next one of the level, unless that must be read first.
     pub fn pop(&mut self, level: usize) -> Option<Entry> {
-        let entry = self.levels[level].pop()?;
-        self.left(level);
-        self.len -= 1;
-        self.bytes -= entry.len();
-        *self.account(&entry) -= entry.memory_bytes();
-        Some(entry)
+        let entry = self.levels[level].pop();
+        if let Some(entry) = &entry {
+            self.left(level);
+            self.len -= 1;
+            self.bytes -= entry.len();
+            *self.account(entry) -= entry.memory_bytes();
+        }
+        entry
     }
 
     /// What has not been read of the run that comes next in the level, forgotten.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use message::Message;
+use message::{EntryWriter, Message};
 
 use super::BloomFilter;
 
@@ -65,6 +65,7 @@ pub struct FilterValues {
 #[derive(Debug, Default)]
 pub(super) struct Filling {
     data: BytesMut,
+    writer: EntryWriter,
     entries: u32,
     values: FilterValues,
 }
@@ -83,7 +84,7 @@ impl Filling {
     }
 
     pub fn push(&mut self, message: &Message) {
-        message.put_stream_entry(&mut self.data);
+        self.writer.put(message, &mut self.data);
         self.entries += 1;
         match message.stream_filter_value() {
             Some(value) if self.values.values.iter().any(|known| **known == *value) => {}
