@@ -60,8 +60,7 @@ pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
 pub use machine::{
-    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
-    UNSYNCED_BYTES_MAX,
+    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX,
 };
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,

@@ -34,7 +34,7 @@ pub use at_once::AT_ONCE_BYTES_MAX;
 pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;
-pub use spare::SPARE_FILES_MAX;
+use spare::SPARE_FILES_MAX;
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 

@@ -4,12 +4,22 @@ use std::collections::BTreeMap;
 
 use libc::{EIO, ENOSPC};
 use log::testing::{Crash, FalseDisk, Op};
-use log::{Handover, Log, Options, Record, Records, Recovery, SPARE_FILES_MAX};
+use log::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
 
+/// More than one, to see that they are told apart.
+const SPARES: usize = 2;
+
 fn options() -> Options {
-    Options { file_bytes: FILE_BYTES, seed: Some(1), dirty_files_max: 1000, ..Options::default() }
+    let seed = Some(1);
+    Options {
+        file_bytes: FILE_BYTES,
+        seed,
+        dirty_files_max: 1000,
+        spare_files_max: SPARES,
+        ..Options::default()
+    }
 }
 
 fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
@@ -60,7 +70,7 @@ fn forgotten_files_are_written_over() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
     log.forget(5).unwrap();
-    assert_eq!(spares(&disk).len(), SPARE_FILES_MAX);
+    assert_eq!(spares(&disk).len(), SPARES);
     assert_eq!((disk.count(Op::Rename), disk.count(Op::Remove)), (2, 3));
     assert_eq!((log.size().files, log.size().bytes < FILE_BYTES), (1, true), "spares do not count");
 

@@ -23,9 +23,8 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// With two, two of three files are written over under a load of large records; what more of them save does not pay for the
-/// disk that they take for ever (docs/decisions/0016).
-pub const SPARE_FILES_MAX: usize = 2;
+/// One saves nearly all that any number saves; each takes the disk of a file for ever (docs/decisions/0016).
+pub(super) const SPARE_FILES_MAX: usize = 1;
 
 impl<D: Disk> Log<D> {
     /// The file with this number, to be written from its front: a spare, or a new one. The second word is how many bytes
