@@ -394,9 +394,10 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
     let mut guard = host.shard.borrow_mut();
     let shard = &mut *guard;
     shard.handle_timeout();
+    let mut pending = Vec::new();
     let is_left = shard.turn();
     if shard.record_bytes() <= DELIVER_FIRST_BYTES {
-        write_dirty(host, shard, dirty);
+        write_dirty(host, shard, dirty, &mut pending);
     }
     if is_left | shard.write(&mut &*storage) {
         host.wake.notify_one();
@@ -417,24 +418,32 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
             drop(sender.send(Incoming::Mail(mail)));
         }
     }
-    write_dirty(host, shard, dirty);
+    write_dirty(host, shard, dirty, &mut pending);
+    for key in pending {
+        // The next turn makes output of what waits: nothing may take the mark away before.
+        shard.touch(key);
+        host.wake.notify_one();
+    }
 }
 
-/// Writes each connection that has something to write once.
-fn write_dirty(host: &Rc<Host>, shard: &mut Shard, dirty: &mut Vec<usize>) {
+/// Writes each connection that has something to write once. Those with room again for what waits in their sessions are
+/// added to `pending`.
+fn write_dirty(host: &Rc<Host>, shard: &mut Shard, dirty: &mut Vec<usize>, pending: &mut Vec<usize>) {
     shard.take_dirty(dirty);
     for key in dirty.drain(..) {
         let socket = host.sockets.borrow().get(&key).cloned();
-        if let Some(socket) = socket {
-            write(host, shard, key, &socket);
+        if let Some(socket) = socket
+            && write(host, shard, key, &socket)
+        {
+            pending.push(key);
         }
     }
 }
 
-/// Writes a connection's output, as far as the socket takes it.
-fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
+/// Writes a connection's output, as far as the socket takes it. True if there is room again for what waits in its sessions.
+fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> bool {
     let now_ms = shard.now_ms();
-    let Some(conn) = shard.conn(key) else { return };
+    let Some(conn) = shard.conn(key) else { return false };
     let output = conn.gate.connection().output();
     let mut written = 0;
     let mut failed = false;
@@ -468,11 +477,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
         socket.written.notify_one();
     }
     let done = conn.gate.phase() == Phase::Done;
-    if written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get() {
-        // There is room again for what waits in the sessions.
-        shard.touch(key);
-        host.wake.notify_one();
-    }
+    let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();
     if failed {
         // The reader notices, too, but may have nothing to read for a long time.
         if let Some(reader) = socket.reader.take() {
@@ -486,6 +491,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) {
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
         tokio::task::spawn_local(linger(host.clone(), key, socket.clone()));
     }
+    has_room
 }
 
 /// Waits until a full socket takes more.
