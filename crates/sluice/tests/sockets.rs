@@ -5,9 +5,12 @@ mod broker;
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use amqp10::frame::SASL_HEADER;
 use broker::{Broker, Directory};
+use bytes::Bytes;
+use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
 
 /// More than the buffers of both sockets hold.
 const SENT: usize = 8 << 20;
@@ -24,4 +27,38 @@ fn a_client_that_is_still_sending_reads_why_it_is_refused() {
     let mut answer = Vec::new();
     socket.read_to_end(&mut answer).unwrap();
     assert_eq!(answer, SASL_HEADER);
+}
+
+/// A broker that has said nothing for so long has nothing more to say.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Body of one message: more than a frame and a read.
+const LARGE: usize = 300 << 10;
+
+/// A backlog goes out piece by piece, as the socket has room, while nothing else moves the connection: no confirm, no
+/// settlement, no credit.
+#[tokio::test]
+async fn a_backlog_that_no_buffer_holds_is_delivered_without_a_word_from_the_client() {
+    let directory = Directory::new("sockets");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    // A header that says durable, and one data section.
+    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0".to_vec();
+    message.extend((LARGE as u32).to_be_bytes());
+    message.resize(message.len() + LARGE, b'x');
+    let message = Bytes::from(message);
+    let count = 2 * SENT / LARGE;
+    for _ in 0..count {
+        sender.send(message.clone()).await.unwrap();
+    }
+    let options = ReceiverOptions { credit: Credit::Auto(2 * count as u32), ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
+    for number in 0..count {
+        let delivery = tokio::time::timeout(PATIENCE, receiver.recv()).await;
+        let delivery = delivery.unwrap_or_else(|_| panic!("nothing comes behind message {number}")).unwrap();
+        assert!(delivery.message.len() > LARGE);
+    }
 }
