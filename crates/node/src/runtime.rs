@@ -126,7 +126,7 @@ impl Clock {
 /// One shard and what its tasks share.
 struct Host {
     shard: RefCell<Shard>,
-    /// Where connections are taken that leave.
+    /// Where mail goes, and connections that leave.
     shards: Shards,
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
@@ -152,28 +152,23 @@ pub(crate) fn run(
     shard: Shard,
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
-    shards: &Shards,
+    shards: Shards,
     storage: &Storage,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
         shard: RefCell::new(shard),
-        shards: shards.clone(),
+        shards,
         clock,
         sockets: RefCell::new(HashMap::new()),
         read_buffer: RefCell::new(vec![0; READ_BUFFER]),
         wake: Notify::new(),
     });
-    LocalSet::new().block_on(&runtime, turns(host, incoming, shards, storage));
+    LocalSet::new().block_on(&runtime, turns(host, incoming, storage));
     Ok(())
 }
 
-async fn turns(
-    host: Rc<Host>,
-    mut incoming: mpsc::UnboundedReceiver<Incoming>,
-    shards: &Shards,
-    storage: &Storage,
-) {
+async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, storage: &Storage) {
     let mut dirty = Vec::new();
     let mut stopping: Option<(String, Instant)> = None;
     let mut retry_log: Option<Instant> = None;
@@ -207,7 +202,7 @@ async fn turns(
             retry_log = None;
             host.shard.borrow_mut().retry_log();
         }
-        turn(&host, &mut dirty, shards, storage);
+        turn(&host, &mut dirty, storage);
         if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
@@ -215,8 +210,8 @@ async fn turns(
             && (!host.shard.borrow().has_held_receipts() || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
-            turn(&host, &mut dirty, shards, storage);
-            finish(&host, &mut incoming, &mut dirty, shards, storage).await;
+            turn(&host, &mut dirty, storage);
+            finish(&host, &mut incoming, &mut dirty, storage).await;
             return;
         }
     }
@@ -228,7 +223,6 @@ async fn finish(
     host: &Rc<Host>,
     incoming: &mut mpsc::UnboundedReceiver<Incoming>,
     dirty: &mut Vec<usize>,
-    shards: &Shards,
     storage: &Storage,
 ) {
     let deadline = Instant::now() + STOP_OUTPUT;
@@ -247,7 +241,7 @@ async fn finish(
                 }
             }
         }
-        turn(host, dirty, shards, storage);
+        turn(host, dirty, storage);
     }
 }
 
@@ -390,7 +384,7 @@ async fn read_large(
 }
 
 /// One turn, and everything that it has made is taken to where it goes.
-fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Storage) {
+fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, storage: &Storage) {
     let mut guard = host.shard.borrow_mut();
     let shard = &mut *guard;
     shard.handle_timeout();
@@ -411,7 +405,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, shards: &Shards, storage: &Stor
     shard.poll_reads().for_each(|job| storage.reader.send(job));
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     shard.poll_released().for_each(|extent| storage.packs.release(extent));
-    for (to, sender) in shards.iter().enumerate() {
+    for (to, sender) in host.shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);
         if !mail.is_empty() {
             // A shard that has ended needs no mail any more.

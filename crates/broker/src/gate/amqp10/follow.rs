@@ -4,11 +4,11 @@
 //! ```text
 //!                 ATTACH to a queue that lives elsewhere
 //!   Undecided ─────────────────────────────────────────────▶ Held ── released there, or not ──▶ Decided
-//!       └────────────── ATTACH to one that lives here, or nowhere yet ────────────────────────────▲
+//!       └────────────── ATTACH to one that lives here, or while others know the connection ───────▲
 //! ```
 //!
 //! The ATTACH is held and nothing behind it is looked at, so that whoever has both shards can take the connection over
-//! while nothing that anybody else knows of hangs on it. It is asked once in the life of a connection.
+//! while nothing that anybody else knows of hangs on it. A connection is held once in its life.
 
 use std::sync::Arc;
 
@@ -41,14 +41,16 @@ pub(super) struct Held {
 impl Gate {
     /// Handles an ATTACH, or holds it if the connection had better be elsewhere.
     pub(super) fn attach_or_follow(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
-        if matches!(self.follow, Follow::Undecided)
-            && let Some(home) = self.home_of(&attach, cx)
-        {
-            if home != cx.shard && self.is_unknown() {
-                self.follow = Follow::Held(Box::new(Held { session, link, attach, to: home }));
-                return;
+        if matches!(self.follow, Follow::Undecided) {
+            if !self.is_unknown() {
+                self.follow = Follow::Decided;
+            } else if let Some(home) = self.home_of(&attach, cx) {
+                if home != cx.shard {
+                    self.follow = Follow::Held(Box::new(Held { session, link, attach, to: home }));
+                    return;
+                }
+                self.follow = Follow::Decided;
             }
-            self.follow = Follow::Decided;
         }
         self.handle_attach(session, link, attach, cx);
     }
