@@ -98,6 +98,11 @@ impl Streams {
         !self.going.is_empty()
     }
 
+    /// Bytes of chunks that [`Shard::poll_stream_jobs`] would have written now.
+    pub fn bytes_to_write(&self) -> u64 {
+        self.due.iter().filter_map(|queue| self.homes.get(queue)).map(|home| home.stream.bytes_to_write()).sum()
+    }
+
     fn touch(&mut self, queue: QueueId) {
         if let Some(home) = self.homes.get_mut(&queue)
             && !home.due

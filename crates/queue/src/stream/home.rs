@@ -324,6 +324,12 @@ impl Stream {
         Some(work)
     }
 
+    /// Bytes of messages that [`Stream::poll_work`] has not given away.
+    pub fn bytes_to_write(&self) -> u64 {
+        let full = self.full.iter().map(|chunk| chunk.data.len()).sum::<usize>();
+        (full + self.filling.bytes()) as u64
+    }
+
     fn age_check_ms(&self) -> Option<u64> {
         self.config.stream?.age_max_ms?;
         Some(self.checked_ms + AGE_CHECK_MS)
