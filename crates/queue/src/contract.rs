@@ -65,7 +65,7 @@ pub enum Request {
 }
 
 /// One message to store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Publish {
     pub publisher: PublisherId,
     /// The publisher's own number for this message; comes back in the receipt.
