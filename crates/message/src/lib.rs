@@ -14,6 +14,7 @@ mod stored;
 mod stream;
 
 pub use deaths::{Death, DeathReason, Deaths};
+pub use delivery::DeliveryHeads;
 pub use envelope::{Message, Parts, Route};
 pub use filter::{
     FIELDS_MAX, FieldError, FieldFilter, Filter, SQL_CHARS_MAX, SQL_TOKENS_MAX, SqlError, SqlFilter,
