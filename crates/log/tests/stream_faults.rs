@@ -235,7 +235,8 @@ impl Model {
         self.torn |= !dense;
         let safe = |chunk: &Chunk| {
             let known = self.confirmed.iter().find(|(known, _)| known == chunk);
-            if stream == SYNCS { Safe::Synced } else { known.map_or(Safe::Written, |(_, safe)| *safe) }
+            let safe = known.map_or(Safe::Written, |(_, safe)| *safe);
+            if stream == SYNCS && dense { Safe::Synced } else { safe }
         };
         // A sync asks for the last segment of another life, and for no other.
         self.confirmed = found.iter().map(|chunk| (chunk.clone(), safe(chunk))).collect();
@@ -321,7 +322,8 @@ fn live(
     streams.keep(|stream| models.contains_key(&stream));
     let mut reader = StreamReader::new(disk.clone());
     let quiet = !faults && !disk.is_dead();
-    if faults && random.one_in(4) {
+    let drops = faults && random.one_in(4);
+    if drops {
         disk.drop_refused();
         // Nothing but what is synced is sure to be there once a sync was refused.
         models.iter_mut().for_each(|(&stream, model)| model.torn |= stream != SYNCS);
@@ -347,7 +349,13 @@ fn live(
                 models.remove(&stream);
                 continue;
             }
-            Err(StreamError::Io { .. }) if disk.is_dead() => return,
+            Err(StreamError::Io { .. }) if disk.is_dead() => {
+                if drops {
+                    // It may have died in the sync of an end that was cut.
+                    model.doubt(u64::MAX);
+                }
+                return;
+            }
             Err(error) => panic!("{error}"),
         }
         model.is_limited = false;
