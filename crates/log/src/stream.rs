@@ -20,6 +20,12 @@
 //! A file that failed a write or a sync is never written again: it is cut as far as the disk lets us, and a new segment
 //! begins. **A segment's chunks end where the next segment begins**, so that whatever stands behind is nobody's.
 //!
+//! **With `sync`, a segment begins when everything in front of it is synced.** So of a stream whose appends all sync, power
+//! loss can harm the last segment only, and an open proves that one: from the last entry of its index on (64 KiB and a
+//! chunk, or the whole segment if the index is lost). Of the others, however many, it reads the headers. Of a stream whose
+//! appends do not sync, power loss may harm any segment that the system had not written yet; of those in front of the
+//! last, a reader says so.
+//!
 //! Formats: the chunk is drawn in `stream/chunk.rs`, the files' names and headers in `stream/files.rs`, the index in
 //! `stream/index.rs`, the filter in `stream/bloom.rs`. All of them big-endian, for the chunk is that of a protocol.
 

@@ -314,12 +314,13 @@ impl Disk for FalseDisk {
 
     fn begin_sync_dir(&mut self) -> PendingSync {
         let disk = self.clone();
-        let names = self.state().names.clone();
+        let (changes, names) = (self.changes(), self.state().names.clone());
         Box::new(move || {
             let mut state = disk.state();
             let verdict = state.begin(Op::SyncDir)?;
-            if verdict.applies {
-                state.synced_names = names;
+            // What another one has made safe that began later stays safe.
+            if verdict.applies && changes >= state.names_synced_at {
+                (state.synced_names, state.names_synced_at) = (names, changes);
             }
             verdict.finish()
         })
@@ -394,6 +395,8 @@ struct State {
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
+    /// [`Self::changes`] when the sync began that made them safe.
+    names_synced_at: u64,
     locked: bool,
     counts: [u64; 13],
     longest_read: usize,

@@ -34,6 +34,9 @@ struct Plan {
 
 const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
 
+/// The stream whose appends all sync, and whose opens.
+const SYNCS: u64 = 2;
+
 /// What was promised of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Safe {
@@ -52,8 +55,10 @@ struct Model {
     confirmed: Vec<(Chunk, Safe)>,
     /// Every chunk that was ever handed over, by its first offset, and the bytes of its filter.
     history: BTreeMap<u64, Vec<(Chunk, usize)>>,
-    /// It has limits of bytes or age.
+    /// It had limits of bytes or age since it was opened.
     is_limited: bool,
+    /// A segment has more than its chunks.
+    has_left: bool,
     now_ms: u64,
     /// Chunks that nothing was promised of may be missing between others.
     torn: bool,
@@ -96,6 +101,14 @@ impl Model {
     }
 
     fn keep(&mut self, kept: Kept) {
+        // Of an append that syncs, what has gone into a segment is confirmed before the rest is written.
+        if let Some((chunks, true)) = &mut self.away {
+            let synced = chunks.partition_point(|chunk| chunk.first < kept.next);
+            let synced: Vec<_> = chunks.drain(..synced).collect();
+            if !synced.is_empty() {
+                self.synced(synced);
+            }
+        }
         self.confirmed.retain(|(chunk, _)| chunk.first >= kept.first);
         if let Some((last, _)) = self.confirmed.last().filter(|_| !self.torn) {
             assert_eq!((kept.next, kept.last_chunk), (end(last), Some(last.first)));
@@ -120,15 +133,22 @@ impl Model {
                 (*failure.kept.expect("it is open"), sync && written == 0)
             }
         };
-        if sync && !chunks.is_empty() {
-            let written = self.confirmed.iter_mut().filter(|(_, safe)| *safe == Safe::Written);
-            written.for_each(|(_, safe)| *safe = Safe::Synced);
-        } else if refused {
+        match sync {
+            true if !chunks.is_empty() => self.synced(chunks),
+            true => {}
+            false => self.confirmed.extend(chunks.into_iter().map(|chunk| (chunk, Safe::Written))),
+        }
+        if refused {
             self.doubt(u64::MAX);
         }
-        let safe = if sync { Safe::Synced } else { Safe::Written };
-        self.confirmed.extend(chunks.into_iter().map(|chunk| (chunk, safe)));
         self.keep(kept);
+    }
+
+    /// These were, with everything in front of them.
+    fn synced(&mut self, chunks: Vec<Chunk>) {
+        let written = self.confirmed.iter_mut().filter(|(_, safe)| *safe == Safe::Written);
+        written.for_each(|(_, safe)| *safe = Safe::Synced);
+        self.confirmed.extend(chunks.into_iter().map(|chunk| (chunk, Safe::Synced)));
     }
 
     /// Of what is below, nothing more will be promised.
@@ -174,6 +194,8 @@ impl Model {
 
     /// What another process found.
     fn restart(&mut self, stream: u64, kept: &Kept, reader: &mut StreamReader<FalseDisk>) {
+        // What limits have removed may come back in part.
+        let may_tear = self.torn || self.lost_power && (stream != SYNCS || self.is_limited);
         let mut found: Vec<Chunk> = Vec::new();
         for (at, &segment) in kept.segments.iter().enumerate() {
             let end_of = kept.segments.get(at + 1).copied().unwrap_or(kept.next);
@@ -187,7 +209,7 @@ impl Model {
                         found.extend(read.chunks);
                     }
                     Ok(_) => break,
-                    Err(StreamError::Damaged { .. }) => break,
+                    Err(StreamError::Damaged { .. }) if may_tear => break,
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -209,11 +231,12 @@ impl Model {
         let dense = found.windows(2).all(|two| end(&two[0]) == two[1].first)
             && found.first().map_or(kept.next, |first| first.first) == kept.first
             && found.last().map_or(kept.first, end) == kept.next;
-        assert!(dense || self.torn || self.lost_power, "a hole");
+        assert!(dense || may_tear, "a hole");
         self.torn |= !dense;
         let safe = |chunk: &Chunk| {
             let known = self.confirmed.iter().find(|(known, _)| known == chunk);
-            known.map_or(Safe::Written, |(_, safe)| *safe)
+            let safe = known.map_or(Safe::Written, |(_, safe)| *safe);
+            if stream == SYNCS && dense { Safe::Synced } else { safe }
         };
         // A sync asks for the last segment of another life, and for no other.
         self.confirmed = found.iter().map(|chunk| (chunk.clone(), safe(chunk))).collect();
@@ -299,20 +322,22 @@ fn live(
     streams.keep(|stream| models.contains_key(&stream));
     let mut reader = StreamReader::new(disk.clone());
     let quiet = !faults && !disk.is_dead();
-    if faults && random.one_in(4) {
+    let drops = faults && random.one_in(4);
+    if drops {
         disk.drop_refused();
         // Nothing but what is synced is sure to be there once a sync was refused.
-        models.values_mut().for_each(|model| model.torn = true);
+        models.iter_mut().for_each(|(&stream, model)| model.torn |= stream != SYNCS);
     }
     for stream in models.keys().copied().collect::<Vec<_>>() {
         let limits =
             StreamLimits { segment_bytes: 200 + random.below(3000), bytes_max: None, age_max_ms: None };
         let mut answers = Vec::new();
-        let job = StreamJob::Open { shard: 0, stream, limits, sync: false, now_ms: 0 };
+        let job = StreamJob::Open { shard: 0, stream, limits, sync: stream == SYNCS, now_ms: 0 };
         assert!(streams.handle(job, &mut answers).is_none());
-        let Some(StreamAnswer::Opened { result, .. }) = answers.pop() else { panic!("{answers:?}") };
+        let Some(StreamAnswer::Opened { result, cut, .. }) = answers.pop() else { panic!("{answers:?}") };
         OPENED.fetch_add(1, Relaxed);
         let model = models.get_mut(&stream).unwrap();
+        model.has_left |= cut.is_some_and(|cut| cut.left);
         match result {
             Ok(kept) => model.restart(stream, &kept, &mut reader),
             Err(StreamError::Damaged { .. }) if model.lost_power => {
@@ -324,7 +349,13 @@ fn live(
                 models.remove(&stream);
                 continue;
             }
-            Err(StreamError::Io { .. }) if disk.is_dead() => return,
+            Err(StreamError::Io { .. }) if disk.is_dead() => {
+                if drops {
+                    // It may have died in the sync of an end that was cut.
+                    model.doubt(u64::MAX);
+                }
+                return;
+            }
             Err(error) => panic!("{error}"),
         }
         model.is_limited = false;
@@ -341,7 +372,7 @@ fn live(
         let mut answers = Vec::new();
         match random.below(8) {
             0..5 if model.away.is_none() => {
-                let (new, sync) = (model.next_chunks(random), random.one_in(3));
+                let (new, sync) = (model.next_chunks(random), random.one_in(3) || stream == SYNCS);
                 model.hand_over(&new, sync);
                 let mut job = Some(StreamJob::Append { shard: 0, stream, chunks: new, sync });
                 if stream > 0 {
@@ -356,8 +387,8 @@ fn live(
                     age_max_ms: random.one_in(2).then(|| random.below(300)),
                 };
                 let now_ms = model.now_ms;
-                model.is_limited = limits.bytes_max.is_some() || limits.age_max_ms.is_some();
-                let whole = quiet && !model.torn && model.away.is_none();
+                model.is_limited |= limits.bytes_max.is_some() || limits.age_max_ms.is_some();
+                let whole = quiet && !model.torn && !model.has_left && model.away.is_none();
                 let wanted = whole.then(|| model.retained(&limits, now_ms));
                 let before = disk.changes();
                 streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
@@ -371,8 +402,8 @@ fn live(
             }
             _ => {
                 let more = random.below(syncs.len() as u64 + 1) as usize;
-                for job in syncs.drain(..more) {
-                    streams.end_sync(job.run(), &mut answers);
+                for job in syncs.drain(..more).collect::<Vec<_>>() {
+                    syncs.extend(streams.end_sync(job.run(), &mut answers));
                 }
             }
         }
@@ -398,7 +429,9 @@ fn live(
     disk.heal();
     let mut answers = Vec::new();
     if random.one_in(2) {
-        syncs.drain(..).for_each(|job| streams.end_sync(job.run(), &mut answers));
+        while let Some(job) = syncs.pop() {
+            syncs.extend(streams.end_sync(job.run(), &mut answers));
+        }
         models.values_mut().for_each(|model| model.dead = disk.is_dead());
         for answer in answers {
             let StreamAnswer::Appended { stream, result, .. } = answer else { panic!("{answer:?}") };

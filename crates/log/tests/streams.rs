@@ -308,7 +308,7 @@ fn nobody_waits_for_the_sync_of_another() {
     assert_eq!(owner.limit(1, LIMITS, 0).unwrap().next, 0);
     assert!(owner.streams.handle(append(1, 1, true), &mut answers).is_none());
     assert!(matches!(&answers[1], StreamAnswer::Appended { stream: 1, result: Err(_), .. }));
-    owner.streams.end_sync(sync.run(), &mut answers);
+    assert!(owner.streams.end_sync(sync.run(), &mut answers).is_none());
     assert!(
         matches!(&answers[2], StreamAnswer::Appended { stream: 1, result: Ok(kept), .. } if kept.next == 1)
     );
@@ -318,7 +318,7 @@ fn nobody_waits_for_the_sync_of_another() {
     assert!(
         matches!(&answers[3], StreamAnswer::Appended { stream: 1, result: Err(failure), .. } if failure.chunks.len() == 1)
     );
-    owner.streams.end_sync(sync.run(), &mut answers);
+    assert!(owner.streams.end_sync(sync.run(), &mut answers).is_none());
     assert_eq!(answers.len(), 4);
 }
 
@@ -464,6 +464,64 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
     assert_eq!(read(&mut StreamReader::new(disk), &job(7, ReadFrom::Offset(2), &kept))[0].data.len(), 60);
 }
 
+/// An open proves the last segment and trusts those in front of it: they must have deserved it.
+#[test]
+fn power_loss_tears_no_segment_in_front_of_the_last() {
+    for (seed, syncs) in (0..100).flat_map(|seed| (0..4).map(move |syncs| (seed, syncs))) {
+        let disk = FalseDisk::new(seed);
+        let mut owner = Owner::new(&disk);
+        owner.open(7, SMALL, 0).unwrap();
+        // Each fills a segment. Power is lost when so many of them are synced.
+        let chunks = (0..4).map(|n| chunk(n, 1, 0, 500)).collect();
+        let append = StreamJob::Append { shard: 3, stream: 7, chunks, sync: true };
+        let mut answers = Vec::new();
+        let mut under_way = owner.streams.handle(append, &mut answers);
+        for _ in 0..syncs {
+            under_way = owner.streams.end_sync(under_way.unwrap().run(), &mut answers);
+        }
+        assert!(under_way.is_some() && answers.is_empty(), "a sync for each segment");
+        drop(owner);
+        let disk = disk.crash(Crash::Power);
+        let (kept, _) = Owner::new(&disk).open(7, SMALL, 0).unwrap();
+        assert!(kept.next >= syncs, "{syncs} are synced, {} are there", kept.next);
+        let found = read_all(&mut StreamReader::new(disk), 7, &kept);
+        assert!(found.iter().map(|chunk| chunk.first).eq(0..kept.next), "{seed}, {syncs}: {kept:?}");
+    }
+}
+
+/// Whether or not those who wrote what is in front have asked for a sync.
+#[test]
+fn a_segment_is_begun_when_what_is_in_front_is_synced() {
+    let (disk, mut owner) = streams();
+    owner.open(7, SMALL, 0).unwrap();
+    owner.append(7, (0..3).map(|n| chunk(n, 1, 0, 500)).collect(), false).unwrap();
+    let append = |first| {
+        let chunks = (first..first + 2).map(|n| chunk(n, 1, 0, 500)).collect();
+        StreamJob::Append { shard: 3, stream: 7, chunks, sync: true }
+    };
+    let segments = || disk.files().keys().filter(|name| name.ends_with("segment")).count();
+    let mut answers = Vec::new();
+    let mut under_way = owner.streams.handle(append(3), &mut answers);
+    for (written, synced) in [(3, 0), (4, 3), (5, 4)] {
+        assert_eq!((segments(), disk.count(Op::Sync)), (written, synced));
+        under_way = owner.streams.end_sync(under_way.unwrap().run(), &mut answers);
+    }
+    assert!(under_way.is_none());
+    assert!(
+        matches!(&answers[..], [StreamAnswer::Appended { result: Ok(kept), .. }] if kept.next == 5),
+        "{answers:?}"
+    );
+    // What was synced of an append is confirmed, and the rest comes back.
+    answers.clear();
+    let job = owner.streams.handle(append(5), &mut answers).unwrap();
+    let job = owner.streams.end_sync(job.run(), &mut answers).unwrap();
+    disk.fail(&[Op::Sync], 1000, libc::EIO);
+    assert!(owner.streams.end_sync(job.run(), &mut answers).is_none());
+    let [StreamAnswer::Appended { result: Err(failure), .. }] = &answers[..] else { panic!("{answers:?}") };
+    assert_eq!((failure.chunks[0].first, failure.chunks.len()), (6, 1));
+    assert_eq!(failure.kept.as_ref().unwrap().next, 6);
+}
+
 /// Wherever the process ends while an append is taken back, and whatever the disk refuses of that: what the next process
 /// finds of it follows what was confirmed.
 #[test]
@@ -476,13 +534,15 @@ fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
-        owner.append(7, vec![chunk(0, 1, 0, 300)], true).unwrap();
+        // The first segment has room for one more, or for none.
+        let next = 1 + seed % 2;
+        owner.append(7, (0..next).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap();
         let refused = if die_at == 30 { &[Op::Sync, Op::Remove][..] } else { &[Op::Sync] };
         disk.fail(refused, 1000, libc::ENOSPC);
         disk.fail_nth(fail_at, libc::ENOSPC);
         disk.die_at(die_at);
-        let failure = owner.append(7, (1..8).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap_err();
-        assert_eq!(failure.kept.unwrap().next, 1);
+        let failure = owner.append(7, (next..8).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap_err();
+        assert_eq!(failure.kept.unwrap().next, next);
         drop(owner);
         let disk = disk.crash(Crash::Process);
         let (kept, _) = Owner::new(&disk).open(7, SMALL, 0).unwrap();

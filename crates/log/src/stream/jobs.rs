@@ -60,7 +60,8 @@ pub enum StreamJob {
     /// waits for that, once in the life of a stream. Answered by [`StreamAnswer::Opened`].
     Open { shard: u32, stream: u64, limits: StreamLimits, sync: bool, now_ms: u64 },
     /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
-    /// written, or with `sync` when they are synced.
+    /// written, or with `sync` when they are synced, which takes a sync for each segment that they go to; a
+    /// [`StreamAnswer::Kept`] that comes before has what is synced so far.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },
     /// Other limits, or the same and a look at the ages, which while an append waits for its sync is left to the next.
     /// Answered by [`StreamAnswer::Kept`].

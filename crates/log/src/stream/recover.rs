@@ -1,7 +1,7 @@
 //! What a stream's files say when it is opened.
 //!
 //! ```text
-//!  segments but the last   trusted until somebody reads them
+//!  segments but the last   trusted: synced before the next one was begun, if appends sync; else until somebody reads them
 //!  the last one            proved from its last entry of the index on, every chunk
 //!       │ ends where a chunk ends ─────────────────────────────────────▶ good
 //!       │ something else, and no whole chunk anywhere behind it ───────▶ interrupted: cut there

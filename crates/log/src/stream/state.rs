@@ -3,11 +3,16 @@
 //! ```text
 //!              append             written, or with sync: synced
 //!   confirmed ────────▶ written ───────────────────────────────▶ confirmed     retention, when a segment was added
-//!       ▲                  │ a write or a sync is refused
-//!       └──────────────────┘ cut back; the last segment is never written again
+//!       ▲                  │ a write or a sync is refused            │ with sync: what did not go into the segment
+//!       └──────────────────┘ cut back; the last segment is           └───▶ written, to the next one
+//!                            never written again
 //! ```
 //!
 //! Others are told only of what is confirmed.
+//!
+//! **With sync, a segment is begun when everything in front of it is synced**, its name too. So power loss finds one that
+//! may not be whole, the last, and that is the one which an open proves. An append of more than goes into a segment takes
+//! a sync for each.
 
 use std::io;
 
@@ -43,25 +48,27 @@ pub(super) struct Stream {
     index: Index,
     /// The last segment may be appended to.
     writable: bool,
-    /// Segments that are not known to be synced, by their first offset.
+    /// Segments that are not known to be synced, by their first offset, ascending.
     dirty: Vec<u64>,
     /// Nor are names, if this is false.
     named: bool,
     /// A segment was added since limits were looked at.
     rolled: bool,
-    /// Files that would hide what is written now, ascending; nothing is before they are gone.
-    leftovers: Vec<u64>,
     waiting: Option<Waiting>,
 }
 
-/// An append that waits for its sync.
+/// An append that waits for a sync.
 struct Waiting {
     shard: u32,
-    /// Those that were written.
+    /// Those that are not synced.
     chunks: Vec<NewChunk>,
-    /// Those that were not, and why.
-    rest: Option<(StreamError, Vec<NewChunk>)>,
+    /// How many of them are written, and are synced now.
+    written: usize,
 }
+
+/// Segments that an open takes for not synced. A process that was killed has left the last one so, and if it did not sync
+/// may have finished the one in front of it just before.
+const FOUND_DIRTY: usize = 2;
 
 impl Stream {
     /// Looks at the files.
@@ -83,9 +90,8 @@ impl Stream {
             index: Index::EMPTY,
             writable: false,
             dirty: Vec::new(),
-            named: false,
+            named: firsts.is_empty(),
             rolled: false,
-            leftovers: Vec::new(),
             waiting: None,
         };
         let mut cut = None;
@@ -95,8 +101,8 @@ impl Stream {
                 .map_err(StreamError::io(Kind::Segment.name(stream, first)))?;
             (opened.segments, opened.next, opened.last) = (found.segments, found.next, found.last);
             (opened.index, opened.writable, cut) = (found.index, found.writable, found.cut);
-            // Of those in front of it the system has had the time.
-            opened.dirty.extend(firsts.last());
+            // Those in front of them were synced when the next was begun, or the system has had the time.
+            opened.dirty.extend(&firsts[firsts.len().saturating_sub(FOUND_DIRTY)..]);
         }
         opened.confirm();
         Ok((opened, cut))
@@ -112,11 +118,19 @@ impl Stream {
         self.kept.clone()
     }
 
+    /// Syncs what an open has found, and waits for it.
+    pub fn sync_found<D: Disk>(&mut self, files: &mut Files<D>) -> Result<(), StreamError> {
+        if !self.is_synced() {
+            let end = self.begin_sync(files)?.run();
+            end.result.map_err(|(file, error)| StreamError::Io { file, error })?;
+            self.synced();
+        }
+        Ok(())
+    }
+
     /// Whether an append of these is one write to the end of the last segment, and none of many bytes.
     pub fn has_room(&self, chunks: &[NewChunk]) -> bool {
-        let last = self.segments.last().filter(|_| self.writable && self.leftovers.is_empty());
-        let room = last.map_or(0, |last| self.limits.segment_bytes.saturating_sub(last.bytes));
-        chunks.iter().map(appender::bytes).sum::<u64>() <= room.min(AT_ONCE_BYTES_MAX)
+        chunks.iter().map(appender::bytes).sum::<u64>() <= self.room().min(AT_ONCE_BYTES_MAX)
     }
 
     /// Writes chunks; those in front of one that cannot be written are written all the same.
@@ -130,23 +144,9 @@ impl Stream {
         if !sync {
             return Appended::Now(self.append_unsynced(files, chunks));
         }
-        let rest = match self.write_all(files, &mut chunks) {
-            Ok(rest) => rest,
-            Err(error) => return Appended::Now(Err(self.failure(error, chunks))),
-        };
-        if chunks.is_empty() {
-            return Appended::Now(self.written(files, rest));
-        }
-        match self.begin_sync(files) {
-            Ok(job) => {
-                self.waiting = Some(Waiting { shard, chunks, rest });
-                Appended::WhenSynced(job)
-            }
-            Err(error) => {
-                self.roll_back(files, None);
-                chunks.extend(rest.into_iter().flat_map(|(_, rest)| rest));
-                Appended::Now(Err(self.failure(error, chunks)))
-            }
+        match self.check(&mut chunks) {
+            Ok(()) => self.append_synced(files, shard, chunks),
+            Err(error) => Appended::Now(Err(self.failure(error, chunks))),
         }
     }
 
@@ -156,51 +156,68 @@ impl Stream {
         files: &mut Files<D>,
         mut chunks: Vec<NewChunk>,
     ) -> Result<Kept, AppendFailure> {
-        match self.write_all(files, &mut chunks) {
-            Ok(rest) => self.written(files, rest),
-            Err(error) => Err(self.failure(error, chunks)),
+        if let Err(error) = self.check(&mut chunks) {
+            return Err(self.failure(error, chunks));
+        }
+        let (mut written, mut result) = (0, Ok(()));
+        while result.is_ok() && written < chunks.len() {
+            result = self.write(files, &chunks[written..]).map(|more| written += more);
+        }
+        self.confirm_written(files);
+        match result {
+            Ok(()) => Ok(self.kept.clone()),
+            Err(error) => Err(self.failure(error, chunks.split_off(written))),
         }
     }
 
-    /// Writes as many chunks as the disk takes and leaves those; returns the others, and why. Does nothing if they are
-    /// no chunks that can follow.
-    fn write_all<D: Disk>(
+    /// Writes as many chunks as go into one segment, and begins to sync it. Begins with those in front of it, and without
+    /// a write, if another segment is needed and they are not synced.
+    fn append_synced<D: Disk>(
         &mut self,
         files: &mut Files<D>,
-        chunks: &mut Vec<NewChunk>,
-    ) -> Result<Option<(StreamError, Vec<NewChunk>)>, StreamError> {
-        self.check(chunks)?;
-        self.remove_leftovers(files)?;
-        let (mut written, mut error) = (0, None);
-        while written < chunks.len() && error.is_none() {
-            match self.write(files, &chunks[written..]) {
-                Ok(more) => written += more,
-                Err(refused) => error = Some(refused),
+        shard: u32,
+        chunks: Vec<NewChunk>,
+    ) -> Appended {
+        let may_write = self.is_synced() || count_within(&chunks, self.room()) > 0;
+        let written = match may_write.then(|| self.write(files, &chunks)).transpose() {
+            Ok(written) => written.unwrap_or(0),
+            Err(error) => {
+                self.confirm_written(files);
+                return Appended::Now(Err(self.failure(error, chunks)));
+            }
+        };
+        match self.begin_sync(files) {
+            Ok(job) => {
+                self.waiting = Some(Waiting { shard, chunks, written });
+                Appended::WhenSynced(job)
+            }
+            Err(error) => {
+                self.roll_back(files, None);
+                Appended::Now(Err(self.failure(error, chunks)))
             }
         }
-        Ok(error.map(|error| (error, chunks.split_off(written))))
     }
 
-    /// The sync of the append that waits has ended; tells its shard, and how.
+    /// The sync that an append waits for has ended; tells its shard, and what becomes of it.
     pub fn end_sync<D: Disk>(
         &mut self,
         files: &mut Files<D>,
         result: Result<(), (String, io::Error)>,
-    ) -> Option<(u32, Result<Kept, AppendFailure>)> {
-        let Waiting { shard, mut chunks, rest } = self.waiting.take()?;
-        let result = match result {
-            Ok(()) => {
-                self.dirty.clear();
-                self.named = true;
-                self.written(files, rest)
-            }
-            Err((file, error)) => {
-                self.roll_back(files, Some(&file));
-                chunks.extend(rest.into_iter().flat_map(|(_, rest)| rest));
-                Err(self.failure(StreamError::Io { file, error }, chunks))
-            }
-        };
-        Some((shard, result))
+    ) -> Option<(u32, Appended)> {
+        let Waiting { shard, mut chunks, written } = self.waiting.take()?;
+        if let Err((file, error)) = result {
+            self.roll_back(files, Some(&file));
+            let failure = self.failure(StreamError::Io { file, error }, chunks);
+            return Some((shard, Appended::Now(Err(failure))));
+        }
+        self.synced();
+        self.confirm();
+        chunks.drain(..written);
+        if !chunks.is_empty() {
+            return Some((shard, self.append_synced(files, shard, chunks)));
+        }
+        self.confirm_written(files);
+        Some((shard, Appended::Now(Ok(self.kept.clone()))))
     }
 
     /// The segments that have files, by their first offsets, ascending.
@@ -208,32 +225,37 @@ impl Stream {
         self.segments.iter().map(|segment| segment.first)
     }
 
-    /// The segments that may have files.
+    /// The segments that may have files: one that could not be begun may have left something.
     pub fn files(&self) -> impl Iterator<Item = u64> + '_ {
-        self.segments().chain(self.leftovers.iter().copied()).chain([self.next])
+        self.segments().chain([self.next])
     }
 
-    /// The shard and the chunks of an append that has no answer yet.
+    /// The shard of an append that has no answer yet, and those of its chunks that are not confirmed.
     pub fn into_waiting(self) -> Option<(u32, Vec<NewChunk>)> {
-        let Waiting { shard, mut chunks, rest } = self.waiting?;
-        chunks.extend(rest.into_iter().flat_map(|(_, rest)| rest));
-        Some((shard, chunks))
+        self.waiting.map(|Waiting { shard, chunks, .. }| (shard, chunks))
     }
 
-    /// What was written is confirmed.
-    fn written<D: Disk>(
-        &mut self,
-        files: &mut Files<D>,
-        rest: Option<(StreamError, Vec<NewChunk>)>,
-    ) -> Result<Kept, AppendFailure> {
+    fn confirm_written<D: Disk>(&mut self, files: &mut Files<D>) {
         if std::mem::take(&mut self.rolled) {
             self.retain(files, self.last.map_or(0, |last| last.timestamp_ms));
         }
         self.confirm();
-        match rest {
-            Some((error, rest)) => Err(self.failure(error, rest)),
-            None => Ok(self.kept.clone()),
-        }
+    }
+
+    /// Everything would survive power loss.
+    fn is_synced(&self) -> bool {
+        self.dirty.is_empty() && self.named
+    }
+
+    fn synced(&mut self) {
+        self.dirty.clear();
+        self.named = true;
+    }
+
+    /// Bytes that may still go into the last segment.
+    fn room(&self) -> u64 {
+        let last = self.segments.last().filter(|_| self.writable);
+        last.map_or(0, |last| self.limits.segment_bytes.saturating_sub(last.bytes))
     }
 
     fn failure(&self, error: StreamError, chunks: Vec<NewChunk>) -> AppendFailure {
@@ -272,34 +294,22 @@ impl Stream {
 
     /// Writes as many chunks as go into one segment, at least one, and tells how many.
     fn write<D: Disk>(&mut self, files: &mut Files<D>, chunks: &[NewChunk]) -> Result<usize, StreamError> {
-        let fit = |room: u64| {
-            let mut bytes = 0;
-            chunks
-                .iter()
-                .take_while(|chunk| {
-                    bytes += appender::bytes(chunk);
-                    bytes <= room
-                })
-                .count()
+        let (segment, at, count) = match (count_within(chunks, self.room()), self.segments.last()) {
+            (count @ 1.., Some(last)) => (last.first, last.bytes, count),
+            _ => {
+                let room = self.limits.segment_bytes.saturating_sub(FILE_HEADER as u64);
+                (self.next, 0, count_within(chunks, room).max(1))
+            }
         };
-        let last = self.segments.last().filter(|_| self.writable);
-        let room = last.map_or(0, |last| self.limits.segment_bytes.saturating_sub(last.bytes));
-        let (mut segment, mut at, mut count) =
-            (last.map_or(0, |last| last.first), last.map_or(0, |last| last.bytes), fit(room));
-        if count == 0 {
-            let room = self.limits.segment_bytes.saturating_sub(FILE_HEADER as u64);
-            (segment, at, count) = (self.next, 0, fit(room).max(1));
-        }
         let chunks = &chunks[..count];
         let entries = match files.write((self.stream, segment), at, chunks) {
             Ok(entries) => entries,
             Err(error) => {
-                let is_listed = self.segments.last().is_some_and(|last| last.first == segment);
-                if is_listed {
-                    self.writable = false;
-                    files.abandon(self.stream, segment, at);
-                } else {
-                    self.leftovers.push(segment);
+                self.writable = false;
+                match self.segments.last().is_some_and(|last| last.first == segment) {
+                    true => files.abandon(self.stream, segment, at),
+                    // What the disk leaves of it is replaced by the next chunk that is written.
+                    false => drop(files.remove(self.stream, segment)),
                 }
                 return Err(StreamError::Io { file: Kind::Segment.name(self.stream, segment), error });
             }
@@ -357,17 +367,13 @@ impl Stream {
     /// Goes back to what is confirmed, in which the last segment is never written again. Nor is the file that was
     /// refused a sync asked for another: that would teach nothing.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
-        let kept = self.kept.segments.len();
-        // In front of one whose first write failed: the last one goes first.
-        self.leftovers.splice(..0, self.segments.drain(kept..).map(|segment| segment.first));
-        // Before anything is cut: a process that ends in between, or a disk that refuses to remove them, would leave a
-        // hole in front of them. What is left of them is tried again before anything is written.
-        let are_removed = self.remove_leftovers(files).is_ok();
-        if let Some(last) = self.segments.last_mut() {
+        // One at most, and its name is that of the segment that is begun next: what the disk leaves of it is replaced then.
+        for segment in self.segments.drain(self.kept.segments.len()..) {
+            drop(files.remove(self.stream, segment.first));
+        }
+        if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.kept_end) {
             last.bytes = self.kept_end;
-            if are_removed {
-                files.abandon(self.stream, last.first, last.bytes);
-            }
+            files.abandon(self.stream, last.first, last.bytes);
         }
         self.writable = false;
         self.next = self.kept.next;
@@ -380,18 +386,6 @@ impl Stream {
         self.dirty.retain(|first| {
             segments.contains(first) && refused != Some(&Kind::Segment.name(self.stream, *first))
         });
-    }
-
-    fn remove_leftovers<D: Disk>(&mut self, files: &mut Files<D>) -> Result<(), StreamError> {
-        while let Some(&first) = self.leftovers.last() {
-            files
-                .remove(self.stream, first)
-                .map_err(StreamError::io(Kind::Segment.name(self.stream, first)))?;
-            self.leftovers.pop();
-            // Nor may it come back once something is synced.
-            self.named = false;
-        }
-        Ok(())
     }
 
     /// Removes segments from the front as long as there is too much, or it is too old. What the disk refuses is tried
@@ -433,6 +427,16 @@ impl Stream {
         self.kept.last_timestamp_ms = self.last.map(|last| last.timestamp_ms);
         self.kept_end = self.segments.last().map_or(0, |last| last.bytes);
     }
+}
+
+/// How many chunks have room in so many bytes.
+fn count_within(chunks: &[NewChunk], room: u64) -> usize {
+    let mut bytes = 0;
+    let fits = chunks.iter().take_while(|chunk| {
+        bytes += appender::bytes(chunk);
+        bytes <= room
+    });
+    fits.count()
 }
 
 /// Whether the newest chunk of a segment that ends in front of `end` is too old.

@@ -86,10 +86,8 @@ impl<D: Disk> Streams<D> {
                 answers.push(StreamAnswer::Opened { shard, stream, result, cut });
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
-                match self.append(shard, stream, chunks, sync) {
-                    Appended::Now(result) => answers.push(StreamAnswer::Appended { shard, stream, result }),
-                    Appended::WhenSynced(job) => return Some(job),
-                }
+                let appended = self.append(shard, stream, chunks, sync);
+                return answer(shard, stream, appended, answers);
             }
             StreamJob::Limit { shard, stream, limits, now_ms } => {
                 let limit = |open: &mut Stream| open.limit(&mut self.files, limits, now_ms);
@@ -117,13 +115,12 @@ impl<D: Disk> Streams<D> {
         }
     }
 
-    /// A job of [`Streams::handle`] has ended: answers the append that it was for.
-    pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) {
+    /// A job of [`Streams::handle`], or of this, has ended: answers the append that it was for, or writes more of it to
+    /// the next segment and tells what is to be synced for that.
+    pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         let stream = end.stream;
-        let ended = self.open.get_mut(&stream).and_then(|open| open.end_sync(&mut self.files, end.result));
-        if let Some((shard, result)) = ended {
-            answers.push(StreamAnswer::Appended { shard, stream, result });
-        }
+        let (shard, appended) = self.open.get_mut(&stream)?.end_sync(&mut self.files, end.result)?;
+        answer(shard, stream, appended, answers)
     }
 
     /// The disk, for tests that look behind the streams' back.
@@ -144,8 +141,7 @@ impl<D: Disk> Streams<D> {
         let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
         match Stream::open(&mut self.files, stream, firsts, limits) {
             Ok((mut opened, cut)) => {
-                let segments: Vec<u64> = opened.segments().collect();
-                if sync && let Err(error) = self.sync_found(stream, &segments) {
+                if sync && let Err(error) = self.sync_found(stream, &mut opened) {
                     return (Err(error), cut);
                 }
                 let kept = opened.limit(&mut self.files, limits, now_ms);
@@ -158,23 +154,18 @@ impl<D: Disk> Streams<D> {
     }
 
     /// What another process has written is there, but nobody knows whether it was synced: the last append may have been
-    /// interrupted, and may stand in two segments. Whoever is shown it must not see it go with the power.
-    fn sync_found(&mut self, stream: u64, segments: &[u64]) -> Result<(), StreamError> {
-        if segments.is_empty() {
-            return Ok(());
+    /// interrupted. Whoever is shown it must not see it go with the power.
+    fn sync_found(&mut self, stream: u64, opened: &mut Stream) -> Result<(), StreamError> {
+        if self.doubtful.contains(&stream) {
+            let last = opened.segments().last().map(|segment| Kind::Segment.name(stream, segment));
+            let error = io::Error::other("a sync has failed, which only another start can mend");
+            return Err(StreamError::Io { file: last.unwrap_or_default(), error });
         }
-        let mut synced = match self.doubtful.contains(&stream) {
-            true => Err(io::Error::other("a sync has failed, which only another start can mend")),
-            false => self.files.disk.sync_dir(),
-        };
-        for &segment in segments.iter().rev().take(2) {
-            synced = synced.and_then(|()| self.files.begin_sync(stream, segment)?());
-        }
-        synced.map_err(|error| {
+        let synced = opened.sync_found(&mut self.files);
+        if synced.is_err() {
             self.doubtful.insert(stream);
-            let last = segments.last().map(|&segment| Kind::Segment.name(stream, segment));
-            StreamError::Io { file: last.unwrap_or_default(), error }
-        })
+        }
+        synced
     }
 
     fn append(&mut self, shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool) -> Appended {
@@ -213,6 +204,20 @@ impl<D: Disk> Streams<D> {
             !gone
         });
     }
+}
+
+/// Answers an append, unless something is to be synced for it first.
+fn answer(
+    shard: u32,
+    stream: u64,
+    appended: Appended,
+    answers: &mut Vec<StreamAnswer>,
+) -> Option<StreamSyncJob> {
+    match appended {
+        Appended::Now(result) => answers.push(StreamAnswer::Appended { shard, stream, result }),
+        Appended::WhenSynced(job) => return Some(job),
+    }
+    None
 }
 
 /// The files of a segment.

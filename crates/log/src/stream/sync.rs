@@ -4,7 +4,7 @@ use std::io;
 
 use crate::disk::PendingSync;
 
-/// The files of one append, and their names, to be synced. May run beside everything that appends; jobs run one after
+/// The files of one append, or of what it may write to one segment, and their names, to be synced. May run beside everything that appends; jobs run one after
 /// the other.
 #[must_use = "whoever waits is answered at the end of it"]
 pub struct StreamSyncJob {

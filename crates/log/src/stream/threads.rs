@@ -90,15 +90,16 @@ fn run<D: Disk>(
     let mut under_way = 0;
     while inbox.take(&mut work, under_way > 0) {
         streams.round(|streams| {
+            under_way -= work.synced.len();
+            let mut begin = |sync| {
+                under_way += 1;
+                syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
+            };
             for end in work.synced.drain(..) {
-                under_way -= 1;
-                streams.end_sync(end, &mut answers);
+                streams.end_sync(end, &mut answers).map(&mut begin);
             }
             for job in work.jobs.drain(..) {
-                if let Some(sync) = streams.handle(job, &mut answers) {
-                    under_way += 1;
-                    syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
-                }
+                streams.handle(job, &mut answers).map(&mut begin);
             }
         });
         if !answers.is_empty() {

@@ -99,12 +99,13 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Does a job and its sync, and gives the only answer.
+    /// Does a job and its syncs, and gives the only answer.
     fn answer(&mut self, job: StreamJob) -> StreamAnswer {
         let mut answers = Vec::new();
-        if let Some(sync) = self.streams.handle(job, &mut answers) {
+        let mut sync = self.streams.handle(job, &mut answers);
+        while let Some(job) = sync {
             assert!(answers.is_empty(), "it is not synced yet");
-            self.streams.end_sync(sync.run(), &mut answers);
+            sync = self.streams.end_sync(job.run(), &mut answers);
         }
         assert_eq!(answers.len(), 1);
         answers.remove(0)

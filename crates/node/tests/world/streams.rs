@@ -123,7 +123,7 @@ impl StreamWorld {
                 }
             }
             1 => match self.synced.pop_front() {
-                Some(end) => streams.end_sync(end, &mut answers),
+                Some(end) => self.syncs.extend(streams.end_sync(end, &mut answers)),
                 None => self.synced.extend(self.syncs.pop_front().map(StreamSyncJob::run)),
             },
             2 => {
