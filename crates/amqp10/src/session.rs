@@ -63,6 +63,8 @@ pub struct Session {
     next_incoming_id: u32,
     /// Transfer frames the peer may still send, as far as we have told it.
     incoming_window: u32,
+    /// What it is opened to each time.
+    window_max: u32,
     /// While false the window is not opened again: intake cannot take more.
     window_open: bool,
     /// Frames tolerated beyond a window that we have closed: those that were under way (behaviour B.2).
@@ -103,6 +105,7 @@ impl Session {
             config,
             next_incoming_id: 0,
             incoming_window: 0,
+            window_max: config.incoming_window,
             window_open: true,
             margin: 0,
             first_outgoing_id: first_id,
@@ -216,7 +219,7 @@ impl Session {
         } else {
             return Err((None, Violation::WindowViolation));
         }
-        if self.window_open && self.incoming_window <= self.config.incoming_window / 2 {
+        if self.window_open && self.incoming_window <= self.window_max / 2 {
             self.open_window(out);
         }
         let Some(link) = self.by_handle(transfer.handle) else {
@@ -286,7 +289,7 @@ impl Session {
     // ---- what we say ----------------------------------------------------------------------------------
 
     pub(crate) fn put_begin(&mut self, out: &mut Output) {
-        self.incoming_window = if self.window_open { self.config.incoming_window } else { 0 };
+        self.incoming_window = if self.window_open { self.window_max } else { 0 };
         let begin = Begin {
             remote_channel: self.remote_channel,
             next_outgoing_id: self.next_outgoing_id,
@@ -348,13 +351,18 @@ impl Session {
             self.open_window(out);
         } else {
             self.incoming_window = 0;
-            self.margin = self.config.incoming_window;
+            self.margin = self.window_max;
             self.put_flow(None, None, out);
         }
     }
 
+    /// From the next time on the window is opened to so many frames at least.
+    pub(crate) fn widen_window(&mut self, frames: u32) {
+        self.window_max = self.window_max.max(frames);
+    }
+
     fn open_window(&mut self, out: &mut Output) {
-        self.incoming_window = self.config.incoming_window;
+        self.incoming_window = self.window_max;
         self.margin = 0;
         if self.state == SessionState::Mapped {
             self.put_flow(None, None, out);

@@ -117,6 +117,16 @@ fn the_window_opens_at_half() {
     });
     let opened: Vec<_> = frames.collect();
     assert_eq!(opened, [vec![], vec!["flow window 4".to_owned()], vec![], vec!["flow window 4".to_owned()]]);
+    // A wider one is told of when the one that is open is at half, and opens again at its own half.
+    script.endpoint.widen_window(0, 6);
+    script.endpoint.widen_window(0, 5);
+    let frames = (4..9).map(|id| {
+        script.transfer(&head(id, b"t"), b"x").unwrap();
+        script.sent()
+    });
+    let opened: Vec<_> = frames.collect();
+    let window = || vec!["flow window 6".to_owned()];
+    assert_eq!(opened, [window(), vec![], vec![], window(), vec![]]);
 }
 
 #[test]

@@ -198,6 +198,14 @@ impl Connection {
         }
     }
 
+    /// From the next time on our window for what the peer sends on this session is opened to so many frames at least, for
+    /// as long as the session lasts: a link with more credit than that has no use of it.
+    pub fn widen_window(&mut self, session: u16, frames: u32) {
+        if let Some((s, ..)) = self.parts(session) {
+            s.widen_window(frames);
+        }
+    }
+
     /// Tells the peer what became of the deliveries `first..=last`. `role`: ours on that link.
     pub fn disposition(
         &mut self,

@@ -131,7 +131,7 @@ pub const KEYS: &[Key] = &[
     key(
         "amqp10.max_incoming_window",
         "400",
-        "Transfers that a publisher's session may send unasked.",
+        "Transfers that a publisher's session may send unasked; more where amqp10.link_credit lets a link of it send more.",
         |c, _, v| put(&mut c.settings.max_incoming_window, number(v, CREDIT)),
     ),
     key(

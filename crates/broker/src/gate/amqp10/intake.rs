@@ -280,7 +280,11 @@ impl Gate {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
         let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };
-        if let Some(grant) = intake.account.grant(credit, cx.settings.max_link_credit, cx.budget) {
+        let fixed = cx.settings.max_link_credit;
+        if let Some(grant) = intake.account.grant(credit, fixed, cx.budget) {
+            if grant > fixed {
+                self.conn.widen_window(session, grant);
+            }
             self.conn.grant(session, link, grant, false, false);
         }
     }
