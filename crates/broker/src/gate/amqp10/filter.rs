@@ -17,7 +17,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use amqp10::{AmqpError, Map, Value, condition};
-use message::{FieldError, FieldFilter, Filter, SqlFilter};
+use message::{Dialect, FieldError, FieldFilter, Filter, SqlFilter};
 use queue::{BloomFilter, Replay, Start};
 
 use super::{error, shown};
@@ -147,7 +147,7 @@ impl Taken {
         if self.matching.is_some() {
             return false;
         }
-        let parsed = SqlFilter::parse(text).map(Filter::Sql);
+        let parsed = SqlFilter::parse(text, Dialect::Filter).map(Filter::Sql);
         self.match_with(parsed.map_err(|error| format!("no SQL filter: {error}")))
     }
 

@@ -186,7 +186,7 @@ fn a_filter_of_fields_that_is_none_is_left_out() {
 
 #[test]
 fn an_expression_is_known_by_its_name() {
-    let expected = Filter::Sql(SqlFilter::parse("a = 1").unwrap());
+    let expected = Filter::Sql(SqlFilter::parse("a = 1", Dialect::Filter).unwrap());
     assert_eq!(accepts(&[sql("a = 1")], &[0]).matching.as_deref(), Some(&expected));
     let by_symbol = named("sql-filter", symbol("amqp:sql-filter"), "a = 1");
     assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&expected));
@@ -209,7 +209,7 @@ fn an_expression_is_known_by_its_name() {
 
 #[test]
 fn fields_and_expressions_exclude_each_other() {
-    let expression = SqlFilter::parse("a = 1").unwrap();
+    let expression = SqlFilter::parse("a = 1", Dialect::Filter).unwrap();
     assert_eq!(
         accepts(&[subject("a"), sql("a = 1")], &[1]).matching.as_deref(),
         Some(&Filter::Sql(expression))
