@@ -16,8 +16,8 @@ mod stream;
 pub use deaths::{Death, DeathReason, Deaths};
 pub use envelope::{Message, Parts, Route};
 pub use filter::{
-    Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, SqlError,
-    SqlFilter, SqlProblem,
+    Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
+    ScopeValues, SqlError, SqlFilter, SqlProblem,
 };
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};

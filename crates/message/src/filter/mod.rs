@@ -17,7 +17,7 @@ mod scene;
 mod sql;
 
 pub use fields::{FIELDS_MAX, FieldError, FieldFilter};
-pub use sql::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, SqlError, SqlFilter, SqlProblem};
+pub use sql::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope, ScopeValues, SqlError, SqlFilter, SqlProblem};
 
 use crate::Message;
 
@@ -46,6 +46,14 @@ impl Filter {
         match self {
             Self::Fields(filter) => filter.matches(message),
             Self::Sql(filter) => filter.matches(message, position, now_ms),
+        }
+    }
+
+    /// Where in a stream it can match, as far as it says so.
+    pub fn scope(&self) -> Scope {
+        match self {
+            Self::Fields(_) => Scope::default(),
+            Self::Sql(filter) => filter.scope(),
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn truth<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Opt
     }
 }
 
-fn value<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Plain<'a> {
+pub(super) fn value<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Plain<'a> {
     let value = |expr| value(expr, slots, now_ms);
     match expr {
         Expr::Literal(literal) => literal.value(),
@@ -86,7 +86,7 @@ fn and(left: Option<bool>, right: impl FnOnce() -> Option<bool>) -> Option<bool>
 }
 
 impl Literal {
-    pub fn value(&self) -> Plain<'_> {
+    fn value(&self) -> Plain<'_> {
         match self {
             Self::Boolean(v) => Plain::Boolean(*v),
             Self::Integer(v) => Plain::Integer(*v),

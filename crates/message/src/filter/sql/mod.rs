@@ -18,6 +18,7 @@ mod eval;
 mod lexer;
 mod like;
 mod parser;
+mod scope;
 mod selector;
 mod slots;
 
@@ -26,6 +27,7 @@ use std::fmt;
 use amqp10::DecodeError;
 
 pub use error::{SqlError, SqlProblem};
+pub use scope::{Scope, ScopeValues};
 
 use super::Position;
 use super::plain::Plain;
