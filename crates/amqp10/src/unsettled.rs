@@ -1,15 +1,8 @@
 //! Deliveries that we sent and the receiver has not settled, by delivery-id [2.6.12].
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use crate::serial;
-
-/// What the sender keeps of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
-    link: u32,
-    cookie: u64,
-}
 
 /// Consecutive deliveries of one link with consecutive cookies: what a DISPOSITION range falls into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,132 +16,156 @@ pub struct Run {
     pub last_cookie: u64,
 }
 
-/// Ring of the recent delivery-ids; the few old ones that are never settled move to a map, so that one
-/// forgotten delivery does not keep the ring growing.
-#[derive(Debug, Default)]
+/// The unsettled deliveries in runs, because that is how they are sent and how most are settled: what is kept grows with
+/// the holes between them.
+///
+/// Within, an id is a place that never wraps: ids are in use for less than a turn of the serial numbers [2.8.10].
+#[derive(Debug)]
 pub struct Unsettled {
-    /// Id of `ring[0]`.
-    base: u32,
-    ring: VecDeque<Option<Entry>>,
-    live_in_ring: usize,
-    old: BTreeMap<u32, Entry>,
+    /// The place of the next delivery.
+    end: u64,
+    /// The run that the next delivery may lengthen; empty if that was settled.
+    newest: Span,
+    /// Those before it, by their first place.
+    older: BTreeMap<u64, Span>,
+    len: usize,
 }
 
-/// The ring is thinned out when it is longer than this and at most a quarter of it is in use.
-const RING_KEEP: usize = 1024;
+/// A run at its places `first..end`.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    first: u64,
+    end: u64,
+    link: u32,
+    first_cookie: u64,
+}
+
+impl Span {
+    fn len(&self) -> u64 {
+        self.end - self.first
+    }
+
+    /// What of it lies within these places.
+    fn within(&self, first: u64, end: u64) -> Self {
+        let first = first.clamp(self.first, self.end);
+        let first_cookie = self.first_cookie + (first - self.first);
+        Self { first, end: end.clamp(first, self.end), link: self.link, first_cookie }
+    }
+}
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        // An id that the peer makes up lies up to a turn in front of the first one.
+        Self { end: TURN, newest: Span::default(), older: BTreeMap::new(), len: 0 }
+    }
+}
+
+/// Ids are places modulo this.
+const TURN: u64 = 1 << 32;
 
 impl Unsettled {
     /// Number of unsettled deliveries.
     pub fn len(&self) -> usize {
-        self.live_in_ring + self.old.len()
+        self.len
     }
 
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.len == 0
     }
 
     /// The delivery with the next id; `None` for one that is sent settled.
     pub fn push(&mut self, id: u32, entry: Option<(u32, u64)>) {
-        if self.ring.is_empty() {
-            self.base = id;
-            if entry.is_none() {
-                return;
-            }
+        if self.is_empty() {
+            self.end = TURN + u64::from(id);
         }
-        debug_assert_eq!(id, self.base.wrapping_add(self.ring.len() as u32));
-        self.live_in_ring += usize::from(entry.is_some());
-        self.ring.push_back(entry.map(|(link, cookie)| Entry { link, cookie }));
-        if self.ring.len() > RING_KEEP && self.live_in_ring < self.ring.len() / 4 {
-            self.thin();
+        debug_assert_eq!(id, self.end as u32);
+        let place = self.end;
+        self.end += 1;
+        let Some((link, cookie)) = entry else { return };
+        self.len += 1;
+        let newest = &mut self.newest;
+        if newest.end == place && newest.link == link && newest.first_cookie + newest.len() == cookie {
+            newest.end += 1;
+            return;
         }
-    }
-
-    fn thin(&mut self) {
-        let half = self.ring.len() / 2;
-        for (i, entry) in self.ring.drain(..half).enumerate() {
-            if let Some(entry) = entry {
-                self.old.insert(self.base.wrapping_add(i as u32), entry);
-                self.live_in_ring -= 1;
-            }
-        }
-        self.base = self.base.wrapping_add(half as u32);
-        self.trim();
+        let next = Span { first: place, end: place + 1, link, first_cookie: cookie };
+        let before = std::mem::replace(newest, next);
+        self.keep(before);
     }
 
     /// Takes `first..=last` out (or only looks, if not `settle`) and appends what was there to `runs`.
-    /// Unknown ids are skipped; the cost is that of the known ones.
+    /// Unknown ids are skipped; the cost is that of the known runs.
     pub fn resolve(&mut self, first: u32, last: u32, settle: bool, runs: &mut Vec<Run>) {
-        if serial::distance(last, first) < 0 {
-            return;
-        }
-        if !self.old.is_empty() {
-            let hits: Vec<u32> =
-                self.old.keys().copied().filter(|id| serial::in_range(*id, first, last)).collect();
-            for id in hits {
-                let entry = if settle { self.old.remove(&id) } else { self.old.get(&id).copied() };
-                entry.into_iter().for_each(|entry| append(runs, id, entry));
+        let Ok(more) = u64::try_from(serial::distance(last, first)) else { return };
+        // What was sent has been sent before now; the range may go on behind it.
+        let newest = self.end - 1;
+        let first = newest - u64::from((newest as u32).wrapping_sub(first));
+        let end = first + more + 1;
+        if !self.older.is_empty() {
+            let before = self.older.range(..first).next_back().map(|(at, _)| *at);
+            let hits: Vec<u64> =
+                before.into_iter().chain(self.older.range(first..end).map(|(at, _)| *at)).collect();
+            for at in hits {
+                let Some(span) = self.older.get(&at).copied() else { continue };
+                let hit = span.within(first, end);
+                append(runs, hit);
+                if settle && hit.len() > 0 {
+                    self.older.remove(&at);
+                    self.len -= hit.len() as usize;
+                    self.keep(span.within(0, hit.first));
+                    self.keep(span.within(hit.end, u64::MAX));
+                }
             }
         }
-        let from = serial::distance(first, self.base).max(0) as usize;
-        let to = serial::distance(last, self.base);
-        if to < 0 || from >= self.ring.len() {
-            return;
-        }
-        let to = (to as usize).min(self.ring.len() - 1);
-        for i in from..=to {
-            let slot = &mut self.ring[i];
-            let entry = if settle { slot.take() } else { *slot };
-            if let Some(entry) = entry {
-                self.live_in_ring -= usize::from(settle);
-                append(runs, self.base.wrapping_add(i as u32), entry);
-            }
-        }
-        if settle {
-            self.trim();
+        let hit = self.newest.within(first, end);
+        append(runs, hit);
+        if settle && hit.len() > 0 {
+            self.len -= hit.len() as usize;
+            self.keep(self.newest.within(0, hit.first));
+            self.newest = self.newest.within(hit.end, u64::MAX);
         }
     }
 
     /// Forgets the deliveries of a link that is gone.
     pub fn forget_link(&mut self, link: u32) {
-        self.old.retain(|_, entry| entry.link != link);
-        for slot in &mut self.ring {
-            if slot.is_some_and(|entry| entry.link == link) {
-                *slot = None;
-                self.live_in_ring -= 1;
-            }
+        self.older.retain(|_, span| span.link != link);
+        if self.newest.link == link {
+            self.newest = Span::default();
         }
-        self.trim();
+        self.len = self.older.values().chain([&self.newest]).map(|span| span.len() as usize).sum();
     }
 
-    fn trim(&mut self) {
-        while let Some(None) = self.ring.front() {
-            self.ring.pop_front();
-            self.base = self.base.wrapping_add(1);
+    fn keep(&mut self, span: Span) {
+        if span.len() > 0 {
+            self.older.insert(span.first, span);
         }
     }
 }
 
-fn append(runs: &mut Vec<Run>, id: u32, entry: Entry) {
-    if let Some(run) = runs.last_mut()
-        && run.link == entry.link
-        && run.last_id.wrapping_add(1) == id
-        && run.last_cookie.wrapping_add(1) == entry.cookie
-    {
-        run.last_id = id;
-        run.last_cookie = entry.cookie;
+fn append(runs: &mut Vec<Run>, span: Span) {
+    let Span { first, end, link, first_cookie } = span;
+    if first == end {
         return;
     }
-    runs.push(Run {
-        link: entry.link,
-        first_id: id,
-        last_id: id,
-        first_cookie: entry.cookie,
-        last_cookie: entry.cookie,
-    });
+    let last_cookie = first_cookie + (end - first - 1);
+    let (first_id, last_id) = (first as u32, (end - 1) as u32);
+    match runs.last_mut() {
+        Some(run)
+            if run.link == link
+                && run.last_id.wrapping_add(1) == first_id
+                && run.last_cookie + 1 == first_cookie =>
+        {
+            (run.last_id, run.last_cookie) = (last_id, last_cookie);
+        }
+        _ => runs.push(Run { link, first_id, last_id, first_cookie, last_cookie }),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn runs(unsettled: &mut Unsettled, first: u32, last: u32) -> Vec<(u32, u64, u64)> {
@@ -183,9 +200,63 @@ mod tests {
             if id > 0 {
                 assert_eq!(runs(&mut unsettled, id, id).len(), 1);
             }
-            assert!(unsettled.ring.len() <= RING_KEEP + 1);
+            assert!(unsettled.older.len() <= 1);
         }
         assert_eq!(runs(&mut unsettled, 0, 10), [(1, 0, 0)]);
+    }
+
+    proptest! {
+        /// Against a list of what was sent: the same answers, in the order of the ids, and no runs that could be one.
+        #[test]
+        fn runs_are_what_a_list_would_find(
+            start in prop_oneof![Just(0u32), Just(u32::MAX - 20), any::<u32>()],
+            steps in vec((0u32..8, 0u32..40, 0u32..12), 1..200),
+        ) {
+            let (mut unsettled, mut list, mut id) = (Unsettled::default(), Vec::new(), start);
+            for (step, at, more) in steps {
+                match step {
+                    0..=4 => {
+                        let (link, settled) = (u32::from(at > 35), step == 4);
+                        unsettled.push(id, (!settled).then_some((link, u64::from(id) + u64::from(at == 0))));
+                        if !settled {
+                            list.push((link, id, u64::from(id) + u64::from(at == 0)));
+                        }
+                        id = id.wrapping_add(1);
+                    }
+                    5 if at == 0 => {
+                        unsettled.forget_link(1);
+                        list.retain(|(link, ..)| *link != 1);
+                    }
+                    _ => {
+                        let (first, settle) = (id.wrapping_sub(at), step != 5);
+                        let last = first.wrapping_add(more);
+                        let mut found = Vec::new();
+                        unsettled.resolve(first, last, settle, &mut found);
+                        let mut each = Vec::new();
+                        for run in &found {
+                            let more = run.last_cookie - run.first_cookie;
+                            prop_assert_eq!(run.last_id, run.first_id.wrapping_add(more as u32));
+                            each.extend((0..=more).map(|i| {
+                                (run.link, run.first_id.wrapping_add(i as u32), run.first_cookie + i)
+                            }));
+                        }
+                        let hit = |(_, id, _): &(u32, u32, u64)| serial::in_range(*id, first, last);
+                        let expected: Vec<_> = list.iter().copied().filter(hit).collect();
+                        prop_assert_eq!(each, expected);
+                        let follows = |a: &Run, b: &Run| {
+                            (a.link, a.last_id.wrapping_add(1), a.last_cookie + 1)
+                                == (b.link, b.first_id, b.first_cookie)
+                        };
+                        let split = found.windows(2).any(|w| follows(&w[0], &w[1]));
+                        prop_assert!(!split, "{:?}", found);
+                        if settle {
+                            list.retain(|sent| !hit(sent));
+                        }
+                    }
+                }
+                prop_assert_eq!(unsettled.len(), list.len());
+            }
+        }
     }
 
     #[test]
@@ -197,6 +268,6 @@ mod tests {
         unsettled.push(3, Some((2, 8)));
         unsettled.forget_link(2);
         assert_eq!(runs(&mut unsettled, 0, 3), [(1, 7, 7)]);
-        assert!(unsettled.ring.is_empty());
+        assert!(unsettled.is_empty() && unsettled.older.is_empty());
     }
 }

@@ -103,6 +103,13 @@ const HAS_PRIORITY: u8 = 1 << 2;
 const HAS_TTL: u8 = 1 << 3;
 
 impl Message {
+    /// Another wire, in which bare message, application-properties and body begin at these places. All else stays.
+    pub(crate) fn set_wire(&mut self, wire: Bytes, places: &[u32; 3]) {
+        debug_assert!(places.is_sorted() && places[2] as usize <= wire.len());
+        self.wire = wire;
+        [self.bare_at, self.application_properties_at, self.body_at] = *places;
+    }
+
     /// Offsets must lie within `wire` and ascend: a caller's error otherwise.
     pub fn new(parts: Parts, route: Arc<Route>) -> Self {
         debug_assert!(parts.bare_at <= parts.application_properties_at);

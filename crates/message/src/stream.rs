@@ -54,6 +54,26 @@ pub struct EntryWriter {
     head: Option<Head>,
 }
 
+/// What stands before the bare message of an entry whose annotations tell of the route alone, and what it means.
+#[derive(Clone, Debug)]
+struct Head {
+    bytes: Vec<u8>,
+    route: Arc<Route>,
+    durable_header: bool,
+    priority: Option<u8>,
+    ttl_ms: Option<u32>,
+}
+
+impl Head {
+    /// Whether this message has the same.
+    fn is_of(&self, message: &Message) -> bool {
+        Arc::ptr_eq(&self.route, message.route())
+            && self.durable_header == message.durable_header()
+            && (self.priority, self.ttl_ms) == (message.priority(), message.ttl_ms())
+            && message.is_plain()
+    }
+}
+
 impl EntryWriter {
     /// Appends the message as one entry of a stream.
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
@@ -98,37 +118,19 @@ impl EntryWriter {
     }
 }
 
-/// Reads the entries of a chunk one by one. A clone reads on from the same place.
-#[derive(Clone, Debug, Default)]
+/// Reads the entries of a chunk one by one.
+#[derive(Debug, Default)]
 pub struct Entries {
     rest: Bytes,
-    /// What stood before the bare message that was read last: most messages have the same.
-    head: Option<Head>,
-}
-
-/// Header and annotations of an entry whose annotations tell of the route alone, and what they mean.
-#[derive(Clone, Debug)]
-struct Head {
-    bytes: Vec<u8>,
-    route: Arc<Route>,
-    durable_header: bool,
-    priority: Option<u8>,
-    ttl_ms: Option<u32>,
-}
-
-impl Head {
-    /// Whether this message has the same.
-    fn is_of(&self, message: &Message) -> bool {
-        Arc::ptr_eq(&self.route, message.route())
-            && self.durable_header == message.durable_header()
-            && (self.priority, self.ttl_ms) == (message.priority(), message.ttl_ms())
-            && message.is_plain()
-    }
+    /// The message that was read last, made anew in its place each time.
+    message: Option<Message>,
+    /// What stood before its bare message, if that tells of the route alone: most messages have the same. Else empty.
+    head: Vec<u8>,
 }
 
 impl Entries {
     pub fn new(data: Bytes) -> Self {
-        Self { rest: data, head: None }
+        Self { rest: data, ..Self::default() }
     }
 
     /// Goes on with the entries of another chunk.
@@ -140,100 +142,104 @@ impl Entries {
         self.rest.is_empty()
     }
 
+    /// Holds the bytes of a chunk no longer, if all of it has been read.
+    pub fn let_go(&mut self) {
+        if let Some(message) = &mut self.message
+            && self.rest.is_empty()
+        {
+            message.set_wire(Bytes::new(), &[0; 3]);
+        }
+    }
+
     /// Passes over one entry; `None` behind the last.
     ///
     /// # Errors
     /// [`StoredError::Malformed`]: nothing behind it can be read.
     pub fn skip(&mut self) -> Option<Result<(), StoredError>> {
-        self.take().map(|entry| entry.map(drop))
+        let len = self.entry_len()?;
+        Some(len.map(|len| self.rest.advance(HEAD + len)))
     }
 
-    /// The next message; it shares the bytes of the chunk. `None` behind the last.
+    /// The next message, lent; it shares the bytes of the chunk. `None` behind the last.
     ///
     /// # Errors
     /// [`StoredError::Malformed`]: of this entry; those behind it can still be read unless its length is wrong.
-    pub fn message(&mut self) -> Option<Result<Message, StoredError>> {
-        let entry = self.take()?;
-        Some(entry.and_then(|entry| self.read(entry).ok_or(StoredError::Malformed)))
+    pub fn message(&mut self) -> Option<Result<&Message, StoredError>> {
+        let len = match self.entry_len()? {
+            Ok(len) => len,
+            Err(error) => return Some(Err(error)),
+        };
+        self.rest.advance(HEAD);
+        let entry = self.rest.split_to(len);
+        Some(self.read(entry).ok_or(StoredError::Malformed))
     }
 
-    fn take(&mut self) -> Option<Result<Bytes, StoredError>> {
+    /// Length of the entry that comes next, without its own head; nothing is left if that is wrong.
+    fn entry_len(&mut self) -> Option<Result<usize, StoredError>> {
         if self.rest.is_empty() {
             return None;
         }
-        let mut rest = std::mem::take(&mut self.rest);
-        let Some(head) = rest.first_chunk::<HEAD>() else { return Some(Err(StoredError::Malformed)) };
-        let len = u32::from_be_bytes(*head);
-        if len & BATCH != 0 || rest.len() - HEAD < len as usize {
-            return Some(Err(StoredError::Malformed));
+        let len = self.rest.first_chunk::<HEAD>().map(|head| u32::from_be_bytes(*head));
+        match len {
+            Some(len) if len & BATCH == 0 && self.rest.len() - HEAD >= len as usize => Some(Ok(len as usize)),
+            _ => {
+                self.rest = Bytes::new();
+                Some(Err(StoredError::Malformed))
+            }
         }
-        rest.advance(HEAD);
-        let entry = rest.split_to(len as usize);
-        self.rest = rest;
-        Some(Ok(entry))
     }
 
-    fn read(&mut self, mut entry: Bytes) -> Option<Message> {
-        let known = self.head.as_ref().filter(|head| entry.starts_with(&head.bytes));
-        let Some(Head { bytes, route, durable_header, priority, ttl_ms }) = known else {
-            return self.read_anew(&entry);
-        };
-        entry.advance(bytes.len());
-        let sections = scan(&entry).ok()?;
-        let whole = sections.header.is_none() && sections.bare.start == 0;
-        let parts = Parts {
-            durable_header: *durable_header,
-            priority: *priority,
-            ttl_ms: *ttl_ms,
-            ..parts(&sections, 0, entry)
-        };
-        whole.then(|| Message::new(parts, route.clone()))
+    fn read(&mut self, mut entry: Bytes) -> Option<&Message> {
+        match &mut self.message {
+            Some(message) if !self.head.is_empty() && entry.starts_with(&self.head) => {
+                entry.advance(self.head.len());
+                let sections = scan(&entry).ok()?;
+                if sections.header.is_some() || sections.bare.start > 0 {
+                    return None;
+                }
+                message.set_wire(entry, &places(&sections, 0));
+            }
+            _ => self.read_anew(&entry)?,
+        }
+        self.message.as_ref()
     }
 
     /// Reads an entry whose head is not that of the one before.
-    fn read_anew(&mut self, entry: &Bytes) -> Option<Message> {
+    fn read_anew(&mut self, entry: &Bytes) -> Option<()> {
         let sections = scan(entry).ok()?;
         let annotations = sections.message_annotations.as_ref()?;
         let section = &entry[annotations.start as usize..annotations.end as usize];
         let route = Arc::new(route(section)?);
         let header = sections.header.as_ref();
-        let mut head = Head {
-            bytes: Vec::new(),
-            route: route.clone(),
-            durable_header: header.and_then(|h| h.durable).unwrap_or(false),
-            priority: header.and_then(|h| h.priority),
-            ttl_ms: header.and_then(|h| h.ttl),
-        };
         // What only tells of the route is told by the route.
         let pairs = map_content(section).ok()?.range.len();
         let plain = pairs == route.annotations().len();
         let start = if plain { sections.bare.start } else { annotations.start };
-        let parts = Parts {
-            durable_header: head.durable_header,
-            priority: head.priority,
-            ttl_ms: head.ttl_ms,
-            ..parts(&sections, start, entry.slice(start as usize..))
-        };
+        self.head.clear();
         if plain {
-            head.bytes = entry[..start as usize].into();
-            self.head = Some(head);
+            self.head.extend_from_slice(&entry[..start as usize]);
         }
-        Some(Message::new(parts, route))
+        let [bare_at, application_properties_at, body_at] = places(&sections, start);
+        let parts = Parts {
+            wire: entry.slice(start as usize..),
+            bare_at,
+            application_properties_at,
+            body_at,
+            durable: true,
+            durable_header: header.and_then(|h| h.durable).unwrap_or(false),
+            priority: header.and_then(|h| h.priority),
+            ttl_ms: header.and_then(|h| h.ttl),
+        };
+        self.message = Some(Message::new(parts, route));
+        Some(())
     }
 }
 
-/// Where things lie in `wire`, which begins at `start` of what was scanned.
-fn parts(sections: &Sections, start: u32, wire: Bytes) -> Parts {
+/// Where bare message, application-properties and body lie in what begins at `start` of what was scanned.
+fn places(sections: &Sections, start: u32) -> [u32; 3] {
     let body_at = sections.body.start - start;
     let properties = sections.application_properties.as_ref();
-    Parts {
-        wire,
-        bare_at: sections.bare.start - start,
-        application_properties_at: properties.map_or(body_at, |range| range.start - start),
-        body_at,
-        durable: true,
-        ..Parts::default()
-    }
+    [sections.bare.start - start, properties.map_or(body_at, |range| range.start - start), body_at]
 }
 
 /// The route that the annotations begin with.
@@ -305,15 +311,15 @@ mod tests {
             assert_eq!((read.route(), read.durable_header()), (sent.route(), sent.durable_header()));
             assert_eq!(read.application_properties(), sent.application_properties());
             if sent.deaths().is_none() {
-                assert_eq!(delivered(&read, None), delivered(sent, None));
-                assert_eq!(delivered(&read, Some(7)), delivered(sent, Some(7)));
+                assert_eq!(delivered(read, None), delivered(sent, None));
+                assert_eq!(delivered(read, Some(7)), delivered(sent, Some(7)));
             }
             let sections = |message: &Message| {
                 let out = delivered(message, None);
                 let range = scan(&out).unwrap().message_annotations.unwrap();
                 out[range.start as usize..range.end as usize].to_vec()
             };
-            assert_eq!(sections(&read), sections(sent));
+            assert_eq!(sections(read), sections(sent));
         }
         assert!(entries.message().is_none());
     }

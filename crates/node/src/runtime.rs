@@ -38,9 +38,9 @@ const READ_BUFFER: usize = 256 * 1024;
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 
-/// Deliveries wait for no record. In front of so few bytes of records they are sent first, and a consumer has its message
+/// Deliveries wait for no record. In front of so few bytes to write they are sent first, and a consumer has its message
 /// 30 to 60 us sooner at 5,000 a second. In front of more they are sent behind: consumers that answer at once make the
-/// next batch smaller.
+/// next batch smaller, and a publisher's credit leaves together with its receipts.
 const DELIVER_FIRST_BYTES: u64 = 1024;
 
 /// A closed connection is kept this long for the peer to read the reason and close its side.
@@ -390,7 +390,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, storage: &Storage) {
     shard.handle_timeout();
     let mut pending = Vec::new();
     let is_left = shard.turn();
-    if shard.record_bytes() <= DELIVER_FIRST_BYTES {
+    if shard.bytes_to_write() <= DELIVER_FIRST_BYTES {
         write_dirty(host, shard, dirty, &mut pending);
     }
     if is_left | shard.write(&mut &*storage) {

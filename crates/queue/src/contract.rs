@@ -65,7 +65,7 @@ pub enum Request {
 }
 
 /// One message to store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Publish {
     pub publisher: PublisherId,
     /// The publisher's own number for this message; comes back in the receipt.
@@ -316,6 +316,25 @@ pub struct Delivery {
     pub delivery_count: u32,
     /// It has been delivered to somebody before.
     pub redelivered: bool,
+}
+
+/// A delivery whose message is lent, for as long as it takes to send it.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent<'a> {
+    pub consumer: ConsumerId,
+    /// As in [`Delivery`], as is all that follows.
+    pub number: u64,
+    pub seq: u64,
+    pub message: &'a Message,
+    pub delivery_count: u32,
+    pub redelivered: bool,
+}
+
+impl Delivery {
+    pub fn lend(&self) -> Lent<'_> {
+        let Self { consumer, number, seq, ref message, delivery_count, redelivered } = *self;
+        Lent { consumer, number, seq, message, delivery_count, redelivered }
+    }
 }
 
 /// The consumer's credit as the queue sees it, in the order of its deliveries.

@@ -21,23 +21,18 @@ use crate::facts::RestoredQueue;
 
 /// Requests of one queue that are applied before anybody is told what came of them: what the machine has to say of
 /// them stays in the nearest caches.
-const RUN_MAX: usize = 64;
+pub(super) const RUN_MAX: usize = 64;
 
-/// Requests that were sent together.
-pub(super) type Rest<'a> = vec::Drain<'a, (QueueId, Request)>;
+/// Requests that were sent together, and are taken out where they are used: one has 150 bytes.
+pub(super) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
 
-/// A request, and those of the `rest` that come next, are for the same queue and are such.
-pub(super) fn run(
-    queue: QueueId,
-    request: Request,
-    rest: &mut Rest<'_>,
-    such: fn(&Request) -> bool,
-) -> impl Iterator<Item = Request> {
-    let next = move || match rest.as_slice().first() {
-        Some((next, request)) if *next == queue && such(request) => rest.next().map(|(_, request)| request),
+/// What comes next and is for this queue.
+fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
+    let next = move || match requests.as_slice().first() {
+        Some((next, _)) if *next == queue => requests.next().map(|(_, request)| request),
         _ => None,
     };
-    iter::once(request).chain(iter::from_fn(next)).take(RUN_MAX)
+    iter::from_fn(next).take(RUN_MAX)
 }
 
 /// Whether a queue has decided its own end: nothing follows that.
@@ -90,16 +85,19 @@ impl Shard {
     pub(super) fn sort_requests(&mut self) {
         let mut requests = std::mem::replace(&mut self.post.requests, std::mem::take(&mut self.requests));
         let mut rest = requests.drain(..);
-        while let Some((queue, request)) = rest.next() {
-            let Some(record) = self.catalog.queue_by_id(queue) else {
-                self.refuse_request(queue, request);
+        while let Some(&(queue, ref request)) = rest.as_slice().first() {
+            let record = self.catalog.queue_by_id(queue);
+            let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
+            let home = if here { Some(self.id) } else { record.and_then(|record| record.home) };
+            if home == Some(self.id) {
+                self.apply(queue, &mut rest);
                 continue;
-            };
-            let home =
-                if record.is_stream() && is_of_readers(&request) { Some(self.id) } else { record.home };
+            }
+            let is_known = record.is_some();
+            let Some((_, request)) = rest.next() else { break };
             match home {
-                Some(home) if home == self.id => self.apply(queue, request, &mut rest),
                 Some(home) => self.send_request(home, queue, request),
+                None if !is_known => self.refuse_request(queue, request),
                 None => {
                     let waiting = self.homeless.entry(queue).or_default();
                     waiting.push(request);
@@ -128,7 +126,7 @@ impl Shard {
         for request in self.homeless.remove(&queue).into_iter().flatten() {
             if home == self.id {
                 // At once: what has come meanwhile, and stands in the same mail, is of a later time.
-                self.apply(queue, request, &mut Vec::new().drain(..));
+                self.apply_one(queue, request);
             } else {
                 self.send_request(home, queue, request);
             }
@@ -147,7 +145,7 @@ impl Shard {
             }
         }
         for (queue, config) in changed {
-            self.apply(queue, Request::Configure(config), &mut Vec::new().drain(..));
+            self.apply_one(queue, Request::Configure(config));
         }
         self.reconfigure_streams();
     }
@@ -215,8 +213,8 @@ impl Shard {
         match mail {
             Mail::Requests(mut requests) => {
                 let mut rest = requests.drain(..);
-                while let Some((queue, request)) = rest.next() {
-                    self.apply(queue, request, &mut rest);
+                while let Some(&(queue, _)) = rest.as_slice().first() {
+                    self.apply(queue, &mut rest);
                 }
             }
             Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),
@@ -237,12 +235,19 @@ impl Shard {
         }
     }
 
-    /// Applies a request, and those of the `rest` that come next and are for the same queue.
-    fn apply(&mut self, queue: QueueId, request: Request, rest: &mut Rest<'_>) {
+    fn apply_one(&mut self, queue: QueueId, request: Request) {
+        self.apply(queue, &mut vec![(queue, request)].drain(..));
+    }
+
+    /// Applies the first request, which is for this queue, and those that come next and are for it, too.
+    fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
         let refuses = self.log_refuses();
         let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
-            let Err(request) = self.apply_to_stream(queue, request, rest) else { return };
+            if self.apply_to_stream(queue, requests) {
+                return;
+            }
+            let Some((_, request)) = requests.next() else { return };
             // Another shard may know of the queue, or of its home, earlier than this one.
             let known = self.catalog.queue_by_id(queue);
             let early = known.map_or(self.catalog.is_to_come(queue), |record| record.home != Some(self.id));
@@ -253,7 +258,7 @@ impl Shard {
             return;
         };
         let mut output = std::mem::take(&mut self.output);
-        for request in run(queue, request, rest, |_| true) {
+        for request in run(queue, requests) {
             // A broken log takes nothing new, nor does a full disk: what is not applied yet is refused (house.md section 5).
             if refuses
                 && slot.logged

@@ -117,9 +117,9 @@ impl Shard {
         }
     }
 
-    /// Bytes of the records that the next handover has so far.
-    pub fn record_bytes(&self) -> u64 {
-        self.journal.open_bytes()
+    /// Bytes that the end of this turn writes, so far: records and chunks.
+    pub fn bytes_to_write(&self) -> u64 {
+        self.journal.open_bytes() + self.streams.bytes_to_write()
     }
 
     /// Tries the log again after a failure, or asks how it is. Nothing new is taken before it has answered well.

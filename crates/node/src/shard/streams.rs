@@ -19,14 +19,14 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
-    News, OpenFailure, Place, Publish, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, Lent, LoadFrom,
+    LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
     StreamOutput, Verdict, Work,
 };
 
-use super::Shard;
-use super::apply::{Rest, ends, run};
+use super::apply::{RUN_MAX, Requests, ends};
 use super::receipts::{Receipt, push_receipt};
+use super::{Cx, Shard, with_gate};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
@@ -98,6 +98,15 @@ impl Streams {
         !self.going.is_empty()
     }
 
+    /// Bytes of chunks that [`Shard::poll_stream_jobs`] would have written now.
+    pub fn bytes_to_write(&self) -> u64 {
+        self.due
+            .iter()
+            .filter_map(|queue| self.homes.get(queue))
+            .map(|home| home.stream.bytes_to_write())
+            .sum()
+    }
+
     fn touch(&mut self, queue: QueueId) {
         if let Some(home) = self.homes.get_mut(&queue)
             && !home.due
@@ -122,6 +131,18 @@ pub(super) fn is_of_readers(request: &Request) -> bool {
     )
 }
 
+/// Takes deliveries of a stream to its consumers, who all are on this shard.
+macro_rules! deliver {
+    ($shard:expr) => {
+        |lent: Lent<'_>| {
+            // The Detach of one that is not there any more is on its way.
+            if let Some(to) = $shard.consumers.get(lent.consumer.0).copied() {
+                with_gate!($shard, to.connection, |gate, cx| gate.handle_delivery(to, lent, cx));
+            }
+        }
+    };
+}
+
 impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
@@ -129,44 +150,48 @@ impl Shard {
         self.streams.homes.insert(id, home);
     }
 
-    /// Does what is asked of a stream, and those of the `rest` that come next and ask for more of the kind; gives the
-    /// request back if it is of no stream that is known here.
-    pub(super) fn apply_to_stream(
-        &mut self,
-        queue: QueueId,
-        request: Request,
-        rest: &mut Rest<'_>,
-    ) -> Result<(), Request> {
-        if is_of_readers(&request) {
+    /// Does what is asked first of a stream, and what is asked of it next; false if none is known here that this could ask
+    /// it of.
+    pub(super) fn apply_to_stream(&mut self, queue: QueueId, requests: &mut Requests<'_>) -> bool {
+        if requests.as_slice().first().is_some_and(|(_, request)| is_of_readers(request)) {
             let is_stream = self.catalog.queue_by_id(queue).is_some_and(|record| record.is_stream());
-            if !is_stream && !self.streams.following.contains_key(&queue) {
-                return Err(request);
+            let is_known = is_stream || self.streams.following.contains_key(&queue);
+            if is_known && let Some((_, request)) = requests.next() {
+                self.apply_to_readers(queue, request);
             }
-            self.apply_to_readers(queue, request);
-            return Ok(());
+            return is_known;
         }
-        let Some(home) = self.streams.homes.get_mut(&queue) else { return Err(request) };
+        let Some(home) = self.streams.homes.get_mut(&queue) else { return false };
         let mut output = std::mem::take(&mut self.streams.home_output);
-        for request in run(queue, request, rest, |request| !is_of_readers(request)) {
-            // The log's reserve is not for streams.
-            if self.log_short
-                && let Request::Publish(Publish { publisher, seq, .. }) = request
-            {
-                let verdict = Verdict::Rejected(RejectReason::Unavailable);
-                push_receipt(
-                    &mut self.receipts,
-                    Receipt { queue, publisher, first: seq, last: seq, verdict },
-                );
-                continue;
-            }
-            home.stream.apply(request, self.now_ms, &mut output);
-            if ends(&output.effects) {
-                break;
+        for _ in 0..RUN_MAX {
+            match requests.as_slice().first() {
+                Some((next, Request::Publish(publish))) if *next == queue => {
+                    // The log's reserve is not for streams.
+                    if self.log_short {
+                        let (verdict, seq) = (Verdict::Rejected(RejectReason::Unavailable), publish.seq);
+                        let publisher = publish.publisher;
+                        push_receipt(
+                            &mut self.receipts,
+                            Receipt { queue, publisher, first: seq, last: seq, verdict },
+                        );
+                    } else {
+                        home.stream.publish(publish, self.now_ms, &mut output);
+                    }
+                    requests.next();
+                }
+                Some((next, request)) if *next == queue && !is_of_readers(request) => {
+                    let Some((_, request)) = requests.next() else { break };
+                    home.stream.apply(request, self.now_ms, &mut output);
+                    if ends(&output.effects) {
+                        break;
+                    }
+                }
+                _ => break,
             }
         }
         self.take_home_output(queue, &mut output);
         self.streams.home_output = output;
-        Ok(())
+        true
     }
 
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
@@ -190,7 +215,7 @@ impl Shard {
             }
         }
         for (queue, config) in changed {
-            drop(self.apply_to_stream(queue, Request::Configure(config), &mut Vec::new().drain(..)));
+            self.apply_to_stream(queue, &mut vec![(queue, Request::Configure(config))].drain(..));
         }
     }
 
@@ -321,7 +346,7 @@ impl Shard {
         }
         let mut output = std::mem::take(&mut self.streams.readers_output);
         let following = self.streams.following.entry(queue).or_default();
-        following.readers.apply(request, self.now_ms, &mut output);
+        following.readers.apply(request, self.now_ms, &mut output, &mut deliver!(self));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }
@@ -331,7 +356,7 @@ impl Shard {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let ended = news.end.is_some();
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_news(news, self.now_ms, &mut output);
+        following.readers.handle_news(news, self.now_ms, &mut output, &mut deliver!(self));
         if ended {
             // It follows nothing any more.
             following.told = None;
@@ -345,7 +370,7 @@ impl Shard {
         for queue in std::mem::take(&mut self.streams.going) {
             let Some(following) = self.streams.following.get_mut(&queue) else { continue };
             let mut output = std::mem::take(&mut self.streams.readers_output);
-            following.readers.go_on(self.now_ms, &mut output);
+            following.readers.go_on(self.now_ms, &mut output, &mut deliver!(self));
             self.take_readers_output(queue, &mut output);
             self.streams.readers_output = output;
         }
@@ -415,7 +440,7 @@ impl Shard {
             }
         };
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output);
+        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output, &mut deliver!(self));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }

@@ -112,4 +112,8 @@ impl Filling {
     pub fn entries(&self) -> u32 {
         self.entries
     }
+
+    pub fn bytes(&self) -> usize {
+        self.data.len()
+    }
 }

@@ -138,6 +138,14 @@ impl Stream {
         }
     }
 
+    /// As [`Stream::apply`] of such a request, which is only looked at.
+    pub fn publish(&mut self, publish: &Publish, now_ms: u64, out: &mut StreamOutput) {
+        match self.state {
+            State::Open => self.take(publish, out),
+            _ => self.apply(Request::Publish(publish.clone()), now_ms, out),
+        }
+    }
+
     /// Keeps a request until the stream is open. Once that has failed only followers wait; others are told.
     fn wait(&mut self, request: Request, out: &mut StreamOutput) {
         match request {
@@ -159,7 +167,7 @@ impl Stream {
 
     fn apply_open(&mut self, request: Request, out: &mut StreamOutput) {
         match request {
-            Request::Publish(publish) => self.publish(publish, out),
+            Request::Publish(publish) => self.take(&publish, out),
             Request::Follow { follower, consumers } => self.follow(follower, consumers, out),
             Request::Configure(config) => {
                 self.limits_changed |= *config != self.config;
@@ -204,18 +212,18 @@ impl Stream {
         }
     }
 
-    fn publish(&mut self, publish: Publish, out: &mut StreamOutput) {
-        let Publish { publisher, seq, message } = publish;
+    fn take(&mut self, publish: &Publish, out: &mut StreamOutput) {
+        let &Publish { publisher, seq, ref message } = publish;
         if self.failed {
             let verdict = Verdict::Rejected(RejectReason::Unavailable);
             out.receipts.push(publisher, seq, verdict, false);
             return;
         }
-        if self.filling.is_full_for(&message) {
+        if self.filling.is_full_for(message) {
             // Its time is set when it is given away, together with that of those behind it.
             self.close_chunk();
         }
-        self.filling.push(&message);
+        self.filling.push(message);
         self.published += 1;
         let end = self.next_offset();
         match self.held.back_mut() {
@@ -322,6 +330,12 @@ impl Stream {
         };
         self.away = true;
         Some(work)
+    }
+
+    /// Bytes of messages that [`Stream::poll_work`] has not given away.
+    pub fn bytes_to_write(&self) -> u64 {
+        let full = self.full.iter().map(|chunk| chunk.data.len()).sum::<usize>();
+        (full + self.filling.bytes()) as u64
     }
 
     fn age_check_ms(&self) -> Option<u64> {

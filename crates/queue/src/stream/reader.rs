@@ -9,7 +9,7 @@ use super::readers::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
 use super::{BloomFilter, Chunk, Kept, Replay, Start};
 use crate::grant::Grant;
-use crate::{Asked, ConsumerId, CreditState, Delivery, Effect, Ticket};
+use crate::{Asked, ConsumerId, CreditState, Delivery, Effect, Lent, Ticket};
 
 /// Messages that one reader looks at, and is not shown, before others have their turn.
 pub const SCAN_MAX: u32 = 200;
@@ -22,7 +22,7 @@ pub(super) const BROWSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 pub(super) struct Reader {
     pub grant: Grant,
     /// The consumer's number of its last delivery.
-    number: u64,
+    pub number: u64,
     pub bloom: Option<Arc<BloomFilter>>,
     matching: Option<Arc<Filter>>,
     /// Messages in front of this offset have been passed, or are not wanted.
@@ -49,6 +49,23 @@ pub(super) struct Reader {
 pub(super) struct Browsed {
     pub deliveries: Vec<Delivery>,
     pub bytes: u64,
+}
+
+impl Browsed {
+    /// True when there is enough.
+    fn take(&mut self, ticket: Ticket, number: u64, seq: u64, message: &Message) -> bool {
+        let (consumer, message) = (ConsumerId(ticket.0), message.clone());
+        self.bytes += message.len();
+        self.deliveries.push(Delivery {
+            consumer,
+            number,
+            seq,
+            message,
+            delivery_count: 0,
+            redelivered: false,
+        });
+        self.bytes >= BROWSE_BYTES_MAX
+    }
 }
 
 impl Reader {
@@ -99,14 +116,14 @@ impl Reader {
         u32::try_from(kept.next.saturating_sub(at)).unwrap_or(u32::MAX)
     }
 
-    /// Deliveries, as far as credit and memory go.
+    /// Deliveries, as far as credit and memory go: to `deliver`, or to [`Browsed`].
     pub fn read(
         &mut self,
         who: Asked,
         tail: &Tail,
         kept: &Kept,
         now_ms: u64,
-        out: &mut ReadersOutput,
+        deliver: &mut dyn FnMut(Lent<'_>),
     ) -> Served {
         let mut scanned = 0;
         while self.grant.credit > 0 {
@@ -137,49 +154,35 @@ impl Reader {
                 return Served::Goes;
             }
             let Some(Ok(message)) = self.entries.message() else { return Served::Damaged };
-            let offset = self.at;
+            let seq = self.at;
             self.at += 1;
             self.next = self.at;
-            let position = Position { offset, at_ms: self.at_ms };
-            if self.matching.as_ref().is_some_and(|filter| !filter.matches(&message, position, now_ms)) {
+            let position = Position { offset: seq, at_ms: self.at_ms };
+            if self.matching.as_ref().is_some_and(|filter| !filter.matches(message, position, now_ms)) {
                 scanned += 1;
                 continue;
             }
-            if self.deliver(who, offset, message, out) {
-                break;
+            self.grant.spend();
+            self.number += 1;
+            let number = self.number;
+            match (who, &mut self.browsed) {
+                (Asked::Consumer(consumer), _) => {
+                    deliver(Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false });
+                }
+                (Asked::Ticket(ticket), Some(browsed)) => {
+                    if browsed.take(ticket, number, seq, message) {
+                        break;
+                    }
+                }
+                (Asked::Ticket(_), None) => {}
             }
         }
         Served::Waits
     }
 
-    /// True when there is enough.
-    fn deliver(&mut self, who: Asked, offset: u64, message: Message, out: &mut ReadersOutput) -> bool {
-        self.grant.spend();
-        self.number += 1;
-        let consumer = match who {
-            Asked::Consumer(consumer) => consumer,
-            Asked::Ticket(Ticket(ticket)) => ConsumerId(ticket),
-        };
-        let bytes = message.len();
-        let delivery = Delivery {
-            consumer,
-            number: self.number,
-            seq: offset,
-            message,
-            delivery_count: 0,
-            redelivered: false,
-        };
-        match &mut self.browsed {
-            None => {
-                out.effects.push(Effect::Delivery(delivery));
-                false
-            }
-            Some(browsed) => {
-                browsed.bytes += bytes;
-                browsed.deliveries.push(delivery);
-                browsed.bytes >= BROWSE_BYTES_MAX
-            }
-        }
+    /// Holds no chunk that has been read: its memory is wanted for the next.
+    pub fn let_go(&mut self) {
+        self.entries.let_go();
     }
 
     /// Whether the disk has what the reader comes to next.

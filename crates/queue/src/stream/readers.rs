@@ -15,7 +15,9 @@ use std::sync::Arc;
 use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
 use super::{BloomFilter, Chunk, Kept, News};
-use crate::{Asked, Attach, Capabilities, ConsumerId, Effect, GoneReason, Mode, Refusal, Request, Ticket};
+use crate::{
+    Asked, Attach, Capabilities, ConsumerId, Effect, GoneReason, Lent, Mode, Refusal, Request, Ticket,
+};
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
@@ -100,8 +102,15 @@ pub struct Readers {
 }
 
 impl Readers {
-    /// Does what is asked. `now_ms` counts from the epoch.
-    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut ReadersOutput) {
+    /// Does what is asked. `now_ms` counts from the epoch. Here as in all that follows `deliver` is lent each delivery at once:
+    /// those of a call come in front of its effects.
+    pub fn apply(
+        &mut self,
+        request: Request,
+        now_ms: u64,
+        out: &mut ReadersOutput,
+        deliver: &mut dyn FnMut(Lent<'_>),
+    ) {
         if let Request::GiveUp { ticket } = request {
             self.give_up(ticket);
             return;
@@ -124,7 +133,7 @@ impl Readers {
                 if let Some(reader) = self.readers.get_mut(&who) {
                     reader.grant.replace(delivery_count, credit);
                     reader.asked = (drain || echo).then_some(drain);
-                    self.serve(who, now_ms, out);
+                    self.serve(who, now_ms, out, deliver);
                 }
             }
             Request::Browse { ticket, replay, n } => {
@@ -134,7 +143,7 @@ impl Readers {
                 reader.grant.credit = n;
                 reader.browsed = Some(Browsed::default());
                 self.readers.insert(who, reader);
-                self.serve(who, now_ms, out);
+                self.serve(who, now_ms, out, deliver);
             }
             // Nothing is taken: whatever becomes of a message, it stays where it is (behaviour S21).
             Request::Settle { consumer, first, last, answer: true, .. } => {
@@ -145,7 +154,13 @@ impl Readers {
     }
 
     /// What the stream has to say.
-    pub fn handle_news(&mut self, news: News, now_ms: u64, out: &mut ReadersOutput) {
+    pub fn handle_news(
+        &mut self,
+        news: News,
+        now_ms: u64,
+        out: &mut ReadersOutput,
+        deliver: &mut dyn FnMut(Lent<'_>),
+    ) {
         let News { kept, chunks, end } = news;
         if let Some(reason) = end {
             self.end(reason, out);
@@ -156,11 +171,11 @@ impl Readers {
         if first_news {
             self.consumers = 0;
             for request in std::mem::take(&mut self.waiting) {
-                self.apply(request, now_ms, out);
+                self.apply(request, now_ms, out, deliver);
             }
         } else {
             let all: Vec<Asked> = self.readers.keys().copied().collect();
-            all.into_iter().for_each(|who| self.serve(who, now_ms, out));
+            all.into_iter().for_each(|who| self.serve(who, now_ms, out, deliver));
         }
         self.prune();
     }
@@ -172,6 +187,7 @@ impl Readers {
         loaded: Option<LoadedChunks>,
         now_ms: u64,
         out: &mut ReadersOutput,
+        deliver: &mut dyn FnMut(Lent<'_>),
     ) {
         let Some(reader) = self.readers.get_mut(&who) else { return };
         reader.loading = false;
@@ -181,13 +197,13 @@ impl Readers {
         };
         reader.chunks.extend(chunks);
         (reader.fetched, reader.behind) = (Some(next.offset), LoadFrom::At(next));
-        self.serve(who, now_ms, out);
+        self.serve(who, now_ms, out, deliver);
     }
 
     /// Goes on with those that were interrupted. To be called while [`Readers::is_going`].
-    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput) {
+    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn FnMut(Lent<'_>)) {
         for who in std::mem::take(&mut self.going) {
-            self.serve(who, now_ms, out);
+            self.serve(who, now_ms, out, deliver);
         }
         self.prune();
     }
@@ -289,11 +305,16 @@ impl Readers {
     }
 
     /// Gives a reader what it may have.
-    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput) {
+    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn FnMut(Lent<'_>)) {
         let Self { readers, tail, kept, going, delivered, .. } = self;
         let (Some(reader), Some(kept)) = (readers.get_mut(&who), kept.as_ref()) else { return };
-        let before = out.effects.len();
-        match reader.read(who, tail, kept, now_ms, out) {
+        let before = reader.number;
+        let served = reader.read(who, tail, kept, now_ms, deliver);
+        reader.let_go();
+        if matches!(who, Asked::Consumer(_)) {
+            *delivered += reader.number - before;
+        }
+        match served {
             Served::Waits => {}
             Served::Goes if !going.contains(&who) => going.push(who),
             Served::Goes => {}
@@ -302,7 +323,6 @@ impl Readers {
                 return;
             }
         }
-        *delivered += (out.effects.len() - before) as u64;
         if !reader.loading && reader.wants_load(tail, kept) {
             reader.loading = true;
             out.loads.push(ChunkLoad {

@@ -31,7 +31,7 @@ use amqp10::{
 };
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use queue::{Effect, Ticket, Verdict};
+use queue::{Effect, Lent, Ticket, Verdict};
 
 use self::ends::Farewell;
 use self::flush::Told;
@@ -416,6 +416,11 @@ impl Gate {
     /// What a queue has to say to a consumer of this connection.
     pub fn handle_effect(&mut self, to: LinkAddress, effect: Effect, cx: &mut Cx<'_>) {
         self.handle_outlet_effect(to.session, to.link, effect, cx);
+    }
+
+    /// A message for a consumer of this connection.
+    pub fn handle_delivery(&mut self, to: LinkAddress, lent: Lent<'_>, cx: &mut Cx<'_>) {
+        self.deliver(to.session, to.link, lent, cx);
     }
 
     /// What became of the publishes `first..=last` of a link at one queue.

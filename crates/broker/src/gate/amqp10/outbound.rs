@@ -5,7 +5,7 @@ use amqp10::{
     Attach, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol, Tag, Value,
     condition,
 };
-use queue::{ConsumerId, Delivery, Effect, GoneReason, Outcome, Refusal, Request};
+use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Request};
 
 use super::address::queue_address;
 use super::attach::Refused;
@@ -126,7 +126,7 @@ impl Gate {
 
     pub(super) fn handle_outlet_effect(&mut self, session: u16, link: u32, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
-            Effect::Delivery(ref delivery) => self.deliver(session, link, delivery, cx),
+            Effect::Delivery(delivery) => self.deliver(session, link, delivery.lend(), cx),
             Effect::CreditState { state, .. } => {
                 let credit = self
                     .conn
@@ -182,8 +182,8 @@ impl Gate {
         }
     }
 
-    fn deliver(&mut self, session: u16, link: u32, delivery: &Delivery, cx: &mut Cx<'_>) {
-        let &Delivery { consumer, number, seq, ref message, delivery_count, redelivered } = delivery;
+    pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) {
+        let Lent { consumer, number, seq, message, delivery_count, redelivered } = lent;
         let Gate { sessions, conn, .. } = self;
         let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return };
         outlet.bridge.handle_delivery();

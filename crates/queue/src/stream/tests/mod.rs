@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::{
-    Asked, Attach, Config, ConsumerId, CreditState, Effect, Mode, Outcome, Publish, PublisherId, Receipt,
-    Request, StreamConfig, Ticket, Verdict,
+    Asked, Attach, Config, ConsumerId, CreditState, Effect, Lent, Mode, Outcome, Publish, PublisherId,
+    Receipt, Request, StreamConfig, Ticket, Verdict,
 };
 use bytes::Bytes;
 use message::{Message, Parts, Route};
@@ -112,6 +112,16 @@ struct World {
     published: u64,
 }
 
+/// A consumer takes what it is shown.
+fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) {
+    let got = got.get_mut(&lent.consumer.0).expect("a consumer");
+    assert_eq!(lent.number, got.offsets.len() as u64 + 1);
+    assert!(got.credit > 0, "credit is never exceeded");
+    assert!(lent.seq < disk.next, "nothing is shown that is not written");
+    (got.credit, got.count) = (got.credit - 1, got.count + 1);
+    got.offsets.push(lent.seq);
+}
+
 impl World {
     fn new() -> Self {
         Self {
@@ -146,7 +156,7 @@ impl World {
 
     fn here(&mut self, request: Request) {
         let mut out = ReadersOutput::default();
-        self.readers.apply(request, self.now_ms, &mut out);
+        self.readers.apply(request, self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
         self.after_readers(out);
     }
 
@@ -169,14 +179,6 @@ impl World {
         for effect in effects {
             match effect {
                 Effect::News { news, .. } => self.news.push(*news),
-                Effect::Delivery(delivery) => {
-                    let got = self.got.get_mut(&delivery.consumer.0).expect("a consumer");
-                    assert_eq!(delivery.number, got.offsets.len() as u64 + 1);
-                    assert!(got.credit > 0, "credit is never exceeded");
-                    assert!(delivery.seq < self.disk.next, "nothing is shown that is not written");
-                    (got.credit, got.count) = (got.credit - 1, got.count + 1);
-                    got.offsets.push(delivery.seq);
-                }
                 Effect::CreditState { consumer, state } => {
                     let got = self.got.get_mut(&consumer.0).expect("a consumer");
                     (got.credit, got.count) = (state.credit.into(), state.delivery_count);
@@ -229,7 +231,8 @@ impl World {
         if !self.news.is_empty() {
             let news = self.news.remove(0);
             let mut out = ReadersOutput::default();
-            self.readers.handle_news(news, self.now_ms, &mut out);
+            self.readers
+                .handle_news(news, self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
             self.after_readers(out);
         }
     }
@@ -241,13 +244,15 @@ impl World {
         let load = self.loads.remove(which % self.loads.len());
         let loaded = self.disk.read(&load, most);
         let mut out = ReadersOutput::default();
-        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out);
+        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out, &mut |lent| {
+            take(&mut self.got, &self.disk, lent)
+        });
         self.after_readers(out);
     }
 
     fn go_on(&mut self) {
         let mut out = ReadersOutput::default();
-        self.readers.go_on(self.now_ms, &mut out);
+        self.readers.go_on(self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
         self.after_readers(out);
     }
 
@@ -582,7 +587,7 @@ fn damage_that_a_reader_meets_is_its_own() {
     let bad = world.loads.iter().position(|load| load.who == Asked::Consumer(ConsumerId(1))).unwrap();
     world.loads.remove(bad);
     let mut out = ReadersOutput::default();
-    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out);
+    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out, &mut |_| {});
     assert_eq!(out.damaged, [0]);
     world.carry(out.effects);
     world.settle();
