@@ -1,14 +1,14 @@
 //! The filters of a consumer's source, if it reads a stream (behaviour B.9).
 //!
 //! ```text
-//!  name        descriptor                                     value
-//!  any         rabbitmq:stream-offset-spec                    first, last, next, a span, a time, an offset
-//!  any         rabbitmq:stream-filter                         a string or a list of strings
-//!  any         rabbitmq:stream-match-unfiltered               a boolean
-//!  any but ^   amqp:properties-filter, 0x173                  a map
-//!  any but ^   amqp:application-properties-filter, 0x174      a map
-//!  sql-filter  amqp:sql-filter, 0x120                         a string
-//!  any but ^   apache.org:selector-filter:string, 0x468C00000004   a string
+//!  name        descriptor                                           value
+//!  any         rabbitmq:stream-offset-spec                          first, last, next, a span, a time, an offset
+//!  any         rabbitmq:stream-filter                               a string or a list of strings
+//!  any         rabbitmq:stream-match-unfiltered                     a boolean
+//!  any but ^   amqp:properties-filter, 0x173                        a map
+//!  any but ^   amqp:application-properties-filter, 0x174            a map
+//!  sql-filter  amqp:sql-filter, 0x120                               a string
+//!  any but ^   apache.org:selector-filter:string, 0x468C00000004    a string
 //! ```
 //!
 //! The last is a selector of JMS, which clients of JMS can say and nothing else: so it is also where they say the place
