@@ -163,11 +163,11 @@ impl Connection {
         match self.state {
             ConnectionState::Header | ConnectionState::AmqpHeader => self.handle_protocol_header(&input),
             ConnectionState::Closed => Ok(None),
-            _ => self.handle_typed_frame(input),
+            _ => self.handle_typed_frame(&input),
         }
     }
 
-    fn handle_typed_frame<'a>(&mut self, input: Chunk<'a>) -> Result<Option<Event<'a>>, Fault> {
+    fn handle_typed_frame<'a>(&mut self, input: &Chunk<'a>) -> Result<Option<Event<'a>>, Fault> {
         let Some(start) = input.first_chunk::<HEADER_SIZE>() else {
             return Err(Fault::connection(Violation::UnexpectedFrame("short frame")));
         };
@@ -186,20 +186,24 @@ impl Connection {
                 if header.channel > max {
                     return Err(Fault::connection(Violation::ChannelMax { channel: header.channel, max }));
                 }
-                let (performative, used) =
-                    Performative::decode(body).map_err(|e| Fault::connection(Violation::Decode(e)))?;
-                self.handle_performative(header.channel, performative, &input, body_at + used)
+                let carries = self.open_received && self.state != ConnectionState::Closing;
+                match Performative::decode(body) {
+                    // Where it was decoded: most frames are transfers.
+                    Ok((Performative::Transfer(ref transfer), used)) if carries => {
+                        self.handle_transfer(header.channel, transfer, input, body_at + used)
+                    }
+                    Ok((performative, _)) => self.handle_performative(header.channel, performative),
+                    Err(error) => Err(Fault::connection(Violation::Decode(error))),
+                }
             }
         }
     }
 
-    #[inline]
+    /// Any but a transfer that is let in.
     fn handle_performative<'a>(
         &mut self,
         channel: u16,
         performative: Performative<'_>,
-        input: &Chunk<'a>,
-        payload_at: usize,
     ) -> Result<Option<Event<'a>>, Fault> {
         match performative {
             Performative::Open(open) => self.handle_open(open).map(Some),
@@ -214,9 +218,6 @@ impl Connection {
             }
             // [2.4.6] After our CLOSE only the peer's is of interest.
             _ if self.state == ConnectionState::Closing => Ok(None),
-            Performative::Transfer(ref transfer) => {
-                self.handle_transfer(channel, transfer, input, payload_at)
-            }
             Performative::Begin(begin) => self.handle_begin(channel, begin),
             Performative::End(end) => Ok(self.handle_end(channel, end.error)),
             other => self.handle_session_frame(channel, other),

@@ -118,16 +118,26 @@ pub(crate) struct Whole {
 
 impl Whole {
     #[inline]
-    pub fn delivery<'a>(self, transfer: &Transfer<'_>, frame: &Chunk<'a>, payload_at: usize) -> Delivery<'a> {
+    pub fn borrowed<'a>(self, transfer: &Transfer<'_>, frame: &'a [u8], payload_at: usize) -> Delivery<'a> {
+        let tag = transfer.delivery_tag.unwrap_or_default();
+        let tag_at = (tag.as_ptr() as usize).wrapping_sub(frame.as_ptr() as usize);
+        let tag = frame.get(tag_at..tag_at.wrapping_add(tag.len())).unwrap_or_default();
+        let message = frame.get(payload_at..).unwrap_or_default();
+        self.delivery(transfer, Chunk::Borrowed(tag), Chunk::Borrowed(message))
+    }
+
+    #[inline]
+    pub fn owned<'a>(self, transfer: &Transfer<'_>, frame: &Bytes, payload_at: usize) -> Delivery<'a> {
+        let tag = frame.slice_ref(transfer.delivery_tag.unwrap_or_default());
+        let message = frame.slice(payload_at.min(frame.len())..);
+        self.delivery(transfer, Chunk::Owned(tag), Chunk::Owned(message))
+    }
+
+    #[inline(always)]
+    fn delivery<'a>(self, transfer: &Transfer<'_>, tag: Chunk<'a>, message: Chunk<'a>) -> Delivery<'a> {
         let Self { id, settled, rcv_settle_mode } = self;
-        Delivery {
-            id,
-            tag: frame.sub(transfer.delivery_tag.unwrap_or_default()),
-            message_format: transfer.message_format.unwrap_or(0),
-            settled,
-            rcv_settle_mode,
-            message: frame.from(payload_at),
-        }
+        let message_format = transfer.message_format.unwrap_or(0);
+        Delivery { id, tag, message_format, settled, rcv_settle_mode, message }
     }
 }
 
@@ -177,6 +187,7 @@ impl Receiving {
     }
 
     /// One TRANSFER; the checks are those of behaviour B.4, in its order.
+    #[inline(always)]
     pub(crate) fn handle_transfer(
         &mut self,
         transfer: &Transfer<'_>,

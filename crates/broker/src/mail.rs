@@ -110,8 +110,7 @@ impl Post {
         self.requests.push((queue, request));
     }
 
-    /// Sends a message to one end of its route. Inlined, so that the message is put together where it is kept.
-    #[inline(always)]
+    /// Sends a message to one end of its route.
     pub fn publish(&mut self, vhost: &Arc<str>, target: RouteTarget, publish: Publish) {
         match target {
             RouteTarget::Queue(queue) => self.request(queue, Request::Publish(publish)),

@@ -6,7 +6,7 @@ use amqp10::{Array, Map, Symbol, Value, descriptor};
 use bytes::{BufMut, BytesMut};
 
 use crate::deaths::{Death, Deaths};
-use crate::envelope::Message;
+use crate::envelope::{Alike, Message};
 
 /// Annotations that only the broker sets; the publisher's are not passed on.
 const OURS: &[&str] = &["x-exchange", "x-routing-key"];
@@ -24,7 +24,6 @@ const OURS_OF_THE_DEAD: &[&str] = &[
 
 /// Where a message stands in its stream (behaviour B.8).
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
-const STREAM_OFFSET_BYTES: &[u8; STREAM_OFFSET.len()] = b"x-stream-offset";
 
 /// Descriptors in their short form.
 const HEADER: u8 = descriptor::HEADER as u8;
@@ -32,9 +31,8 @@ const ANNOTATIONS: u8 = descriptor::MESSAGE_ANNOTATIONS as u8;
 
 const NULL: u8 = 0x40;
 
-/// Bytes before the first annotation at most: the length of a stream's entry, a header section of two booleans, a ubyte and
-/// two uints, and the head of the annotations.
-pub(crate) const BEFORE_PAIRS_MAX: usize = 4 + (6 + 2 + 2 + 2 * 5) + 6;
+/// Bytes of a header section of two booleans, a ubyte and two uints, at most.
+pub(crate) const HEADER_MAX: usize = 6 + 2 + 2 + 2 * 5;
 
 /// Largest content of a `map8`, its count included.
 const MAP8_MAX: usize = 255;
@@ -50,23 +48,92 @@ pub(crate) fn put_route_annotations(exchange: &str, key: &str, out: &mut BytesMu
     put_str(out, key);
 }
 
+/// What stands before the bare messages of deliveries, one after the other: most have the same, but for the offset in a
+/// stream.
+#[derive(Debug, Default)]
+pub struct DeliveryHeads {
+    /// The last one.
+    bytes: BytesMut,
+    /// Whose first delivery has the same, apart from the offset; `None` if it is no such.
+    alike: Option<Alike>,
+    /// How it ends.
+    offset: OffsetForm,
+}
+
+/// How an offset is written, if there is one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum OffsetForm {
+    #[default]
+    None,
+    Small,
+    Whole,
+}
+
+impl OffsetForm {
+    fn of(offset: Option<u64>) -> Self {
+        match offset.map(i8::try_from) {
+            None => Self::None,
+            Some(Ok(_)) => Self::Small,
+            Some(Err(_)) => Self::Whole,
+        }
+    }
+}
+
+impl DeliveryHeads {
+    /// Header and annotations for one delivery. The bare message follows as it is.
+    /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
+    /// stands, if it comes from a stream.
+    pub fn head(
+        &mut self,
+        message: &Message,
+        delivery_count: u32,
+        redelivered: bool,
+        stream_offset: Option<u64>,
+    ) -> &[u8] {
+        let (first, form) = (delivery_count == 0 && !redelivered, OffsetForm::of(stream_offset));
+        let same = first && self.alike.as_ref().is_some_and(|alike| alike.covers(message));
+        match (same && self.offset == form, stream_offset) {
+            (false, _) => {
+                self.bytes.clear();
+                message.put_delivery_head(delivery_count, redelivered, stream_offset, &mut self.bytes);
+                self.alike = Alike::of(message).filter(|_| first);
+                self.offset = form;
+            }
+            (true, None) => {}
+            // The last pair ends with it.
+            (true, Some(offset)) if form == OffsetForm::Whole => {
+                if let Some(last) = self.bytes.last_chunk_mut() {
+                    *last = offset.to_be_bytes();
+                }
+            }
+            (true, Some(offset)) => {
+                if let Some(last) = self.bytes.last_mut() {
+                    *last = offset as u8;
+                }
+            }
+        }
+        &self.bytes
+    }
+}
+
 impl Message {
     /// Appends header and annotations for one delivery. The bare message follows as it is.
     /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
     /// stands, if it comes from a stream.
-    pub fn put_delivery_head(
+    pub(crate) fn put_delivery_head(
         &self,
         delivery_count: u32,
         redelivered: bool,
         stream_offset: Option<u64>,
         out: &mut BytesMut,
     ) {
-        let mut head = Gathered::new();
-        self.put_header(5, &mut head, |head| {
-            head.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
-            head.uint(delivery_count);
+        Gathered::append(out, |head| {
+            self.put_header(5, head, |head| {
+                head.boolean(!redelivered && delivery_count == 0 && self.deaths().is_none());
+                head.uint(delivery_count);
+            });
         });
-        self.put_annotations(head, stream_offset, out);
+        self.put_annotations(stream_offset, out);
     }
 
     /// A header section of so many fields: of the three that the sender sets and that last, and then those that `more` adds.
@@ -74,8 +141,8 @@ impl Message {
     pub(crate) fn put_header(
         &self,
         fields: u8,
-        head: &mut Gathered<BEFORE_PAIRS_MAX>,
-        more: impl FnOnce(&mut Gathered<BEFORE_PAIRS_MAX>),
+        head: &mut Gathered<'_, HEADER_MAX>,
+        more: impl FnOnce(&mut Gathered<'_, HEADER_MAX>),
     ) {
         head.bytes(&[0x00, 0x53, HEADER, 0xc0]);
         let size_at = head.len();
@@ -96,28 +163,20 @@ impl Message {
         head.overwrite(size_at, &[(head.len() - size_at - 1) as u8]);
     }
 
-    /// Appends what stands before the annotations, and those that receivers see.
-    #[inline]
-    pub(crate) fn put_annotations(
-        &self,
-        mut head: Gathered<BEFORE_PAIRS_MAX>,
-        stream_offset: Option<u64>,
-        out: &mut BytesMut,
-    ) {
+    /// Appends the annotations that receivers see.
+    pub(crate) fn put_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
         let route = self.route().annotations();
         if !self.is_plain() || route.len() + STREAM_OFFSET_PAIR_MAX >= MAP8_MAX {
-            head.put_into(out);
             self.put_all_annotations(stream_offset, out);
             return;
         }
-        let pair = stream_offset.map(stream_offset_pair);
-        let (more, items) = pair.as_ref().map_or((0, 4), |pair| (pair.len(), 6));
-        head.bytes(&[0x00, 0x53, ANNOTATIONS, 0xc1, (1 + route.len() + more) as u8, items]);
-        head.put_into(out);
+        let start = out.len();
+        let items = if stream_offset.is_some() { 6 } else { 4 };
+        out.put_slice(&[0x00, 0x53, ANNOTATIONS, 0xc1, 0, items]);
         out.put_slice(route);
-        if let Some(pair) = pair {
-            pair.put_into(out);
-        }
+        stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
+        // The size covers what is behind it.
+        out[start + 4] = (out.len() - start - 5) as u8;
     }
 
     fn put_all_annotations(&self, stream_offset: Option<u64>, out: &mut BytesMut) {
@@ -125,7 +184,7 @@ impl Message {
         let start = out.len();
         out.put_slice(&[0xd1, 0, 0, 0, 0, 0, 0, 0, 0]);
         out.put_slice(self.route().annotations());
-        stream_offset.into_iter().for_each(|offset| stream_offset_pair(offset).put_into(out));
+        stream_offset.into_iter().for_each(|offset| put_stream_offset(offset, out));
         let mut pairs = 2 + u32::from(stream_offset.is_some());
         // The scan at intake has shown that the section is well-formed.
         for (key, value) in map_pairs(self.annotations()).into_iter().flatten().flatten() {
@@ -148,19 +207,15 @@ impl Message {
 }
 
 /// The annotation that tells where in its stream a message stands: a symbol and a long.
-#[inline]
-fn stream_offset_pair(offset: u64) -> Gathered<STREAM_OFFSET_PAIR_MAX> {
-    let mut pair = Gathered::new();
-    pair.bytes(&[0xa3, STREAM_OFFSET.len() as u8]);
-    pair.bytes(STREAM_OFFSET_BYTES);
+fn put_stream_offset(offset: u64, out: &mut BytesMut) {
+    put_symbol(out, STREAM_OFFSET);
     match i8::try_from(offset) {
-        Ok(small) => pair.bytes(&[0x55, small as u8]),
+        Ok(small) => out.put_slice(&[0x55, small as u8]),
         Err(_) => {
-            pair.byte(0x81);
-            pair.bytes(&offset.to_be_bytes());
+            out.put_u8(0x81);
+            out.put_u64(offset);
         }
     }
-    pair
 }
 
 /// Returns the number of pairs.
@@ -334,5 +389,27 @@ mod tests {
         let section = &out[range.start as usize..range.end as usize];
         let keys: Vec<_> = map_pairs(section).unwrap().map(|p| p.unwrap().0.to_owned()).collect();
         assert_eq!(keys[3..], OURS_OF_THE_DEAD[..]);
+    }
+
+    #[test]
+    fn heads_in_a_row_are_those_of_each() {
+        let wire = |section: &[u8]| [section, b"\x00\x53\x75\xa0\x02hi"].concat();
+        let plain = receive(&wire(b""));
+        let again = Message::new(plain.parts(), plain.route().clone());
+        let urgent = receive(&wire(b"\x00\x53\x70\xc0\x04\x02\x41\x50\x09"));
+        let full = receive(FULL);
+        let mut heads = DeliveryHeads::default();
+        for step in 0..2000u64 {
+            // Every message in front of every other, with every offset in front of every other.
+            let message = [&plain, &again, &plain, &urgent, &full][(step % 5) as usize];
+            let offset =
+                [None, Some(1), Some(127), Some(128), Some(u64::MAX), Some(3)][(step / 5 % 6) as usize];
+            let offset = offset.filter(|_| step % 7 != 6);
+            let (count, redelivered) =
+                [(0, false), (0, false), (0, true), (1, true)][(step / 3 % 4) as usize];
+            let mut each = BytesMut::new();
+            message.put_delivery_head(count, redelivered, offset, &mut each);
+            assert_eq!(heads.head(message, count, redelivered, offset), each, "step {step}");
+        }
     }
 }

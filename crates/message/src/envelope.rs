@@ -97,10 +97,40 @@ pub struct Message {
 
 const _: () = assert!(size_of::<Message>() <= 128, "house.md section 4: an envelope is at most 128 bytes");
 
+/// What messages have in common before whose bare messages the same stands, wherever that is written: route, and what their
+/// senders said that lasts.
+#[derive(Clone, Debug)]
+pub(crate) struct Alike {
+    route: Arc<Route>,
+    flags: u8,
+    priority: u8,
+    ttl_ms: u32,
+}
+
+impl Alike {
+    /// `None` if more is told of the message.
+    pub fn of(message: &Message) -> Option<Self> {
+        let Message { route, flags, priority, ttl_ms, .. } = message;
+        let (flags, priority, ttl_ms) = (flags & LASTING, *priority, *ttl_ms);
+        message.is_plain().then(|| Self { route: route.clone(), flags, priority, ttl_ms })
+    }
+
+    /// Whether this message has it, too.
+    pub fn covers(&self, message: &Message) -> bool {
+        Arc::ptr_eq(&self.route, &message.route)
+            && self.flags == message.flags & LASTING
+            && (self.priority, self.ttl_ms) == (message.priority, message.ttl_ms)
+            && message.is_plain()
+    }
+}
+
 const DURABLE: u8 = 1;
 const DURABLE_HEADER: u8 = 1 << 1;
 const HAS_PRIORITY: u8 = 1 << 2;
 const HAS_TTL: u8 = 1 << 3;
+
+/// Said by the sender, and shown to receivers.
+const LASTING: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
 
 impl Message {
     /// Another wire, in which bare message, application-properties and body begin at these places. All else stays.

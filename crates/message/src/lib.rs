@@ -14,6 +14,7 @@ mod stored;
 mod stream;
 
 pub use deaths::{Death, DeathReason, Deaths};
+pub use delivery::DeliveryHeads;
 pub use envelope::{Message, Parts, Route};
 pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,

@@ -16,7 +16,7 @@ use amqp10::sections::{Sections, map_content, map_pairs, scan};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
-use crate::envelope::{Message, Parts, Route};
+use crate::envelope::{Alike, Message, Parts, Route};
 
 /// The annotation by which a publisher says what filters of streams look for (behaviour S41).
 pub const FILTER_VALUE: &str = "x-stream-filter-value";
@@ -51,66 +51,43 @@ impl Message {
 #[derive(Debug, Default)]
 pub struct EntryWriter {
     /// What stood before the bare message that was written last: most messages have the same.
-    head: Option<Head>,
-}
-
-/// What stands before the bare message of an entry whose annotations tell of the route alone, and what it means.
-#[derive(Clone, Debug)]
-struct Head {
-    bytes: Vec<u8>,
-    route: Arc<Route>,
-    durable_header: bool,
-    priority: Option<u8>,
-    ttl_ms: Option<u32>,
-}
-
-impl Head {
-    /// Whether this message has the same.
-    fn is_of(&self, message: &Message) -> bool {
-        Arc::ptr_eq(&self.route, message.route())
-            && self.durable_header == message.durable_header()
-            && (self.priority, self.ttl_ms) == (message.priority(), message.ttl_ms())
-            && message.is_plain()
-    }
+    head: Vec<u8>,
+    /// Which have; `None` if no other.
+    alike: Option<Alike>,
 }
 
 impl EntryWriter {
     /// Appends the message as one entry of a stream.
     pub fn put(&mut self, message: &Message, out: &mut BytesMut) {
-        let Some(head) = self.head.as_ref().filter(|head| head.is_of(message)) else {
+        if !self.alike.as_ref().is_some_and(|alike| alike.covers(message)) {
             return self.put_anew(message, out);
-        };
-        let (head, bare) = (&head.bytes, message.bare_slice());
-        out.reserve(HEAD + head.len() + bare.len());
+        }
+        let bare = message.bare_slice();
+        out.reserve(HEAD + self.head.len() + bare.len());
         // What a frame or a record can hold is far below 2 GiB.
-        out.put_u32((head.len() + bare.len()) as u32);
-        out.put_slice(head);
+        out.put_u32((self.head.len() + bare.len()) as u32);
+        out.put_slice(&self.head);
         out.put_slice(bare);
     }
 
     /// Appends a message whose head is not that of the one before.
     fn put_anew(&mut self, message: &Message, out: &mut BytesMut) {
-        let (durable_header, priority, ttl_ms) =
-            (message.durable_header(), message.priority(), message.ttl_ms());
         let start = out.len();
-        let mut head = Gathered::new();
-        head.bytes(&[0; HEAD]);
+        out.put_slice(&[0; HEAD]);
         // Fields at the end that say nothing are left off [1.4].
-        let fields = match (priority, ttl_ms) {
+        let fields = match (message.priority(), message.ttl_ms()) {
             (_, Some(_)) => 3,
             (Some(_), None) => 2,
-            (None, None) => u8::from(durable_header),
+            (None, None) => u8::from(message.durable_header()),
         };
         if fields > 0 {
-            message.put_header(fields, &mut head, |_| {});
+            Gathered::append(out, |head| message.put_header(fields, head, |_| {}));
         }
-        message.put_annotations(head, None, out);
-        if message.is_plain() {
-            let mut bytes = self.head.take().map_or_else(Vec::new, |head| head.bytes);
-            bytes.clear();
-            bytes.extend_from_slice(&out[start + HEAD..]);
-            let route = message.route().clone();
-            self.head = Some(Head { bytes, route, durable_header, priority, ttl_ms });
+        message.put_annotations(None, out);
+        self.alike = Alike::of(message);
+        if self.alike.is_some() {
+            self.head.clear();
+            self.head.extend_from_slice(&out[start + HEAD..]);
         }
         out.put_slice(message.bare_slice());
         let len = (out.len() - start - HEAD) as u32;

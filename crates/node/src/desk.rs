@@ -19,6 +19,7 @@ use broker::explain::{Explanation, Subject};
 use broker::ids::QueueId;
 use broker::settings::{SLUICE_VERSION, Settings};
 use bytes::BytesMut;
+use message::DeliveryHeads;
 use queue::{Delivery, Effect, Refusal, Replay, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
@@ -278,7 +279,7 @@ fn browsed(delivery: Delivery) -> BrowsedRow {
     let Delivery { seq, message, .. } = delivery;
     let bare = message.bare();
     let mut encoded = BytesMut::with_capacity(bare.len() + HEAD_BYTES);
-    message.put_delivery_head(0, false, Some(seq), &mut encoded);
+    encoded.extend_from_slice(DeliveryHeads::default().head(&message, 0, false, Some(seq)));
     encoded.extend_from_slice(&bare);
     let route = message.route();
     BrowsedRow {

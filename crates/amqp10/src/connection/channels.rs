@@ -93,10 +93,17 @@ impl Connection {
     ) -> Result<Option<Event<'a>>, Fault> {
         let Some((number, session, output)) = self.of_channel(channel) else { return Ok(None) };
         match session.handle_transfer(transfer, input, payload_at, output) {
-            Ok((link, Progress::Whole(whole))) => {
-                let delivery = whole.delivery(transfer, input, payload_at);
-                Ok(Some(Event::Transfer { session: number, link, delivery }))
-            }
+            // One for each kind of input, so that the delivery is put together where it is returned.
+            Ok((link, Progress::Whole(whole))) => match input {
+                Chunk::Borrowed(frame) => {
+                    let delivery = whole.borrowed(transfer, frame, payload_at);
+                    Ok(Some(Event::Transfer { session: number, link, delivery }))
+                }
+                Chunk::Owned(frame) => {
+                    let delivery = whole.owned(transfer, frame, payload_at);
+                    Ok(Some(Event::Transfer { session: number, link, delivery }))
+                }
+            },
             Ok((link, Progress::Complete(delivery))) => {
                 Ok(Some(Event::Transfer { session: number, link, delivery: *delivery }))
             }

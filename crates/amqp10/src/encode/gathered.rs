@@ -1,4 +1,4 @@
-//! A few bytes put together on the stack and appended in one piece.
+//! A few bytes put together in one place.
 
 use bytes::BytesMut;
 
@@ -7,27 +7,32 @@ use bytes::BytesMut;
 /// A buffer that grows asks at every byte whether there is room. Here the compiler knows.
 ///
 /// ```
-/// let mut head = amqp10::encode::Gathered::<8>::new();
-/// head.bytes(&[0x00, 0x53, 0x24]);
-/// head.byte(0x45);
-/// assert_eq!(head.as_slice(), [0x00, 0x53, 0x24, 0x45]);
+/// let mut out = bytes::BytesMut::new();
+/// amqp10::encode::Gathered::<8>::append(&mut out, |head| {
+///     head.bytes(&[0x00, 0x53, 0x24]);
+///     head.byte(0x45);
+/// });
+/// assert_eq!(out[..], [0x00, 0x53, 0x24, 0x45]);
 /// ```
 #[derive(Debug)]
-pub struct Gathered<const N: usize> {
-    bytes: [u8; N],
+pub struct Gathered<'a, const N: usize> {
+    bytes: &'a mut [u8; N],
     len: usize,
 }
 
-impl<const N: usize> Default for Gathered<N> {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl<const N: usize> Gathered<N> {
+impl<const N: usize> Gathered<'_, N> {
+    /// Appends what `gather` gathers, put together where it stays: to copy bytes that were written one by one just now has
+    /// the processor wait for them.
     #[inline]
-    pub fn new() -> Self {
-        Self { bytes: [0; N], len: 0 }
+    pub fn append(out: &mut BytesMut, gather: impl FnOnce(&mut Gathered<'_, N>)) {
+        let at = out.len();
+        out.resize(at + N, 0);
+        if let Some(bytes) = out[at..].first_chunk_mut() {
+            let mut gathered = Gathered { bytes, len: 0 };
+            gather(&mut gathered);
+            let len = gathered.len;
+            out.truncate(at + len);
+        }
     }
 
     /// One byte: a format code, or a value that is one.
@@ -82,16 +87,5 @@ impl<const N: usize> Gathered<N> {
 
     pub fn is_empty(&self) -> bool {
         self.len == 0
-    }
-
-    #[inline]
-    pub fn as_slice(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-
-    /// Appends what has been gathered.
-    #[inline]
-    pub fn put_into(&self, out: &mut BytesMut) {
-        out.extend_from_slice(self.as_slice());
     }
 }

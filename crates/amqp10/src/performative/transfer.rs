@@ -161,23 +161,23 @@ pub fn put_transfer_frame(out: &mut BytesMut, channel: u16, head: &TransferHead<
     }
     let [c0, c1] = channel.to_be_bytes();
     let fields = 5 + u8::from(more);
-    let mut frame = Gathered::<{ transfer_frame_overhead_max(TAG_MAX) }>::new();
-    frame.bytes(&[0, 0, 0, 0, 2, 0, c0, c1, 0x00, 0x53, TRANSFER, 0xc0, 0, fields]);
-    frame.uint(handle);
-    frame.uint(id);
-    frame.bytes(&[0xa0, tag.len() as u8]);
-    frame.slice(tag);
-    frame.uint(format);
-    frame.boolean(settled);
-    if more {
-        frame.boolean(true);
-    }
-    let size = frame.len() + payload_len;
-    debug_assert!(u32::try_from(size).is_ok(), "a frame is bounded by the peer's max-frame-size");
-    frame.overwrite(0, &(size as u32).to_be_bytes());
-    // The size of the list covers its count.
-    frame.overwrite(LIST_SIZE_AT, &[(frame.len() - LIST_SIZE_AT - 1) as u8]);
-    frame.put_into(out);
+    Gathered::<{ transfer_frame_overhead_max(TAG_MAX) }>::append(out, |frame| {
+        frame.bytes(&[0, 0, 0, 0, 2, 0, c0, c1, 0x00, 0x53, TRANSFER, 0xc0, 0, fields]);
+        frame.uint(handle);
+        frame.uint(id);
+        frame.bytes(&[0xa0, tag.len() as u8]);
+        frame.slice(tag);
+        frame.uint(format);
+        frame.boolean(settled);
+        if more {
+            frame.boolean(true);
+        }
+        let size = frame.len() + payload_len;
+        debug_assert!(u32::try_from(size).is_ok(), "a frame is bounded by the peer's max-frame-size");
+        frame.overwrite(0, &(size as u32).to_be_bytes());
+        // The size of the list covers its count.
+        frame.overwrite(LIST_SIZE_AT, &[(frame.len() - LIST_SIZE_AT - 1) as u8]);
+    });
 }
 
 /// Takes a head in which anything is left off, and any tag.

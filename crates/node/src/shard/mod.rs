@@ -39,6 +39,7 @@ use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
 use log::{Extent, Handover, RESERVE_BYTES, Step};
+use message::DeliveryHeads;
 use queue::{Output, Request};
 use slab::Slab;
 
@@ -191,7 +192,7 @@ pub struct Shard {
     receipts: Vec<Receipt>,
     dirty: Vec<usize>,
     home: BytesMut,
-    scratch: BytesMut,
+    heads: DeliveryHeads,
     pub counters: Counters,
     budget: Budget,
     unique: u64,
@@ -221,7 +222,7 @@ macro_rules! with_gate {
                 watchers: &mut $shard.watchers,
                 post: &mut $shard.post,
                 home: &mut $shard.home,
-                scratch: &mut $shard.scratch,
+                heads: &mut $shard.heads,
                 counters: &mut $shard.counters,
                 budget: &mut $shard.budget,
                 unique: &mut $shard.unique,
@@ -285,7 +286,7 @@ impl Shard {
             receipts: Vec::new(),
             dirty: Vec::new(),
             home: BytesMut::new(),
-            scratch: BytesMut::new(),
+            heads: DeliveryHeads::default(),
             counters: Counters::default(),
             budget: Budget::share(shards.into()),
             unique: 0,

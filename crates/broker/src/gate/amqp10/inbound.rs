@@ -6,7 +6,7 @@ use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, Symbol, Value, condition};
 use bytes::Bytes;
 use message::{Message, Route, kept};
-use queue::{Publish, PublisherId};
+use queue::{Publish, Request};
 
 use super::address::Address;
 use super::intake::Intake;
@@ -123,11 +123,24 @@ impl Intake {
         }
         cx.counters.routed += 1;
         let kept = kept(found, cx.settings.durable_by_default);
-        let wire = home(&delivery.message, kept.range.clone(), cx);
-        let size = wire.len() as u32;
-        let message = Message::new(kept.into_parts(wire), route);
-        let seq = self.account.push(delivery, size, targets.len() as u32, cx.now_ms);
-        send(cx, vhost, self.publisher, seq, message, targets);
+        let range = kept.range.clone();
+        let seq = self.account.push(delivery, range.len() as u32, targets.len() as u32, cx.now_ms);
+        let publisher = self.publisher;
+        match (&delivery.message, targets) {
+            // Most are small and go to one queue: put together where they are kept, with no choice behind it.
+            (chunk, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
+                let message = Message::new(kept.into_parts(home(&chunk[range], cx)), route);
+                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message }));
+            }
+            (chunk, targets) => {
+                let wire = match chunk {
+                    Chunk::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
+                    chunk => home(&chunk[range], cx),
+                };
+                let message = Message::new(kept.into_parts(wire), route);
+                send(cx, vhost, Publish { publisher, seq, message }, targets);
+            }
+        }
         Ok(())
     }
 }
@@ -243,34 +256,22 @@ impl Way<'_> {
 }
 
 /// Sends a message to every end of its route.
-fn send(
-    cx: &mut Cx<'_>,
-    vhost: &Arc<str>,
-    publisher: PublisherId,
-    seq: u64,
-    message: Message,
-    targets: &[RouteTarget],
-) {
+fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTarget]) {
     let Some((last, others)) = targets.split_last() else { return };
     for target in others {
-        cx.post.publish(vhost, *target, Publish { publisher, seq, message: message.clone() });
+        cx.post.publish(vhost, *target, publish.clone());
     }
-    cx.post.publish(vhost, *last, Publish { publisher, seq, message });
+    cx.post.publish(vhost, *last, publish);
 }
 
-/// Gives the kept bytes of a message their home.
-fn home(message: &Chunk<'_>, range: std::ops::Range<usize>, cx: &mut Cx<'_>) -> Bytes {
-    match message {
-        Chunk::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
-        chunk => {
-            let kept = &chunk[range];
-            if cx.home.capacity() - cx.home.len() < kept.len() {
-                cx.home.reserve(HOME_CAPACITY.max(kept.len()));
-            }
-            cx.home.extend_from_slice(kept);
-            cx.home.split().freeze()
-        }
+/// Gives the kept bytes of a message their home in the batch buffer.
+#[inline]
+fn home(kept: &[u8], cx: &mut Cx<'_>) -> Bytes {
+    if cx.home.capacity() - cx.home.len() < kept.len() {
+        cx.home.reserve(HOME_CAPACITY.max(kept.len()));
     }
+    cx.home.extend_from_slice(kept);
+    cx.home.split().freeze()
 }
 
 fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {

@@ -31,6 +31,7 @@ use amqp10::{
 };
 use bytes::BytesMut;
 use hashbrown::HashMap;
+use message::DeliveryHeads;
 use queue::{Effect, Lent, Ticket, Verdict};
 
 use self::ends::Farewell;
@@ -73,7 +74,7 @@ pub struct Cx<'a> {
     /// The home of small messages (house.md section 4, "Where bodies live").
     pub home: &'a mut BytesMut,
     /// Where heads of deliveries are made.
-    pub scratch: &'a mut BytesMut,
+    pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
     /// Bytes that publishers' links may be promised beyond the fixed credit.
     pub budget: &'a mut Budget,

@@ -189,10 +189,9 @@ impl Gate {
         outlet.bridge.handle_delivery();
         let (settled, max) = (outlet.settled, outlet.max_message_size);
         let offset = outlet.stream.then_some(seq);
-        cx.scratch.clear();
-        message.put_delivery_head(delivery_count, redelivered, offset, cx.scratch);
+        let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
-        let (head, bare) = (&cx.scratch[..], Part { of, from });
+        let bare = Part { of, from };
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             let (name, vhost) = (outlet.queue_name.clone(), self.vhost.clone());
             let reason = format!(

@@ -156,10 +156,9 @@ impl Gate {
             return Verdict::Accepted;
         }
         let max = replies.max_message_size;
-        cx.scratch.clear();
-        message.put_delivery_head(0, false, None, cx.scratch);
+        let head = cx.heads.head(message, 0, false, None);
         let (of, from) = message.bare_in();
-        let (head, bare) = (&cx.scratch[..], Part { of, from });
+        let bare = Part { of, from };
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             cx.counters.replies_dropped += 1;
             let reason = format!("a reply is larger than the link's max-message-size of {max} bytes");
