@@ -1,18 +1,23 @@
-//! Any text as a filter expression, and any bytes as a message. Shared by the fuzz target and the test that replays the
+//! Any text as a filter expression and as a selector, and any bytes as a message. Shared by the fuzz target and the test that replays the
 //! corpus.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Message, Route, SQL_CHARS_MAX, SqlFilter};
+use message::{Dialect, Message, Position, Route, SQL_CHARS_MAX, SqlFilter};
 
-/// The octets before the first zero are an expression, those behind it a message. What parses parses again as it is
+/// The octets before the first zero are an expression of either dialect, those behind it a message. What parses parses again as it is
 /// written, and no message matches both an expression and its negation.
 pub fn check(data: &[u8]) {
     let mut parts = data.splitn(2, |octet| *octet == 0);
     let (text, bytes) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let filter = match SqlFilter::parse(text) {
+    check_as(Dialect::Filter, text, bytes);
+    check_as(Dialect::Selector, text, bytes);
+}
+
+fn check_as(dialect: Dialect, text: &str, bytes: &[u8]) {
+    let filter = match SqlFilter::parse(text, dialect) {
         Ok(filter) => filter,
         Err(error) => {
             assert!(text.is_char_boundary(error.position));
@@ -23,13 +28,13 @@ pub fn check(data: &[u8]) {
     };
     let written = filter.to_string();
     if written.chars().count() <= SQL_CHARS_MAX {
-        assert_eq!(SqlFilter::parse(&written).as_ref(), Ok(&filter));
+        assert_eq!(SqlFilter::parse(&written, dialect).as_ref(), Ok(&filter));
     }
-    let negated = SqlFilter::parse(&format!("NOT ({written})"));
+    let negated = SqlFilter::parse(&format!("NOT ({written})"), dialect);
     let Ok(found) = amqp10::sections::scan(bytes) else { return };
     let kept = message::kept(&found, true);
     let wire = Bytes::copy_from_slice(&bytes[kept.range.clone()]);
     let message = Message::new(kept.into_parts(wire), Arc::new(Route::simple("", "stream")));
-    let matches = filter.matches(&message, 0);
-    assert!(!matches || !negated.is_ok_and(|negated| negated.matches(&message, 0)));
+    let matches = |filter: &SqlFilter| filter.matches(&message, Position::default(), 0);
+    assert!(!matches(&filter) || !negated.is_ok_and(|negated| matches(&negated)));
 }

@@ -15,7 +15,7 @@ use log::{
     ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
     StreamLimits, StreamReader, Streams,
 };
-use message::{DeliveryHeads, FieldFilter, Filter, Message, Parts, Route, SqlFilter};
+use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
     Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Lent, Mode, Outcome, Publish,
     PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
@@ -187,14 +187,14 @@ fn event() -> Message {
 fn filter(filter: Filter) -> Box<dyn FnMut() -> u64> {
     let event = event();
     Box::new(move || {
-        assert!(black_box(&filter).matches(black_box(&event), 1_700_000_000_000));
+        assert!(black_box(&filter).matches(black_box(&event), Position::default(), 1_700_000_000_000));
         0
     })
 }
 
 fn filter_sql() -> Box<dyn FnMut() -> u64> {
     let text = "p.subject LIKE 'order.%' AND region IN ('eu-west', 'eu-north') AND total * items > 100";
-    filter(Filter::Sql(SqlFilter::parse(text).expect("an expression")))
+    filter(Filter::Sql(SqlFilter::parse(text, Dialect::Filter).expect("an expression")))
 }
 
 fn filter_fields() -> Box<dyn FnMut() -> u64> {

@@ -17,8 +17,8 @@ pub use deaths::{Death, DeathReason, Deaths};
 pub use delivery::DeliveryHeads;
 pub use envelope::{Message, Parts, Route};
 pub use filter::{
-    FIELDS_MAX, FieldError, FieldFilter, Filter, SQL_CHARS_MAX, SQL_TOKENS_MAX, SqlError, SqlFilter,
-    SqlProblem,
+    Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
+    ScopeValues, SqlError, SqlFilter, SqlProblem,
 };
 pub use intake::{Kept, kept};
 pub use stored::{LastRoute, StoredError};

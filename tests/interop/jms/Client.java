@@ -64,6 +64,10 @@ final class Client implements AutoCloseable {
         return session.createConsumer(session.createQueue("/queues/" + queue));
     }
 
+    MessageConsumer consumer(String queue, String selector) throws JMSException {
+        return session.createConsumer(session.createQueue("/queues/" + queue), selector);
+    }
+
     /** Sends persistent messages, each when the one before has been accepted; any other outcome is an exception. */
     void send(String address, String... bodies) throws JMSException {
         MessageProducer producer = session.createProducer(session.createQueue(address));

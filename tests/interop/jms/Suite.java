@@ -21,14 +21,13 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicReference;
-import java.util.stream.IntStream;
 import java.util.zip.CRC32;
 
 /**
  * The story of every suite here, told with Qpid JMS.
  *
  * <p>Left out: declaring over the management node, and anything that looks at first-acquirer, which JMS does not show.
- * Of the filters of a source the client sets no-local and selectors only, so it reads streams from what comes next.
+ * Of the filters of a source the client sets no-local and selectors only; what it asks of streams is in {@link Streams}.
  */
 public final class Suite {
     private static final int MESSAGES = 10_000;
@@ -61,9 +60,17 @@ public final class Suite {
         CHECKS.put("message_types_and_durability_arrive", Suite::messageTypesArrive);
         CHECKS.put("temporary_queue_takes_the_reply", Suite::temporaryQueueTakesTheReply);
         CHECKS.put("transactions_are_not_implemented", Suite::transactionsAreNotImplemented);
-        CHECKS.put("streams_are_read_by_many", Suite::streamsAreReadByMany);
-        CHECKS.put("streams_keep_whatever_is_settled", Suite::streamsKeepWhateverIsSettled);
-        CHECKS.put("selectors_are_left_out", Suite::selectorsAreLeftOut);
+        CHECKS.put("selectors_of_queues_are_left_out", Suite::selectorsOfQueuesAreLeftOut);
+        CHECKS.put("streams_are_read_by_many", Streams::readByMany);
+        CHECKS.put("streams_keep_whatever_is_settled", Streams::keepWhateverIsSettled);
+        CHECKS.put("streams_are_read_from_the_first", Streams::readFromTheFirst);
+        CHECKS.put("streams_are_read_from_an_offset", Streams::readFromAnOffset);
+        CHECKS.put("streams_are_read_from_a_time", Streams::readFromATime);
+        CHECKS.put("streams_are_read_by_filter_value", Streams::readByFilterValue);
+        CHECKS.put("streams_are_read_by_properties", Streams::readByProperties);
+        CHECKS.put("streams_are_read_by_application_properties", Streams::readByApplicationProperties);
+        CHECKS.put("streams_are_read_by_expression", Streams::readByExpression);
+        CHECKS.put("what_is_no_selector_is_refused", Streams::whatIsNoSelectorIsRefused);
         CHECKS.put("idle_connection_stays", Suite::idleConnectionStays);
     }
 
@@ -413,53 +420,11 @@ public final class Suite {
         }
     }
 
-    static String[] numbers(int from, int to) {
-        return IntStream.range(from, to).mapToObj(String::valueOf).toArray(String[]::new);
-    }
-
-    static void streamsAreReadByMany() throws Exception {
-        Client.stream("read");
-        try (Client one = Client.connect(); Client many = Client.connect("jms.prefetchPolicy.all=10000")) {
-            one.send("/queues/read", "before");
-            MessageConsumer oneByOne = one.consumer("read");
-            MessageConsumer ahead = many.consumer("read");
-            one.send("/queues/read", numbers(0, 300));
-            for (MessageConsumer consumer : List.of(oneByOne, ahead)) {
-                for (int number = 0; number < 300; number++) {
-                    expect(Client.body(Client.take(consumer)), "" + number);
-                }
-            }
-            expect(Client.drain(oneByOne), List.of());
-            expect(Client.messages("read"), 301);
-        }
-    }
-
-    static void streamsKeepWhateverIsSettled() throws Exception {
-        Client.stream("kept");
+    /** The client takes the answer without it as it is. */
+    static void selectorsOfQueuesAreLeftOut() throws Exception {
         try (Client client = Client.connect()) {
-            MessageConsumer consumer = client.consumer("kept");
-            MessageConsumer other = client.consumer("kept");
-            client.send("/queues/kept", numbers(0, 5));
-            for (int outcome : new int[] {Client.ACCEPTED, Client.RELEASED, Client.REJECTED, Client.MODIFIED_FAILED,
-                    Client.MODIFIED_FAILED_UNDELIVERABLE}) {
-                Client.settle(Client.take(consumer), outcome);
-            }
-            expect(Client.drain(consumer), List.of());
-            for (int number = 0; number < 5; number++) {
-                Message message = Client.take(other);
-                expect(List.of(Client.body(message), message.getJMSRedelivered()), List.of("" + number, false));
-            }
-            expect(Client.messages("kept"), 5);
-        }
-    }
-
-    /** No queue here has the capability APACHE.ORG:SELECTOR; the client takes the answer without it as it is. */
-    static void selectorsAreLeftOut() throws Exception {
-        Client.stream("selected");
-        try (Client client = Client.connect()) {
-            MessageConsumer consumer = client.session.createConsumer(
-                    client.session.createQueue("/queues/selected"), "JMSCorrelationID = 'absent'");
-            client.send("/queues/selected", "a");
+            client.onQueue("selected", "a");
+            MessageConsumer consumer = client.consumer("selected", "JMSCorrelationID = 'absent'");
             expect(Client.body(Client.take(consumer)), "a");
         }
     }

@@ -83,6 +83,16 @@ impl<'a> Plain<'a> {
         }
     }
 
+    /// Whether both are numbers, both booleans or both octets.
+    pub fn is_like(self, other: Self) -> bool {
+        match self {
+            Self::Null => false,
+            Self::Boolean(_) => matches!(other, Self::Boolean(_)),
+            Self::Integer(_) | Self::Float(_) => matches!(other, Self::Integer(_) | Self::Float(_)),
+            Self::Octets(_) => matches!(other, Self::Octets(_)),
+        }
+    }
+
     /// Which of two numbers, or of two runs of octets, is greater. Nothing else has an order.
     pub fn order(self, other: Self) -> Option<Ordering> {
         match (self, other) {

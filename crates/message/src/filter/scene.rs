@@ -1,10 +1,10 @@
 //! Messages for tests, written as a line of text.
 //!
 //! ```text
-//!  city=string Lisbon; pieces=ushort 6; fresh=true; p.subject=string hello; h.priority=7
+//!  city=string Lisbon; pieces=ushort 6; fresh=true; p.subject=string hello; h.priority=7; h.durable; m.x-a=int 1
 //! ```
 //!
-//! A name with `p.` is a field of the properties; all others, and what follows `a.`, are application-properties. Octets
+//! A name with `p.` is a field of the properties, one with `m.` a message-annotation; all others, and what follows `a.`, are application-properties. Octets
 //! are written in hex.
 
 use std::sync::Arc;
@@ -17,11 +17,18 @@ use crate::{Message, Parts, Route};
 
 /// The message of a line; `-` is one without properties.
 pub(super) fn message(line: &str) -> Message {
-    let (mut properties, mut application, mut priority) = (Vec::new(), Map::new(), None);
+    let (mut annotations, mut properties, mut application) = (Map::new(), Vec::new(), Map::new());
+    let (mut priority, mut durable_header) = (None, false);
     for entry in line.split(';').map(str::trim_start).filter(|entry| !matches!(*entry, "" | "-")) {
+        if entry == "h.durable" {
+            durable_header = true;
+            continue;
+        }
         let (name, written) = entry.split_once('=').unwrap_or_else(|| panic!("no '=' in {entry:?}"));
         if name == "h.priority" {
             priority = Some(written.parse().expect("a number"));
+        } else if let Some(annotation) = name.strip_prefix("m.") {
+            annotations.insert(Symbol::from(annotation.to_owned()), value(written));
         } else if let Some(field) = name.strip_prefix("p.") {
             let property =
                 Property::from_identifier(field).unwrap_or_else(|| panic!("no property {field:?}"));
@@ -31,6 +38,11 @@ pub(super) fn message(line: &str) -> Message {
         }
     }
     let mut wire = BytesMut::new();
+    if !annotations.is_empty() {
+        encode::put_descriptor(&mut wire, descriptor::MESSAGE_ANNOTATIONS);
+        annotations.encode(&mut wire);
+    }
+    let bare_at = wire.len() as u32;
     if !properties.is_empty() {
         encode::put_descriptor(&mut wire, descriptor::PROPERTIES);
         let mut fields = vec![Value::Null; 13];
@@ -44,20 +56,22 @@ pub(super) fn message(line: &str) -> Message {
         encode::put_descriptor(&mut wire, descriptor::APPLICATION_PROPERTIES);
         application.encode(&mut wire);
     }
-    with_sections(wire, application_properties_at, priority)
+    with_body(
+        wire,
+        Parts { bare_at, application_properties_at, priority, durable_header, ..Parts::default() },
+    )
 }
 
 /// The message of these encoded properties and application-properties.
-pub(super) fn with_sections(
-    mut wire: BytesMut,
-    application_properties_at: u32,
-    priority: Option<u8>,
-) -> Message {
+pub(super) fn with_sections(wire: BytesMut, application_properties_at: u32) -> Message {
+    with_body(wire, Parts { application_properties_at, ..Parts::default() })
+}
+
+/// The message of everything in front of its body.
+fn with_body(mut wire: BytesMut, parts: Parts) -> Message {
     let body_at = wire.len() as u32;
     wire.extend_from_slice(b"\x00\x53\x75\xa0\x00");
-    let parts =
-        Parts { wire: wire.freeze(), application_properties_at, body_at, priority, ..Parts::default() };
-    Message::new(parts, Arc::new(Route::simple("", "stream")))
+    Message::new(Parts { wire: wire.freeze(), body_at, ..parts }, Arc::new(Route::simple("", "stream")))
 }
 
 /// A value: its type, then how it is written.

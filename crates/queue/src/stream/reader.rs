@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use message::{Entries, Filter, Message};
+use message::{Entries, Filter, Message, Position};
 
 use super::readers::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
@@ -27,10 +27,11 @@ pub(super) struct Reader {
     matching: Option<Arc<Filter>>,
     /// Messages in front of this offset have been passed, or are not wanted.
     pub next: u64,
-    /// Of the chunk that is being read: what is left, and the offset of the first of that.
+    /// Of the chunk that is being read: what is left, the offset of the first of that, and when it was written.
     entries: Entries,
     at: u64,
     end: u64,
+    at_ms: u64,
     /// Those behind it.
     pub chunks: VecDeque<Chunk>,
     /// The offset behind all of them, once it is known where the reader stands.
@@ -88,6 +89,7 @@ impl Reader {
             entries: Entries::default(),
             at: 0,
             end: 0,
+            at_ms: 0,
             chunks: VecDeque::new(),
             fetched,
             behind,
@@ -98,7 +100,7 @@ impl Reader {
     }
 
     fn begin(&mut self, chunk: Chunk) {
-        (self.at, self.end) = (chunk.first, chunk.end());
+        (self.at, self.end, self.at_ms) = (chunk.first, chunk.end(), chunk.at_ms);
         self.entries.replace(chunk.data);
     }
 
@@ -155,7 +157,8 @@ impl Reader {
             let seq = self.at;
             self.at += 1;
             self.next = self.at;
-            if self.matching.as_ref().is_some_and(|filter| !filter.matches(message, now_ms)) {
+            let position = Position { offset: seq, at_ms: self.at_ms };
+            if self.matching.as_ref().is_some_and(|filter| !filter.matches(message, position, now_ms)) {
                 scanned += 1;
                 continue;
             }

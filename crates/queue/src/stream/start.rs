@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use message::Filter;
+use message::{Filter, ScopeValues};
 
 /// Where a consumer begins (behaviour B.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -35,4 +35,19 @@ pub struct Replay {
     pub bloom: Option<Arc<BloomFilter>>,
     /// Which messages of those chunks it is shown.
     pub matching: Option<Arc<Filter>>,
+}
+
+impl Replay {
+    /// Shows what a filter wants: from where on and of which chunks, the filter says itself or leaves open. Where it
+    /// speaks of offsets and of times, the offset counts, for it is exact.
+    pub fn matching(filter: Filter) -> Self {
+        let scope = filter.scope();
+        let start = scope.offset.map(Start::Offset).or(scope.at_ms.map(Start::Time));
+        let bloom = |ScopeValues { values, none }| Arc::new(BloomFilter { values, unfiltered: none });
+        Self {
+            start: start.unwrap_or_default(),
+            bloom: scope.values.map(bloom),
+            matching: Some(Arc::new(filter)),
+        }
+    }
 }

@@ -4,7 +4,7 @@ use amqp10::{Described, Map, Symbol, Value};
 use broker::start::start_of;
 use clap::Args;
 use client::Receiver;
-use message::{SqlError, SqlFilter};
+use message::{Dialect, SqlError, SqlFilter};
 
 /// What is asked of a stream. The broker filters, and says which filters are in place.
 #[derive(Args, Debug, Default)]
@@ -54,7 +54,7 @@ impl Filters {
 
     /// What is wrong with the expression, in the words of this broker: another one may know more.
     pub fn fault(&self) -> Option<SqlError> {
-        SqlFilter::parse(self.filter.as_deref()?).err()
+        SqlFilter::parse(self.filter.as_deref()?, Dialect::Filter).err()
     }
 
     /// The options whose filters are not in place.

@@ -390,9 +390,10 @@ impl Gate {
     }
 }
 
-/// What streams can do for their consumers (behaviour B.4, B.5).
+/// What streams can do for their consumers (behaviour B.4, B.5). The last is what the reference calls it where it takes
+/// selectors (behaviour B.9).
 fn stream_capabilities() -> Vec<Symbol> {
-    ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0"].map(Symbol::from_static).to_vec()
+    ["AMQP_FILTEX_PROP_V1_0", "AMQP_FILTEX_SQL_V1_0", "APACHE.ORG:SELECTOR"].map(Symbol::from_static).to_vec()
 }
 
 /// What every reply has in common with the request.

@@ -1,23 +1,28 @@
 //! The filters of a consumer's source, if it reads a stream (behaviour B.9).
 //!
 //! ```text
-//!  name        descriptor                                     value
-//!  any         rabbitmq:stream-offset-spec                    first, last, next, a span, a time, an offset
-//!  any         rabbitmq:stream-filter                         a string or a list of strings
-//!  any         rabbitmq:stream-match-unfiltered               a boolean
-//!  any but ^   amqp:properties-filter, 0x173                  a map
-//!  any but ^   amqp:application-properties-filter, 0x174      a map
-//!  sql-filter  amqp:sql-filter, 0x120                         a string
+//!  name        descriptor                                           value
+//!  any         rabbitmq:stream-offset-spec                          first, last, next, a span, a time, an offset
+//!  any         rabbitmq:stream-filter                               a string or a list of strings
+//!  any         rabbitmq:stream-match-unfiltered                     a boolean
+//!  any but ^   amqp:properties-filter, 0x173                        a map
+//!  any but ^   amqp:application-properties-filter, 0x174            a map
+//!  sql-filter  amqp:sql-filter, 0x120                               a string
+//!  any but ^   apache.org:selector-filter:string, 0x468C00000004    a string
 //! ```
 //!
+//! The last is a selector of JMS, which clients of JMS can say and nothing else: so it is also where they say the place
+//! and the chunks that they want (docs/decisions/0018). What the filters for those say comes first.
+//!
 //! Filters must be described values [3.5.8]. One that we do not know or cannot read is left out, and the answer to
-//! ATTACH has exactly the others [3.5.3]; an offset that cannot be read refuses the consumer, as in the reference.
+//! ATTACH has exactly the others [3.5.3]; an offset that cannot be read refuses the consumer, as in the reference, and so
+//! does a selector, for a client of JMS does not look at what is in place.
 
 use std::fmt;
 use std::sync::Arc;
 
 use amqp10::{AmqpError, Map, Value, condition};
-use message::{FieldError, FieldFilter, Filter, SqlFilter};
+use message::{Dialect, FieldError, FieldFilter, Filter, SqlError, SqlFilter};
 use queue::{BloomFilter, Replay, Start};
 
 use super::{error, shown};
@@ -44,38 +49,51 @@ pub(super) struct Accepted {
 /// `now_ms`: milliseconds since the Unix epoch, for spans.
 ///
 /// # Errors
-/// The offset that counts is a text that means nothing.
-pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, BadOffset> {
+/// The offset that counts is a text that means nothing, or the selector that counts is none.
+pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unreadable> {
     let mut taken = Taken { now_ms, ..Taken::default() };
     let asked = asked.map_or(&[][..], |map| &map.0);
     let mut filters: Vec<_> =
         asked.iter().rev().filter(|(name, filter)| taken.take(name, filter)).cloned().collect();
     filters.reverse();
-    let unfiltered = taken.unfiltered;
-    let replay = Replay {
-        start: taken.start.transpose()?.unwrap_or_default(),
-        bloom: taken.values.map(|values| Arc::new(BloomFilter { values, unfiltered })),
-        matching: taken.matching.map(Arc::new),
-    };
+    let mut replay = taken.matching.transpose()?.map_or_else(Replay::default, Replay::matching);
+    if let Some(start) = taken.start.transpose()? {
+        replay.start = start;
+    }
+    if let Some(values) = taken.values {
+        replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered }));
+    }
     let filters = Some(Map(filters)).filter(|map| !map.is_empty());
     Ok(Accepted { replay, filters, left_out: taken.left_out })
 }
 
-/// An offset that is neither a word nor a span.
+/// A filter that refuses the consumer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct BadOffset(String);
+pub(super) enum Unreadable {
+    /// Neither a word nor a span.
+    Offset(String),
+    Selector(SqlError),
+}
 
-impl BadOffset {
+impl Unreadable {
     /// How the consumer is refused.
     pub fn to_error(&self, queue: &str, vhost: &str) -> AmqpError {
-        let reason = format!("failed consuming from stream '{queue}' in vhost '{vhost}': {self}");
-        error(condition::PRECONDITION_FAILED, reason)
+        let condition = match self {
+            Self::Offset(_) => condition::PRECONDITION_FAILED,
+            Self::Selector(_) => condition::INVALID_FIELD,
+        };
+        error(condition, format!("failed consuming from stream '{queue}' in vhost '{vhost}': {self}"))
     }
 }
 
-impl fmt::Display for BadOffset {
+impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "offset '{}' is not first, last, next or a span such as 10m (of Y M D h m s)", self.0)
+        match self {
+            Self::Offset(text) => {
+                write!(f, "offset '{text}' is not first, last, next or a span such as 10m (of Y M D h m s)")
+            }
+            Self::Selector(error) => write!(f, "the selector cannot be read: {error}"),
+        }
     }
 }
 
@@ -87,6 +105,7 @@ enum Kind {
     Properties,
     ApplicationProperties,
     Sql,
+    Selector,
 }
 
 impl Kind {
@@ -99,11 +118,13 @@ impl Kind {
                 "amqp:properties-filter" => Self::Properties,
                 "amqp:application-properties-filter" => Self::ApplicationProperties,
                 "amqp:sql-filter" => Self::Sql,
+                "apache.org:selector-filter:string" => Self::Selector,
                 _ => return None,
             },
             Value::Ulong(0x120) => Self::Sql,
             Value::Ulong(0x173) => Self::Properties,
             Value::Ulong(0x174) => Self::ApplicationProperties,
+            Value::Ulong(0x468C_0000_0004) => Self::Selector,
             _ => return None,
         })
     }
@@ -113,10 +134,10 @@ impl Kind {
 #[derive(Default)]
 struct Taken {
     now_ms: u64,
-    start: Option<Result<Start, BadOffset>>,
+    start: Option<Result<Start, Unreadable>>,
     values: Option<Vec<Box<[u8]>>>,
     unfiltered: bool,
-    matching: Option<Filter>,
+    matching: Option<Result<Filter, Unreadable>>,
     left_out: Option<String>,
 }
 
@@ -133,6 +154,9 @@ impl Taken {
                 true
             }
             (Some(Kind::Sql), Value::String(text)) => name.as_str() == SQL_NAME && self.take_sql(text),
+            (Some(Kind::Selector), Value::String(text)) => {
+                name.as_str() != SQL_NAME && self.take_selector(text)
+            }
             (Some(Kind::Properties), Value::Map(map)) => {
                 name.as_str() != SQL_NAME && self.take_fields(|fields| fields.add_properties(map))
             }
@@ -147,16 +171,24 @@ impl Taken {
         if self.matching.is_some() {
             return false;
         }
-        let parsed = SqlFilter::parse(text).map(Filter::Sql);
+        let parsed = SqlFilter::parse(text, Dialect::Filter).map(Filter::Sql);
         self.match_with(parsed.map_err(|error| format!("no SQL filter: {error}")))
+    }
+
+    fn take_selector(&mut self, text: &str) -> bool {
+        if self.matching.is_some() {
+            return false;
+        }
+        let parsed = SqlFilter::parse(text, Dialect::Selector).map(Filter::Sql);
+        put(&mut self.matching, Some(parsed.map_err(Unreadable::Selector)))
     }
 
     /// One filter for each of the two sections; together they are one.
     fn take_fields(&mut self, add: impl FnOnce(&mut FieldFilter) -> Result<(), FieldError>) -> bool {
         let mut fields = match &self.matching {
             None => FieldFilter::default(),
-            Some(Filter::Fields(fields)) => fields.clone(),
-            Some(Filter::Sql(_)) => return false,
+            Some(Ok(Filter::Fields(fields))) => fields.clone(),
+            Some(_) => return false,
         };
         let added = add(&mut fields).map(|()| Filter::Fields(fields));
         self.match_with(added.map_err(|error| format!("no property filter: {error}")))
@@ -164,7 +196,7 @@ impl Taken {
 
     fn match_with(&mut self, read: Result<Filter, String>) -> bool {
         match read {
-            Ok(filter) => put(&mut self.matching, Some(filter)),
+            Ok(filter) => put(&mut self.matching, Some(Ok(filter))),
             Err(reason) => {
                 self.left_out = Some(reason);
                 false
@@ -183,13 +215,13 @@ fn put<T>(place: &mut Option<T>, read: Option<T>) -> bool {
 }
 
 /// `None` if the value is of a type that is no place in a stream.
-fn start(value: &Value, now_ms: u64) -> Option<Result<Start, BadOffset>> {
+fn start(value: &Value, now_ms: u64) -> Option<Result<Start, Unreadable>> {
     if let Value::Timestamp(ms) = value {
         // What is before the epoch is before everything.
         return Some(Ok(Start::Time((*ms).try_into().unwrap_or(0))));
     }
     let Some(text) = value.as_str() else { return value.as_u64().map(|offset| Ok(Start::Offset(offset))) };
-    Some(start_of(text, now_ms).ok_or_else(|| BadOffset(shown(text))))
+    Some(start_of(text, now_ms).ok_or_else(|| Unreadable::Offset(shown(text))))
 }
 
 /// `None` if the value is neither a string nor a list. What is no string in a list is passed over.

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use super::lexer;
 use super::like::Like;
+use super::{Dialect, lexer, selector};
 use crate::filter::property::Property;
 
 /// A place for the value of one identifier.
@@ -23,6 +23,8 @@ pub(super) enum Expr {
     And(Box<[Expr; 2]>),
     Or(Box<[Expr; 2]>),
     Compare(Comparison, Box<[Expr; 2]>),
+    /// What, from, to: both ends included.
+    Between(Box<[Expr; 3]>),
     Arithmetic(Operator, Box<[Expr; 2]>),
     Signed(Sign, Box<Expr>),
     Like(Box<Expr>, Like),
@@ -45,16 +47,32 @@ pub(super) enum Literal {
 /// What an expression speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Identifier {
-    /// The priority in the header.
-    Priority,
+    Envelope(Envelope),
     Property(Property),
     Application(Box<str>),
+}
+
+/// What is known of a message without reading its properties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Envelope {
+    /// In the header.
+    Priority,
+    /// Whether the header says durable, in the words of JMS.
+    DeliveryMode,
+    /// What its publisher gave for filters of chunks to look for.
+    FilterValue,
+    Offset,
+    /// When its chunk was written.
+    Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comparison {
     Equal,
+    /// Also of unlike values.
     NotEqual,
+    /// Not equal, but alike.
+    Differ,
     Less,
     LessOrEqual,
     Greater,
@@ -95,7 +113,9 @@ impl Expr {
             Self::Or(_) => Level::Or,
             Self::And(_) => Level::And,
             Self::Not(_) => Level::Not,
-            Self::Compare(..) | Self::Like(..) | Self::In(..) | Self::IsNull(_) => Level::Comparison,
+            Self::Compare(..) | Self::Between(_) | Self::Like(..) | Self::In(..) | Self::IsNull(_) => {
+                Level::Comparison
+            }
             Self::Arithmetic(Operator::Add | Operator::Subtract, _) => Level::Sum,
             Self::Arithmetic(..) => Level::Product,
             Self::Signed(..) => Level::Signed,
@@ -108,6 +128,7 @@ impl Expr {
 pub(super) struct Shown<'a> {
     pub expr: &'a Expr,
     pub identifiers: &'a [Identifier],
+    pub dialect: Dialect,
 }
 
 impl fmt::Display for Shown<'_> {
@@ -139,6 +160,13 @@ impl Shown<'_> {
             Expr::Or(sides) => self.put_sides(f, sides, "OR", Level::Or, Level::And),
             Expr::And(sides) => self.put_sides(f, sides, "AND", Level::And, Level::Not),
             Expr::Compare(how, sides) => self.put_sides(f, sides, how.as_str(), Level::Sum, Level::Sum),
+            Expr::Between(sides) => {
+                self.put(f, &sides[0], Level::Sum)?;
+                f.write_str(" BETWEEN ")?;
+                self.put(f, &sides[1], Level::Sum)?;
+                f.write_str(" AND ")?;
+                self.put(f, &sides[2], Level::Sum)
+            }
             Expr::Arithmetic(operator, sides) => {
                 let (left, right) = match operator {
                     Operator::Add | Operator::Subtract => (Level::Sum, Level::Product),
@@ -187,7 +215,11 @@ impl Shown<'_> {
     }
 
     fn put_identifier(&self, f: &mut fmt::Formatter<'_>, slot: Slot) -> fmt::Result {
-        self.identifiers.get(usize::from(slot.0)).map_or(Ok(()), |identifier| write!(f, "{identifier}"))
+        let Some(identifier) = self.identifiers.get(usize::from(slot.0)) else { return Ok(()) };
+        match self.dialect {
+            Dialect::Filter => lexer::put_identifier(f, identifier),
+            Dialect::Selector => selector::put_identifier(f, identifier),
+        }
     }
 }
 
@@ -195,7 +227,7 @@ impl Comparison {
     fn as_str(self) -> &'static str {
         match self {
             Self::Equal => "=",
-            Self::NotEqual => "<>",
+            Self::NotEqual | Self::Differ => "<>",
             Self::Less => "<",
             Self::LessOrEqual => "<=",
             Self::Greater => ">",
@@ -212,17 +244,6 @@ impl Operator {
             Self::Multiply => "*",
             Self::Divide => "/",
             Self::Remainder => "%",
-        }
-    }
-}
-
-impl fmt::Display for Identifier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Priority => f.write_str("h.priority"),
-            Self::Property(property) => write!(f, "p.{}", property.identifier()),
-            Self::Application(name) if lexer::is_plain_identifier(name) => f.write_str(name),
-            Self::Application(name) => write!(f, "[{}]", name.replace('[', "[[").replace(']', "]]")),
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum SqlProblem {
     Character(char),
     /// A string without its closing quote.
     UnclosedString,
-    /// An identifier in brackets without its closing bracket.
+    /// An identifier in brackets or quotes without the closing one.
     UnclosedIdentifier,
     /// Control characters are not allowed here.
     ControlCharacter,
@@ -33,8 +33,10 @@ pub enum SqlProblem {
     Reserved(Box<str>),
     /// The section is not known, or has no such field.
     UnknownField(Box<str>),
-    /// A number beyond the range of a double.
+    /// A number beyond the range of a double, or one that is octal or hexadecimal beyond 128 bits.
     NumberTooLarge,
+    /// A 0 in front makes a number of a selector octal.
+    NotOctal,
     /// Something else must stand here.
     Expected(&'static str),
     /// The escape of LIKE must be one character.
@@ -64,6 +66,7 @@ impl fmt::Display for SqlProblem {
             }
             Self::UnknownField(name) => write!(f, "there is no field '{}'", Short(name)),
             Self::NumberTooLarge => f.write_str("the number is too large"),
+            Self::NotOctal => f.write_str("a number with a 0 in front is octal: it has no 8 and no 9"),
             Self::Expected(what) => write!(f, "{what} is needed"),
             Self::Escape => f.write_str("the escape must be one character"),
             Self::EscapeAtEnd => f.write_str("the pattern ends with its escape"),
@@ -73,7 +76,7 @@ impl fmt::Display for SqlProblem {
 
 impl std::error::Error for SqlError {}
 
-/// The start of a name that a peer made up. It has letters, digits and signs only.
+/// The start of a name that a peer made up. It has no control characters.
 struct Short<'a>(&'a str);
 
 impl fmt::Display for Short<'_> {

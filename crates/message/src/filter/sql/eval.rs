@@ -4,8 +4,9 @@
 //! |---|---|
 //! | unknown | null, absent, not simple; a boolean operand that is no boolean; arithmetic on what is no number, by zero, or beyond a double |
 //! | `=` | like values by value; unlike values are not equal |
-//! | `<>` | what `=` is not, also of unlike values (as the reference does) |
+//! | `<>` | what `=` is not: in a filter expression also of unlike values (as the reference does), in a selector of like ones only |
 //! | `<` `<=` `>` `>=` | numbers, and octets; false of anything else |
+//! | `BETWEEN` | `>=` and `<=` |
 //! | `IN` | unknown if the left side is; an unknown item of the list equals nothing |
 //! | integers | exact within 128 bits, then approximate; `/` is always approximate |
 //!
@@ -22,17 +23,19 @@ pub(super) fn truth<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Opt
     let value = |expr| value(expr, slots, now_ms);
     match expr {
         Expr::Not(operand) => truth(operand).map(|v| !v),
-        Expr::And(sides) => match truth(&sides[0]) {
-            Some(false) => Some(false),
-            Some(true) => truth(&sides[1]),
-            None => truth(&sides[1]).filter(|v| !v),
-        },
+        Expr::And(sides) => and(truth(&sides[0]), || truth(&sides[1])),
         Expr::Or(sides) => match truth(&sides[0]) {
             Some(true) => Some(true),
             Some(false) => truth(&sides[1]),
             None => truth(&sides[1]).filter(|v| *v),
         },
         Expr::Compare(how, sides) => compare(*how, value(&sides[0]), value(&sides[1])),
+        Expr::Between(sides) => {
+            let subject = value(&sides[0]);
+            let from = compare(Comparison::GreaterOrEqual, subject, value(&sides[1]));
+            let to = || compare(Comparison::LessOrEqual, subject, value(&sides[2]));
+            and(from, to)
+        }
         Expr::Like(subject, like) => match value(subject) {
             Plain::Octets(octets) => like.matches(octets),
             _ => None,
@@ -51,7 +54,7 @@ pub(super) fn truth<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Opt
     }
 }
 
-fn value<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Plain<'a> {
+pub(super) fn value<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Plain<'a> {
     let value = |expr| value(expr, slots, now_ms);
     match expr {
         Expr::Literal(literal) => literal.value(),
@@ -67,9 +70,18 @@ fn value<'a>(expr: &'a Expr, slots: &[Plain<'a>], now_ms: u64) -> Plain<'a> {
         | Expr::And(_)
         | Expr::Or(_)
         | Expr::Compare(..)
+        | Expr::Between(_)
         | Expr::Like(..)
         | Expr::In(..)
         | Expr::IsNull(_) => truth(expr, slots, now_ms).map_or(Plain::Null, Plain::Boolean),
+    }
+}
+
+fn and(left: Option<bool>, right: impl FnOnce() -> Option<bool>) -> Option<bool> {
+    match left {
+        Some(false) => Some(false),
+        Some(true) => right(),
+        None => right().filter(|v| !v),
     }
 }
 
@@ -93,6 +105,7 @@ fn compare(how: Comparison, left: Plain<'_>, right: Plain<'_>) -> Option<bool> {
     Some(match how {
         Comparison::Equal => left.equals(right),
         Comparison::NotEqual => !left.equals(right),
+        Comparison::Differ => left.is_like(right) && !left.equals(right),
         Comparison::Less => order() == Some(Ordering::Less),
         Comparison::LessOrEqual => order().is_some_and(Ordering::is_le),
         Comparison::Greater => order() == Some(Ordering::Greater),

@@ -1,8 +1,11 @@
 //! Text to tokens. The longest token that can stand at a place stands there.
 //!
+//! Signs, strings and what stands between tokens are the same in both dialects; the words of selectors are in
+//! `selector.rs`, those of filter expressions here.
+//!
 //! ```text
-//!  keyword     AND OR NOT LIKE IN IS NULL ESCAPE TRUE FALSE UTC       upper case
 //!  sign        = <> != < <= > >= + - * / % ( ) ,                      != is <>
+//!  keyword     AND OR NOT LIKE IN IS NULL ESCAPE TRUE FALSE UTC       upper case
 //!  integer     digit+
 //!  float       digit+ "." digit+ [ "E" [ "+" | "-" ] digit+ ]
 //!  string      ' any text ' or " any text "                           a doubled quote is one of the text
@@ -12,9 +15,11 @@
 //!  between     space, tab, form feed, line feed, carriage return
 //! ```
 
-use super::ast::{Comparison, Identifier, Literal};
+use std::fmt;
+
+use super::ast::{Comparison, Envelope, Identifier, Literal};
 use super::error::{SqlError, SqlProblem};
-use super::{SQL_CHARS_MAX, SQL_TOKENS_MAX};
+use super::{Dialect, SQL_CHARS_MAX, SQL_TOKENS_MAX, selector};
 use crate::filter::property::Property;
 
 /// Words that are no identifiers in any case: keywords, and functions that other dialects have.
@@ -53,6 +58,8 @@ pub(super) enum Kind {
     And,
     Or,
     Not,
+    /// In selectors only.
+    Between,
     Like,
     In,
     Is,
@@ -73,7 +80,7 @@ pub(super) enum Kind {
 }
 
 /// All tokens of a text.
-pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SqlError> {
+pub(super) fn tokens(text: &str, dialect: Dialect) -> Result<Vec<Token>, SqlError> {
     if let Some((position, _)) = text.char_indices().nth(SQL_CHARS_MAX) {
         return Err(SqlError { position, what: SqlProblem::TooLong });
     }
@@ -88,52 +95,87 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token>, SqlError> {
         if tokens.len() == SQL_TOKENS_MAX {
             return Err(SqlError { position: at, what: SqlProblem::TooManyTokens });
         }
-        let (kind, len) = token(rest).map_err(|what| SqlError { position: at, what })?;
+        let (kind, len) = token(rest, dialect).map_err(|what| SqlError { position: at, what })?;
         tokens.push(Token { at, kind });
         rest = &rest[len..];
     }
 }
 
+/// Writes an identifier as a filter expression has it.
+pub(super) fn put_identifier(f: &mut fmt::Formatter<'_>, identifier: &Identifier) -> fmt::Result {
+    match identifier {
+        // There is no other in filter expressions.
+        Identifier::Envelope(_) => f.write_str("h.priority"),
+        Identifier::Property(property) => write!(f, "p.{}", property.identifier()),
+        Identifier::Application(name) if is_plain_identifier(name) => f.write_str(name),
+        Identifier::Application(name) => write!(f, "[{}]", name.replace('[', "[[").replace(']', "]]")),
+    }
+}
+
 /// Whether a name can be written without brackets.
-pub(super) fn is_plain_identifier(name: &str) -> bool {
+fn is_plain_identifier(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.len() == word_len(name) && !is_reserved(name)
 }
 
 /// The first token and its length in bytes.
-fn token(rest: &str) -> Result<(Kind, usize), SqlProblem> {
-    let compare = |how, len| Ok((Kind::Compare(how), len));
-    match *rest.as_bytes() {
-        [b'<', b'>', ..] | [b'!', b'=', ..] => compare(Comparison::NotEqual, 2),
+fn token(rest: &str, dialect: Dialect) -> Result<(Kind, usize), SqlProblem> {
+    let found = sign(rest, dialect).map(Ok).or_else(|| match dialect {
+        Dialect::Filter => filter_token(rest),
+        Dialect::Selector => selector::token(rest),
+    });
+    found.unwrap_or_else(|| Err(SqlProblem::Character(rest.chars().next().unwrap_or_default())))
+}
+
+fn sign(rest: &str, dialect: Dialect) -> Option<(Kind, usize)> {
+    let compare = |how, len| (Kind::Compare(how), len);
+    Some(match *rest.as_bytes() {
+        [b'<', b'>', ..] | [b'!', b'=', ..] => match dialect {
+            Dialect::Filter => compare(Comparison::NotEqual, 2),
+            Dialect::Selector => compare(Comparison::Differ, 2),
+        },
         [b'<', b'=', ..] => compare(Comparison::LessOrEqual, 2),
         [b'>', b'=', ..] => compare(Comparison::GreaterOrEqual, 2),
         [b'<', ..] => compare(Comparison::Less, 1),
         [b'>', ..] => compare(Comparison::Greater, 1),
         [b'=', ..] => compare(Comparison::Equal, 1),
-        [b'+', ..] => Ok((Kind::Plus, 1)),
-        [b'-', ..] => Ok((Kind::Minus, 1)),
-        [b'*', ..] => Ok((Kind::Times, 1)),
-        [b'/', ..] => Ok((Kind::Slash, 1)),
-        [b'%', ..] => Ok((Kind::Percent, 1)),
-        [b'(', ..] => Ok((Kind::Open, 1)),
-        [b')', ..] => Ok((Kind::Close, 1)),
-        [b',', ..] => Ok((Kind::Comma, 1)),
-        [b'\'' | b'"', ..] => string(rest),
-        [b'[', ..] => delimited(rest),
-        [b'0'..=b'9', ..] => number(rest),
-        [b'a'..=b'z' | b'A'..=b'Z', ..] => word(rest),
-        _ => Err(SqlProblem::Character(rest.chars().next().unwrap_or_default())),
-    }
+        [b'+', ..] => (Kind::Plus, 1),
+        [b'-', ..] => (Kind::Minus, 1),
+        [b'*', ..] => (Kind::Times, 1),
+        [b'/', ..] => (Kind::Slash, 1),
+        [b'%', ..] => (Kind::Percent, 1),
+        [b'(', ..] => (Kind::Open, 1),
+        [b')', ..] => (Kind::Close, 1),
+        [b',', ..] => (Kind::Comma, 1),
+        _ => return None,
+    })
 }
 
-fn string(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+/// What is no sign, in a filter expression; `None` if nothing starts like that.
+fn filter_token(rest: &str) -> Option<Result<(Kind, usize), SqlProblem>> {
+    Some(match rest.as_bytes().first()? {
+        b'\'' | b'"' => string(rest),
+        b'[' => delimited(rest),
+        b'0'..=b'9' => number(rest),
+        b'a'..=b'z' | b'A'..=b'Z' => word(rest),
+        _ => return None,
+    })
+}
+
+pub(super) fn string(rest: &str) -> Result<(Kind, usize), SqlProblem> {
+    let (text, len) = quoted(rest).ok_or(SqlProblem::UnclosedString)?;
+    Ok((Kind::Literal(Literal::String(text.into())), len))
+}
+
+/// The text in quotes that `rest` starts with, and its length with them; `None` if it is not closed.
+pub(super) fn quoted(rest: &str) -> Option<(String, usize)> {
     let (quote, inner) = rest.split_at(1);
     let mut text = String::new();
     let mut left = inner;
     loop {
-        let (before, behind) = left.split_once(quote).ok_or(SqlProblem::UnclosedString)?;
+        let (before, behind) = left.split_once(quote)?;
         text.push_str(before);
         let Some(doubled) = behind.strip_prefix(quote) else {
-            return Ok((Kind::Literal(Literal::String(text.into())), rest.len() - behind.len()));
+            return Some((text, rest.len() - behind.len()));
         };
         text.push_str(quote);
         left = doubled;
@@ -167,25 +209,30 @@ fn number(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     let whole = digits(rest);
     let fraction = rest[whole..].strip_prefix('.').map_or(0, digits);
     if fraction == 0 {
-        // Whole numbers beyond 128 bits are approximate, as the results of arithmetic are.
-        let literal = match rest[..whole].parse() {
-            Ok(exact) => Literal::Integer(exact),
-            Err(_) => float(&rest[..whole])?,
-        };
-        return Ok((Kind::Literal(literal), whole));
+        return Ok((Kind::Literal(integer(&rest[..whole])?), whole));
     }
     let mut len = whole + 1 + fraction;
-    if let Some(exponent) = rest[len..].strip_prefix('E') {
-        let sign = usize::from(exponent.starts_with(['+', '-']));
-        match digits(&exponent[sign..]) {
-            0 => {}
-            digits => len += 1 + sign + digits,
-        }
+    if rest[len..].starts_with('E') {
+        len += exponent_len(&rest[len..]);
     }
     Ok((Kind::Literal(float(&rest[..len])?), len))
 }
 
-fn float(text: &str) -> Result<Literal, SqlProblem> {
+/// How long the exponent at the start is, its letter included; 0 if it has no digit.
+pub(super) fn exponent_len(text: &str) -> usize {
+    let sign = usize::from(text[1..].starts_with(['+', '-']));
+    match digits(&text[1 + sign..]) {
+        0 => 0,
+        digits => 1 + sign + digits,
+    }
+}
+
+/// Of decimal digits. Whole numbers beyond 128 bits are approximate, as the results of arithmetic are.
+pub(super) fn integer(text: &str) -> Result<Literal, SqlProblem> {
+    text.parse().map(Literal::Integer).or_else(|_| float(text))
+}
+
+pub(super) fn float(text: &str) -> Result<Literal, SqlProblem> {
     match text.parse::<f64>() {
         Ok(v) if v.is_finite() => Ok(Literal::Float(v)),
         _ => Err(SqlProblem::NumberTooLarge),
@@ -223,10 +270,10 @@ fn word(rest: &str) -> Result<(Kind, usize), SqlProblem> {
     Ok((kind, len))
 }
 
-/// A field of a section; `None` if filters do not know the section, or the section does not have the field.
-fn field(section: &str, name: &str) -> Option<Identifier> {
+/// A field of a section; `None` if expressions do not know the section, or the section does not have the field.
+pub(super) fn field(section: &str, name: &str) -> Option<Identifier> {
     match section {
-        "header" | "h" => (name == "priority").then_some(Identifier::Priority),
+        "header" | "h" => (name == "priority").then_some(Identifier::Envelope(Envelope::Priority)),
         "properties" | "p" => Property::from_identifier(name).map(Identifier::Property),
         "application_properties" | "a" => Some(Identifier::Application(name.into())),
         _ => None,
@@ -243,7 +290,7 @@ fn word_len(text: &str) -> usize {
 }
 
 /// How long the run of digits at the start is.
-fn digits(text: &str) -> usize {
+pub(super) fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 

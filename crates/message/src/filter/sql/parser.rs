@@ -6,6 +6,7 @@
 //!  not         "NOT" not | comparison
 //!  comparison  identifier "IS" ["NOT"] "NULL"
 //!            | sum [ ("=" | "<>" | "<" | "<=" | ">" | ">=") sum
+//!                  | ["NOT"] "BETWEEN" sum "AND" sum                      of selectors
 //!                  | ["NOT"] "LIKE" string ["ESCAPE" string]
 //!                  | ["NOT"] "IN" "(" sum ("," sum)* ")" ]
 //!  sum         product (("+" | "-") product)*
@@ -19,15 +20,15 @@
 
 use std::vec;
 
-use super::DEPTH_MAX;
 use super::ast::{Expr, Identifier, Literal, Operator, Sign, Slot};
 use super::error::{SqlError, SqlProblem};
 use super::lexer::{Kind, Token, tokens};
 use super::like::Like;
+use super::{DEPTH_MAX, Dialect};
 
 /// The tree of a text, and what its slots stand for.
-pub(super) fn parse(text: &str) -> Result<(Expr, Vec<Identifier>), SqlError> {
-    let tokens = tokens(text)?.into_iter();
+pub(super) fn parse(text: &str, dialect: Dialect) -> Result<(Expr, Vec<Identifier>), SqlError> {
+    let tokens = tokens(text, dialect)?.into_iter();
     let mut parser = Parser { tokens, end: text.len(), depth: 0, identifiers: Vec::new() };
     let root = parser.or()?;
     if parser.peek(0).is_some() {
@@ -82,6 +83,10 @@ impl Parser {
             Expr::Like(Box::new(left), self.like()?)
         } else if self.take(&Kind::In) {
             Expr::In(Box::new(left), self.list()?)
+        } else if self.take(&Kind::Between) {
+            let from = self.sum()?;
+            self.expect(&Kind::And, "AND")?;
+            Expr::Between(Box::new([left, from, self.sum()?]))
         } else if not {
             return Err(self.expected("LIKE or IN"));
         } else {

@@ -3,8 +3,9 @@
 use amqp10::sections::map_pairs;
 use amqp10::{DecodeError, Reader};
 
-use super::ast::{Identifier, Slot};
+use super::ast::{Envelope, Identifier, Slot};
 use crate::Message;
+use crate::filter::Position;
 use crate::filter::plain::Plain;
 use crate::filter::property::{Cursor, Property};
 
@@ -14,7 +15,7 @@ const PRIORITY_DEFAULT: u8 = 4;
 /// Which slots are filled from where. A section that none is filled from is not read.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Sources {
-    priority: Option<Slot>,
+    envelope: Box<[(Envelope, Slot)]>,
     /// Ascending, as they lie in the section.
     properties: Box<[(Property, Slot)]>,
     /// Ascending, to be searched.
@@ -24,17 +25,17 @@ pub(super) struct Sources {
 impl Sources {
     /// `identifiers`: what each slot stands for, no two of them the same.
     pub fn new(identifiers: &[Identifier]) -> Self {
-        let (mut priority, mut properties, mut names) = (None, Vec::new(), Vec::new());
+        let (mut envelope, mut properties, mut names) = (Vec::new(), Vec::new(), Vec::new());
         for (slot, identifier) in (0u8..).map(Slot).zip(identifiers) {
             match identifier {
-                Identifier::Priority => priority = Some(slot),
+                Identifier::Envelope(what) => envelope.push((*what, slot)),
                 Identifier::Property(property) => properties.push((*property, slot)),
                 Identifier::Application(name) => names.push((name.clone(), slot)),
             }
         }
         properties.sort_by_key(|(property, _)| *property);
         names.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Self { priority, properties: properties.into(), names: names.into() }
+        Self { envelope: envelope.into(), properties: properties.into(), names: names.into() }
     }
 
     /// Fills the slots, all of them null before. What the message does not have stays null, and so does what is not
@@ -42,7 +43,12 @@ impl Sources {
     ///
     /// # Errors
     /// A section is malformed, as far as it was read.
-    pub fn fill<'m>(&self, message: &'m Message, slots: &mut [Plain<'m>]) -> Result<(), DecodeError> {
+    pub fn fill<'m>(
+        &self,
+        message: &'m Message,
+        position: Position,
+        slots: &mut [Plain<'m>],
+    ) -> Result<(), DecodeError> {
         let mut put = |slot: Slot, value| {
             if let Some(place) = slots.get_mut(usize::from(slot.0))
                 && matches!(place, Plain::Null)
@@ -52,8 +58,8 @@ impl Sources {
             }
             false
         };
-        if let Some(slot) = self.priority {
-            put(slot, Plain::Integer(message.priority().unwrap_or(PRIORITY_DEFAULT).into()));
+        for (what, slot) in &self.envelope {
+            put(*slot, what.value(message, position));
         }
         if !self.properties.is_empty() {
             let mut cursor = Cursor::new(message.properties())?;
@@ -77,5 +83,20 @@ impl Sources {
             }
         }
         Ok(())
+    }
+}
+
+impl Envelope {
+    fn value(self, message: &Message, position: Position) -> Plain<'_> {
+        match self {
+            Self::Priority => Plain::Integer(message.priority().unwrap_or(PRIORITY_DEFAULT).into()),
+            Self::DeliveryMode if message.durable_header() => Plain::Octets(b"PERSISTENT"),
+            Self::DeliveryMode => Plain::Octets(b"NON_PERSISTENT"),
+            Self::FilterValue => {
+                message.stream_filter_value().map_or(Plain::Null, |value| Plain::Octets(value.as_bytes()))
+            }
+            Self::Offset => Plain::Integer(position.offset.into()),
+            Self::Timestamp => Plain::Integer(position.at_ms.into()),
+        }
     }
 }

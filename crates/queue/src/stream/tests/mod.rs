@@ -1,6 +1,7 @@
 //! A stream, its readers, and a naive disk: one case at a time.
 
 mod properties;
+mod scope;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

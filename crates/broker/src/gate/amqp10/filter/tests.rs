@@ -36,6 +36,10 @@ fn sql(text: &str) -> (Value, Value) {
     named("sql-filter", 0x120u64, text)
 }
 
+fn selector(text: &str) -> (Value, Value) {
+    named("jms-selector", symbol("apache.org:selector-filter:string"), text)
+}
+
 fn take(filters: &[(Value, Value)]) -> Accepted {
     accept(Some(&Map(filters.to_vec())), NOW_MS).unwrap()
 }
@@ -98,9 +102,9 @@ fn what_is_no_place_in_a_stream_is_left_out() {
 fn an_offset_that_cannot_be_read_refuses_the_consumer() {
     for text in ["", "First", "0s", "10", "m", "10 m", "-1h", "1w", "tomorrow", "99999999999999999999Y"] {
         let error = accept(Some(&Map(vec![offset(text)])), NOW_MS).unwrap_err();
-        assert_eq!(error, BadOffset(text.to_owned()));
+        assert_eq!(error, Unreadable::Offset(text.to_owned()));
     }
-    let error = BadOffset("tomorrow".to_owned()).to_error("s", "/");
+    let error = Unreadable::Offset("tomorrow".to_owned()).to_error("s", "/");
     assert_eq!(error.condition, condition::PRECONDITION_FAILED);
     assert_eq!(
         error.description.as_deref(),
@@ -186,7 +190,7 @@ fn a_filter_of_fields_that_is_none_is_left_out() {
 
 #[test]
 fn an_expression_is_known_by_its_name() {
-    let expected = Filter::Sql(SqlFilter::parse("a = 1").unwrap());
+    let expected = Filter::Sql(SqlFilter::parse("a = 1", Dialect::Filter).unwrap());
     assert_eq!(accepts(&[sql("a = 1")], &[0]).matching.as_deref(), Some(&expected));
     let by_symbol = named("sql-filter", symbol("amqp:sql-filter"), "a = 1");
     assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&expected));
@@ -209,7 +213,7 @@ fn an_expression_is_known_by_its_name() {
 
 #[test]
 fn fields_and_expressions_exclude_each_other() {
-    let expression = SqlFilter::parse("a = 1").unwrap();
+    let expression = SqlFilter::parse("a = 1", Dialect::Filter).unwrap();
     assert_eq!(
         accepts(&[subject("a"), sql("a = 1")], &[1]).matching.as_deref(),
         Some(&Filter::Sql(expression))
@@ -218,6 +222,58 @@ fn fields_and_expressions_exclude_each_other() {
     assert_eq!(accepts(&last, &[1]).matching.as_deref(), Some(&fields(&last[1..])));
     let wrong = [subject("a"), sql("a =")];
     assert_eq!(accepts(&wrong, &[0]).matching.as_deref(), Some(&fields(&wrong[..1])));
+}
+
+#[test]
+fn a_selector_says_everything_at_once() {
+    let text = "\"x-stream-offset\" >= 7 AND \"x-stream-filter-value\" IN ('a', 'b') AND k = 1";
+    let filter = Filter::Sql(SqlFilter::parse(text, Dialect::Selector).unwrap());
+    let values = |values: [&str; 2], unfiltered| BloomFilter {
+        values: values.map(|value| value.as_bytes().into()).into(),
+        unfiltered,
+    };
+    let by_number = named("any", 0x0000_468c_0000_0004u64, text);
+    for selector in [selector(text), by_number] {
+        let replay = accepts(&[selector], &[0]);
+        assert_eq!(replay.start, Start::Offset(7));
+        assert_eq!(replay.bloom.as_deref(), Some(&values(["a", "b"], false)));
+        assert_eq!(replay.matching.as_deref(), Some(&filter));
+    }
+    assert_eq!(accepts(&[selector("k = 1")], &[0]).start, Start::Next);
+    let chunks = filter_of_chunks(["b", "c"]);
+    for said in [[selector(text), offset("first"), chunks.clone()], [offset("first"), chunks, selector(text)]]
+    {
+        let replay = accepts(&said, &[0, 1, 2]);
+        assert_eq!(replay.start, Start::First, "what is said of the place itself counts");
+        assert_eq!(replay.bloom.as_deref(), Some(&values(["b", "c"], false)));
+        assert_eq!(replay.matching.as_deref(), Some(&filter));
+    }
+}
+
+fn filter_of_chunks(values: [&str; 2]) -> (Value, Value) {
+    filter(symbol("rabbitmq:stream-filter"), Value::List(values.map(Value::from).into()))
+}
+
+#[test]
+fn a_selector_excludes_the_others() {
+    let others = [subject("a"), application(1), sql("a = 1"), selector("a = 2")];
+    for other in others {
+        let replay = accepts(&[other.clone(), selector("a = 1")], &[1]);
+        let expected = Filter::Sql(SqlFilter::parse("a = 1", Dialect::Selector).unwrap());
+        assert_eq!(replay.matching.as_deref(), Some(&expected));
+        accepts(&[selector("a = 1"), other], &[1]);
+    }
+}
+
+#[test]
+fn a_selector_that_cannot_be_read_refuses_the_consumer() {
+    let refused = |filters: &[(Value, Value)]| accept(Some(&Map(filters.to_vec())), NOW_MS).unwrap_err();
+    let error = refused(&[selector("a ="), offset("first")]).to_error("s", "/");
+    assert_eq!(error.condition, condition::INVALID_FIELD);
+    let reason = "failed consuming from stream 's' in vhost '/': the selector cannot be read: at byte 3: a value is needed";
+    assert_eq!(error.description.as_deref(), Some(reason));
+    assert!(matches!(refused(&[subject("a"), selector("a.b = 1")]), Unreadable::Selector(_)));
+    accepts(&[selector("a ="), sql("a = 1")], &[1]);
 }
 
 #[test]
@@ -252,9 +308,10 @@ fn what_we_do_not_know_is_left_out() {
         (symbol("sql-filter"), Value::from("a = 1")),
         // Keys are symbols.
         (Value::from("f"), offset("first").1),
-        // Selectors are for queues that we do not have.
-        named("jms-selector", symbol("apache.org:selector-filter:string"), "a = 1"),
-        named("jms-selector", 0x0000_468c_0000_0004u64, "a = 1"),
+        (symbol("jms-selector"), Value::from("a = 1")),
+        named("jms-selector", symbol("apache.org:selector-filter:string"), symbol("a = 1")),
+        named("jms-selector", 0x0000_468c_0000_0003u64, "a = 1"),
+        named("sql-filter", symbol("apache.org:selector-filter:string"), "a = 1"),
         named("no-local", symbol("apache.org:no-local-filter:list"), Value::List(Vec::new())),
         filter("amqp:properties-filter", Map::new()),
         filter(0x173u32, Map::new()),
@@ -271,7 +328,7 @@ fn what_we_do_not_know_is_left_out() {
 proptest! {
     /// Whatever is accepted is accepted again, alone, and comes to the same.
     #[test]
-    fn the_answer_asks_for_the_same(picks in proptest::collection::vec(0usize..10, 0..8)) {
+    fn the_answer_asks_for_the_same(picks in proptest::collection::vec(0usize..11, 0..8)) {
         let all = [
             offset("first"),
             offset(5u32),
@@ -283,6 +340,7 @@ proptest! {
             application(1),
             sql("a = 1"),
             sql("a ="),
+            selector("\"x-stream-offset\" > 5"),
         ];
         let asked: Vec<_> = picks.iter().map(|pick| all[*pick].clone()).collect();
         let first = take(&asked);

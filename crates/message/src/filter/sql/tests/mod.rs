@@ -1,8 +1,8 @@
-//! The language, as tables that people can read.
+//! The two dialects, as tables that people can read.
 //!
 //! Each line of a table is `expression | message | what it comes to`, where that is `true`, `false`, `unknown`, or
 //! `refused` and where and why. A message is written as [`scene`] reads it; `@name` in front stands for a message that
-//! a line `message name: ...` has introduced. Control characters are written as their pictures: ␉ ␊ ␌ ␍ ␀ ␡.
+//! a line `message name: ...` has introduced. Control characters are written as their pictures: ␉ ␊ ␌ ␍ ␀ ␡. The message stands at [`POSITION`].
 
 use super::*;
 use crate::filter::scene;
@@ -10,7 +10,7 @@ use crate::filter::scene;
 mod model;
 mod properties;
 
-const TABLES: [(&str, &str); 9] = [
+const TABLES: [(&str, &str); 12] = [
     ("logic", include_str!("logic.txt")),
     ("comparison", include_str!("comparison.txt")),
     ("arithmetic", include_str!("arithmetic.txt")),
@@ -20,15 +20,30 @@ const TABLES: [(&str, &str); 9] = [
     ("identifiers", include_str!("identifiers.txt")),
     ("sections", include_str!("sections.txt")),
     ("refused", include_str!("refused.txt")),
+    ("selector", include_str!("selector.txt")),
+    ("selector_names", include_str!("selector_names.txt")),
+    ("selector_refused", include_str!("selector_refused.txt")),
 ];
 
 /// What UTC() is in the tables.
 const NOW_MS: u64 = 1_700_000_000_000;
 
+/// Where the message of a line stands.
+const POSITION: Position = Position { offset: 42, at_ms: 1_600_000_000_000 };
+
+fn filter(text: &str) -> Result<SqlFilter, SqlError> {
+    SqlFilter::parse(text, Dialect::Filter)
+}
+
+fn selector(text: &str) -> Result<SqlFilter, SqlError> {
+    SqlFilter::parse(text, Dialect::Selector)
+}
+
 #[test]
 fn tables_of_the_language() {
     let (mut cases, mut wrong) = (0, Vec::new());
     for (table, text) in TABLES {
+        let dialect = if table.starts_with("selector") { Dialect::Selector } else { Dialect::Filter };
         let mut messages: Vec<(&str, String)> = Vec::new();
         for (number, line) in
             (1..).zip(text.lines()).filter(|(_, line)| !line.is_empty() && !line.starts_with('#'))
@@ -44,7 +59,8 @@ fn tables_of_the_language() {
             else {
                 panic!("{table}:{number}: three columns are needed");
             };
-            let found = comes_to(&controls(expression), &written_out(&controls(properties), &messages));
+            let found =
+                comes_to(dialect, &controls(expression), &written_out(&controls(properties), &messages));
             if found != expected {
                 wrong.push(format!("{table}:{number}: {expression}: {found}, not {expected}"));
             }
@@ -55,15 +71,16 @@ fn tables_of_the_language() {
     assert!(cases >= 400, "{cases} cases");
 }
 
-fn comes_to(expression: &str, properties: &str) -> String {
-    let filter = match SqlFilter::parse(expression) {
+fn comes_to(dialect: Dialect, expression: &str, properties: &str) -> String {
+    let filter = match SqlFilter::parse(expression, dialect) {
         Ok(filter) => filter,
         Err(error) => return format!("refused {error}"),
     };
     let message = scene::message(properties);
-    let truth = filter.truth(&message, NOW_MS).expect("well-formed sections");
-    assert_eq!(filter.matches(&message, NOW_MS), truth == Some(true));
-    let again = SqlFilter::parse(&filter.to_string()).unwrap_or_else(|error| panic!("{filter}: {error}"));
+    let truth = filter.truth(&message, POSITION, NOW_MS).expect("well-formed sections");
+    assert_eq!(filter.matches(&message, POSITION, NOW_MS), truth == Some(true));
+    let again =
+        SqlFilter::parse(&filter.to_string(), dialect).unwrap_or_else(|error| panic!("{filter}: {error}"));
     assert_eq!(again, filter, "{expression} was written as {filter}");
     truth.map_or_else(|| "unknown".to_owned(), |truth| truth.to_string())
 }
@@ -93,8 +110,8 @@ fn controls(text: &str) -> String {
 #[test]
 fn characters_are_bounded() {
     let text = |chars: usize| format!("[{}] IS NULL", "ä".repeat(chars - "[] IS NULL".len()));
-    assert!(SqlFilter::parse(&text(SQL_CHARS_MAX)).is_ok());
-    let error = SqlFilter::parse(&text(SQL_CHARS_MAX + 1)).unwrap_err();
+    assert!(filter(&text(SQL_CHARS_MAX)).is_ok());
+    let error = filter(&text(SQL_CHARS_MAX + 1)).unwrap_err();
     assert_eq!(error.what, SqlProblem::TooLong);
     assert_eq!(error.position, text(SQL_CHARS_MAX + 1).len() - 1, "the character that is too many");
 }
@@ -104,52 +121,52 @@ fn tokens_are_bounded() {
     let list = |items: usize| format!("a IN ({})", vec!["1"; items].join(","));
     // a IN ( ), and a comma between two items each.
     let most = (SQL_TOKENS_MAX - 4).div_ceil(2);
-    assert!(SqlFilter::parse(&list(most)).is_ok());
-    assert_eq!(SqlFilter::parse(&list(most + 1)).unwrap_err().what, SqlProblem::TooManyTokens);
+    assert!(filter(&list(most)).is_ok());
+    assert_eq!(filter(&list(most + 1)).unwrap_err().what, SqlProblem::TooManyTokens);
 }
 
 #[test]
 fn depth_is_bounded() {
     let nots = |n: usize| format!("{}TRUE", "NOT ".repeat(n));
-    assert!(SqlFilter::parse(&nots(100)).is_ok());
-    let error = SqlFilter::parse(&nots(101)).unwrap_err();
+    assert!(filter(&nots(100)).is_ok());
+    let error = filter(&nots(101)).unwrap_err();
     assert_eq!((error.what, error.position), (SqlProblem::TooDeep, 404));
     let parentheses = format!("{}TRUE{}", "(".repeat(99), ")".repeat(99));
-    assert_eq!(SqlFilter::parse(&parentheses).unwrap().to_string(), "TRUE");
+    assert_eq!(filter(&parentheses).unwrap().to_string(), "TRUE");
 }
 
 #[test]
 fn a_piece_that_would_cost_too_much_is_unknown() {
-    let filter = SqlFilter::parse("a LIKE '%x_y%'").unwrap();
+    let like = filter("a LIKE '%x_y%'").unwrap();
     let truth = |len: usize| {
         let message = scene::message(&format!("a=string {}xzy", "x".repeat(len)));
-        filter.truth(&message, NOW_MS).unwrap()
+        like.truth(&message, POSITION, NOW_MS).unwrap()
     };
     assert_eq!(truth(300_000), Some(true));
     assert_eq!(truth(400_000), None);
     // Without `_` the cost is that of reading the subject.
-    let filter = SqlFilter::parse("a LIKE '%xz%y%'").unwrap();
+    let like = filter("a LIKE '%xz%y%'").unwrap();
     let message = scene::message(&format!("a=string {}xzy", "x".repeat(4_000_000)));
-    assert_eq!(filter.truth(&message, NOW_MS), Ok(Some(true)));
+    assert_eq!(like.truth(&message, POSITION, NOW_MS), Ok(Some(true)));
 }
 
 #[test]
 fn more_identifiers_than_are_kept_on_the_stack() {
     let names: Vec<String> = (0..60).map(|i| format!("k{i}")).collect();
-    let filter = SqlFilter::parse(&format!("p.subject = 's' AND {}", names.join(" + ") + " = 1770")).unwrap();
+    let filter = filter(&format!("p.subject = 's' AND {}", names.join(" + ") + " = 1770")).unwrap();
     let all = names.iter().zip(0..).map(|(name, i)| format!("{name}=uint {i}")).collect::<Vec<_>>().join(";");
-    assert!(filter.matches(&scene::message(&format!("p.subject=string s;{all}")), 0));
-    assert!(!filter.matches(&scene::message(&all), 0));
+    assert!(filter.matches(&scene::message(&format!("p.subject=string s;{all}")), POSITION, 0));
+    assert!(!filter.matches(&scene::message(&all), POSITION, 0));
 }
 
 #[test]
 fn a_malformed_section_matches_nothing_that_reads_it() {
     let message = |properties: &[u8], application: &[u8]| {
         let wire = [properties, application].concat();
-        scene::with_sections(wire.as_slice().into(), properties.len() as u32, None)
+        scene::with_sections(wire.as_slice().into(), properties.len() as u32)
     };
     let truth =
-        |text: &str, message: &Message| SqlFilter::parse(text).unwrap().truth(message, 0).ok().flatten();
+        |text: &str, message: &Message| filter(text).unwrap().truth(message, POSITION, 0).ok().flatten();
     let good = message(b"\x00\x53\x73\xc0\x04\x01\xa1\x01i", b"\x00\x53\x74\xc1\x06\x02\xa1\x01k\x52\x05");
     assert_eq!(truth("p.message_id = 'i' AND k = 5", &good), Some(true));
 

@@ -186,6 +186,20 @@ fn compare(operator: &str, left: &Value, right: &Value) -> Option<bool> {
     })
 }
 
+/// The text of a tree in the other dialect. Strings of trees have no more than the letters a, b and c.
+pub(super) fn as_selector(text: &str) -> String {
+    let names = [
+        ("p.subject", "JMSType"),
+        ("p.group_sequence", "JMSXGroupSeq"),
+        ("p.to", "\"properties.to\""),
+        ("h.priority", "JMSPriority"),
+        ("[gone]", "\"gone\""),
+        ("AND", "and"),
+        (" IN ", " In "),
+    ];
+    names.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
 /// By trying everything.
 pub(super) fn like(text: &str, pattern: &str) -> bool {
     let mut rest = pattern.chars();

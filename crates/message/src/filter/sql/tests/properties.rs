@@ -3,9 +3,9 @@
 use proptest::prelude::*;
 
 use super::super::like::Like;
-use super::super::{SqlFilter, SqlProblem};
-use super::NOW_MS;
+use super::super::{Dialect, SqlFilter, SqlProblem};
 use super::model::{self, MESSAGE};
+use super::{NOW_MS, POSITION, filter, selector};
 use crate::filter::scene;
 
 proptest! {
@@ -14,19 +14,29 @@ proptest! {
     #[test]
     fn a_naive_evaluation_agrees(tree in model::tree()) {
         let text = tree.text();
-        let filter = SqlFilter::parse(&text);
+        let filter = filter(&text);
         // A random tree may have more tokens than are allowed, and is wrong in no other way.
         prop_assume!(!matches!(&filter, Err(error) if error.what == SqlProblem::TooManyTokens));
-        let truth = filter.map(|filter| filter.truth(&scene::message(MESSAGE), NOW_MS));
+        let truth = filter.map(|filter| filter.truth(&scene::message(MESSAGE), POSITION, NOW_MS));
         prop_assert_eq!(truth, Ok(Ok(tree.truth())), "{}", text);
     }
 
     #[test]
     fn what_is_written_parses_to_the_same(tree in model::tree()) {
-        let Ok(filter) = SqlFilter::parse(&tree.text()) else { return Ok(()) };
-        let written = filter.to_string();
+        let Ok(found) = filter(&tree.text()) else { return Ok(()) };
+        let written = found.to_string();
         prop_assert!(written.len() <= tree.text().len(), "parentheses only go: {}", written);
-        prop_assert_eq!(SqlFilter::parse(&written), Ok(filter), "{}", written);
+        prop_assert_eq!(filter(&written), Ok(found), "{}", written);
+    }
+
+    /// Both dialects come to the same, but for `<>`.
+    #[test]
+    fn a_selector_comes_to_what_the_filter_does(tree in model::tree()) {
+        let text = tree.text().replace("<>", "=");
+        let Ok(same) = filter(&text) else { return Ok(()) };
+        let message = scene::message(MESSAGE);
+        let selector = selector(&model::as_selector(&text)).map(|found| found.truth(&message, POSITION, NOW_MS));
+        prop_assert_eq!(selector, Ok(same.truth(&message, POSITION, NOW_MS)), "{}", text);
     }
 
     #[test]
@@ -44,10 +54,12 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_an_expression_or_refused(text in "([a-z]{1,3}|[0-9.Ex]{1,4}|['\"\\[\\]%_ ]|AND|OR|NOT|LIKE|IN|IS|NULL|UTC|ESCAPE|[=<>!+*/(),-]| ){0,24}") {
-        match SqlFilter::parse(&text) {
-            Ok(filter) => prop_assert_eq!(SqlFilter::parse(&filter.to_string()), Ok(filter)),
-            Err(error) => prop_assert!(error.position <= text.len() && text.is_char_boundary(error.position)),
+    fn any_text_is_an_expression_or_refused(text in "([a-z]{1,3}|[0-9.Ex]{1,4}|['\"\\[\\]%_ ]|AND|OR|NOT|LIKE|IN|IS|NULL|UTC|ESCAPE|between|JMSType|[=<>!+*/(),-]| ){0,24}") {
+        for dialect in [Dialect::Filter, Dialect::Selector] {
+            match SqlFilter::parse(&text, dialect) {
+                Ok(filter) => prop_assert_eq!(SqlFilter::parse(&filter.to_string(), dialect), Ok(filter)),
+                Err(error) => prop_assert!(error.position <= text.len() && text.is_char_boundary(error.position)),
+            }
         }
     }
 }
