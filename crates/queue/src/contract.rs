@@ -330,6 +330,14 @@ pub struct Lent<'a> {
     pub redelivered: bool,
 }
 
+impl Lent<'_> {
+    /// One that lasts.
+    pub fn to_delivery(&self) -> Delivery {
+        let Self { consumer, number, seq, message, delivery_count, redelivered } = *self;
+        Delivery { consumer, number, seq, message: message.clone(), delivery_count, redelivered }
+    }
+}
+
 impl Delivery {
     pub fn lend(&self) -> Lent<'_> {
         let Self { consumer, number, seq, ref message, delivery_count, redelivered } = *self;

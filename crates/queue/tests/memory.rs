@@ -82,10 +82,10 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         settled: false,
         delivery_count: 0,
     };
-    fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| {});
+    fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| {}, &mut |_| false);
     let credit = u32::MAX;
     let grant = Request::Grant { consumer, delivery_count: 0, credit, drain: false, echo: false };
-    fifo.apply(grant, 0, &mut out, &mut |_| {});
+    fifo.apply(grant, 0, &mut out, &mut |_| {}, &mut |_| false);
     let before = BYTES.get();
     MOST.set(before);
     for seq in 0..MESSAGES {
@@ -96,6 +96,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
             0,
             &mut out,
             &mut |_| {},
+            &mut |_| false,
         );
         out.effects.clear();
         out.facts.clear();
@@ -108,14 +109,20 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     // What is given back can be read again, and what is settled takes nothing.
     let (first, last) = (MESSAGES / 2, MESSAGES / 2);
     let outcome = Outcome::Released;
-    fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out, &mut |_| {});
+    fifo.apply(
+        Request::Settle { consumer, first, last, outcome, answer: false },
+        0,
+        &mut out,
+        &mut |_| {},
+        &mut |_| false,
+    );
     assert_eq!(out.loads.len(), 1);
     assert!(!out.effects.iter().any(|effect| matches!(effect, Effect::Delivery(_))));
     out = Output::default();
     for first in (1..=MESSAGES).step_by(1000) {
         let settle =
             Request::Settle { consumer, first, last: first + 999, outcome: Outcome::Accepted, answer: false };
-        fifo.apply(settle, 0, &mut out, &mut |_| {});
+        fifo.apply(settle, 0, &mut out, &mut |_| {}, &mut |_| false);
         out.facts.clear();
         out.released.clear();
     }

@@ -8,7 +8,7 @@ use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
 use queue::{
-    Asked, ConsumerId, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId,
+    Asked, ConsumerId, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Put,
     Refusal, RejectReason, Request, Verdict,
 };
 
@@ -16,7 +16,7 @@ use super::pages::Reading;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
-use super::{Cx, Forgetting, Shard, with_gate};
+use super::{Cx, Forgetting, Shard, deliver, with_gate};
 use crate::facts::RestoredQueue;
 
 /// Requests of one queue that are applied before anybody is told what came of them: what the machine has to say of
@@ -271,12 +271,14 @@ impl Shard {
                 continue;
             }
             let (journal, logged, fsync) = (&mut self.journal, slot.logged, slot.fsync);
-            slot.fifo.apply(request, self.now_ms, &mut output, &mut |put| {
+            let mut put = |put: Put<'_>| {
                 if logged {
                     journal.push_put(queue, put, fsync);
                 }
-            });
-            if ends(&output.effects) {
+            };
+            slot.fifo.apply(request, self.now_ms, &mut output, &mut put, &mut deliver!(self));
+            // What is lent now would overtake them.
+            if !output.effects.is_empty() {
                 break;
             }
         }

@@ -238,6 +238,21 @@ macro_rules! with_gate {
 }
 use with_gate;
 
+/// Takes what is lent to its consumer, if that is on this shard; else false. Of streams all are, or are gone, and their
+/// Detach is on its way.
+macro_rules! deliver {
+    ($shard:expr) => {
+        |lent: queue::Lent<'_>| {
+            let to = $shard.consumers.get(lent.consumer.0).copied();
+            if let Some(to) = to {
+                with_gate!($shard, to.connection, |gate, cx| gate.handle_delivery(to, lent, cx));
+            }
+            to.is_some()
+        }
+    };
+}
+use deliver;
+
 impl Shard {
     pub fn new(setup: Setup) -> Self {
         let Setup { id, shards, settings, access, catalog, live, limits, reply_keys } = setup;

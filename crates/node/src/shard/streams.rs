@@ -19,14 +19,14 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, Lent, LoadFrom,
-    LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
-    StreamOutput, Verdict, Work,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
+    News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream, StreamOutput,
+    Verdict, Work,
 };
 
 use super::apply::{RUN_MAX, Requests, ends};
 use super::receipts::{Receipt, push_receipt};
-use super::{Cx, Shard, with_gate};
+use super::{Cx, Shard, deliver, with_gate};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
@@ -129,18 +129,6 @@ pub(super) fn is_of_readers(request: &Request) -> bool {
             | Request::Browse { .. }
             | Request::GiveUp { .. }
     )
-}
-
-/// Takes deliveries of a stream to its consumers, who all are on this shard.
-macro_rules! deliver {
-    ($shard:expr) => {
-        |lent: Lent<'_>| {
-            // The Detach of one that is not there any more is on its way.
-            if let Some(to) = $shard.consumers.get(lent.consumer.0).copied() {
-                with_gate!($shard, to.connection, |gate, cx| gate.handle_delivery(to, lent, cx));
-            }
-        }
-    };
 }
 
 impl Shard {
@@ -346,7 +334,7 @@ impl Shard {
         }
         let mut output = std::mem::take(&mut self.streams.readers_output);
         let following = self.streams.following.entry(queue).or_default();
-        following.readers.apply(request, self.now_ms, &mut output, &mut deliver!(self));
+        following.readers.apply(request, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }
@@ -356,7 +344,7 @@ impl Shard {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let ended = news.end.is_some();
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_news(news, self.now_ms, &mut output, &mut deliver!(self));
+        following.readers.handle_news(news, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
         if ended {
             // It follows nothing any more.
             following.told = None;
@@ -370,7 +358,7 @@ impl Shard {
         for queue in std::mem::take(&mut self.streams.going) {
             let Some(following) = self.streams.following.get_mut(&queue) else { continue };
             let mut output = std::mem::take(&mut self.streams.readers_output);
-            following.readers.go_on(self.now_ms, &mut output, &mut deliver!(self));
+            following.readers.go_on(self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
             self.take_readers_output(queue, &mut output);
             self.streams.readers_output = output;
         }
@@ -440,7 +428,9 @@ impl Shard {
             }
         };
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output, &mut deliver!(self));
+        following
+            .readers
+            .handle_loaded(who, loaded, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }

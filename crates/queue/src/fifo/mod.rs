@@ -28,9 +28,12 @@ use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
 pub use restore::Restoring;
 
+use message::Message;
+
 use crate::{
     Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
-    Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket,
+    Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -114,15 +117,23 @@ impl Fifo {
     }
 
     /// Does what is asked. `now_ms` counts from the epoch and never goes back. `put` is lent what is stored, at once: it
-    /// comes in front of the facts in `out`, which have no [`Fact::Put`].
-    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output, put: &mut dyn FnMut(Put<'_>)) {
+    /// comes in front of the facts in `out`, which have no [`Fact::Put`]. `deliver` is lent what goes to a consumer as it
+    /// comes, while `out` has no effects that it would overtake; if it does not take it, it is an effect like the others.
+    pub fn apply(
+        &mut self,
+        request: Request,
+        now_ms: u64,
+        out: &mut Output,
+        put: &mut dyn FnMut(Put<'_>),
+        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
+    ) {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
         }
         self.used_ms.get_or_insert(now_ms);
         self.expire(now_ms, out);
         match request {
-            Request::Publish(publish) => self.publish(publish, now_ms, out, put),
+            Request::Publish(publish) => self.publish(publish, now_ms, out, put, deliver),
             Request::Attach(attach) => self.attach(&attach, now_ms, out),
             Request::Cancel { consumer } => self.cancel(consumer, now_ms, out),
             Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out),
@@ -203,7 +214,14 @@ impl Fifo {
         self.next_seq
     }
 
-    fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output, put: &mut dyn FnMut(Put<'_>)) {
+    fn publish(
+        &mut self,
+        publish: Publish,
+        now_ms: u64,
+        out: &mut Output,
+        put: &mut dyn FnMut(Put<'_>),
+        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
+    ) {
         let Publish { publisher, seq: number, message } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
@@ -225,12 +243,19 @@ impl Fifo {
             put(Put { seq, message: &message, at_ms: now_ms });
         }
         out.receipts.push(publisher, number, Verdict::Accepted, journaled);
+        if let Some(slot) = direct {
+            self.lend(slot, seq, &message, out, deliver);
+        }
         let entry = Entry { journaled, ..Entry::new(message, seq, now_ms) };
         if journaled {
             self.journal.put(&entry);
         }
         match direct {
-            Some(slot) => self.deliver(slot, entry, out),
+            Some(slot) => {
+                let settled = self.consumers.get(slot).settled;
+                self.hold(slot, entry, settled);
+                self.consumers.turn(slot);
+            }
             None => {
                 // Something is ready already or nobody has credit; yet a head that may not be delivered
                 // can have been overtaken by a higher level.
@@ -334,6 +359,24 @@ impl Fifo {
         }
     }
 
+    /// To a consumer, what has just come: before it is held.
+    fn lend(
+        &mut self,
+        slot: Slot,
+        seq: u64,
+        message: &Message,
+        out: &mut Output,
+        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
+    ) {
+        let consumer = self.consumers.get(slot);
+        consumer.grant.spend();
+        let (number, delivery_count) = (consumer.unsettled.next_number(), message.delivery_count());
+        let lent = Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered: false };
+        if !out.effects.is_empty() || !deliver(lent) {
+            out.effects.push(Effect::Delivery(lent.to_delivery()));
+        }
+    }
+
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
         let consumer = self.consumers.get(slot);
         consumer.grant.spend();
@@ -343,13 +386,20 @@ impl Fifo {
         self.consumers.turn(slot);
     }
 
-    fn hand_over(&mut self, slot: Slot, mut entry: Entry, settled: bool) -> Delivery {
-        let consumer = self.consumers.get(slot);
+    fn hand_over(&mut self, slot: Slot, entry: Entry, settled: bool) -> Delivery {
         let message = entry.message().expect("heads are taken in memory").clone();
         let Entry { seq, delivery_count, redelivered, .. } = entry;
+        let number = self.hold(slot, entry, settled);
+        let consumer = self.consumers.get(slot).id;
+        Delivery { consumer, number, seq, message, delivery_count, redelivered }
+    }
+
+    /// What is delivered is the consumer's, unless it is settled as it is sent; returns its number.
+    fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) -> u64 {
+        let consumer = self.consumers.get(slot);
         self.counts.delivered += 1;
-        self.counts.redelivered += u64::from(redelivered);
-        let number = if settled {
+        self.counts.redelivered += u64::from(entry.redelivered);
+        if settled {
             self.counts.acknowledged += 1;
             self.journal.gone(&entry);
             consumer.unsettled.skip()
@@ -357,8 +407,7 @@ impl Fifo {
             self.held.add(&entry);
             entry.forget_body();
             consumer.unsettled.push(entry)
-        };
-        Delivery { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
+        }
     }
 
     fn fetch(&mut self, mut fetch: Fetch, now_ms: u64, out: &mut Output) {

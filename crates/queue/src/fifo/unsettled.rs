@@ -56,6 +56,11 @@ impl Unsettled {
         self.filled == 0 && self.stragglers.is_empty()
     }
 
+    /// The number of the next delivery.
+    pub fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Holds the entry; returns its number.
     pub fn push(&mut self, entry: Entry) -> u64 {
         let number = self.next;

@@ -18,7 +18,7 @@ impl Fifo {
     fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
         let mut puts = Vec::new();
         let before = out.facts.len();
-        self.apply(request, now_ms, out, &mut |put| puts.push(Fact::from(put)));
+        self.apply(request, now_ms, out, &mut |put| puts.push(Fact::from(put)), &mut |_| false);
         out.facts.splice(before..before, puts);
     }
 }
