@@ -13,6 +13,7 @@ use broker::catalog::{
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
 use broker::settings::Settings;
+use bytes::BytesMut;
 use node::make_shards;
 use node::shard::Shard;
 use queue::{Effect, Report, Request};
@@ -135,7 +136,7 @@ impl World {
         if let Some(client) = self.clients.get(name)
             && !client.closed
         {
-            self.shards[client.shard].handle_input(client.key, bytes);
+            self.shards[client.shard].handle_input(client.key, &mut BytesMut::from(bytes));
         }
     }
 

@@ -81,6 +81,8 @@ struct House {
     consumer: usize,
     /// TRANSFERs of one turn.
     transfers: Vec<u8>,
+    /// What the socket was read to.
+    input: BytesMut,
     answer: BytesMut,
     /// Messages sent so far, all of them received.
     moved: u32,
@@ -107,13 +109,14 @@ impl House {
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
         let (transfers, kept) = (TRANSFER.repeat(TURN as usize), Kept::default());
-        let (answer, dirty) = (BytesMut::new(), Vec::new());
-        let mut house = Self { shard, publisher, consumer, transfers, answer, moved: 0, kept, dirty, now_ms };
+        let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
+        let mut house =
+            Self { shard, publisher, consumer, transfers, input, answer, moved: 0, kept, dirty, now_ms };
         house.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
-            house.shard.handle_input(client, HELLO);
+            house.shard.handle_input(client, &mut BytesMut::from(HELLO));
             house.turn();
-            house.shard.handle_input(client, attach);
+            house.shard.handle_input(client, &mut BytesMut::from(attach));
             house.turn();
         }
         house.grant();
@@ -127,7 +130,9 @@ impl House {
             transfer[ID_AT..ID_AT + 4].copy_from_slice(&id.to_be_bytes());
             transfer[TAG_AT..TAG_AT + 4].copy_from_slice(&id.to_le_bytes());
         }
-        self.shard.handle_input(self.publisher, &self.transfers);
+        self.input.extend_from_slice(&self.transfers);
+        self.shard.handle_input(self.publisher, &mut self.input);
+        self.input.clear();
         let mut bytes = self.turn();
         let (first, last) = (self.moved, self.moved + TURN as u32 - 1);
         self.moved = last + 1;
@@ -152,7 +157,7 @@ impl House {
             ..Flow::default()
         };
         put_frame(&mut self.answer, 0, &flow);
-        self.shard.handle_input(self.consumer, &self.answer);
+        self.shard.handle_input(self.consumer, &mut self.answer);
         self.answer.clear();
     }
 

@@ -1,11 +1,11 @@
-//! A piece of input: borrowed from the read buffer, or owned because it was read into a buffer of its own.
+//! A piece of input: borrowed from the read buffer, or owned because it stays where it was read to.
 
 use std::ops::Deref;
 
 use bytes::Bytes;
 
 /// Bytes of one frame. Small frames are borrowed from the shard's read buffer and must be copied to be kept;
-/// large ones own their buffer and are kept by reference.
+/// large ones own their part of a buffer and are kept by reference.
 #[derive(Clone, Debug)]
 pub enum Chunk<'a> {
     Borrowed(&'a [u8]),

@@ -8,32 +8,30 @@
 //! No borrow of a shard lives across an await.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::Pin;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant, SystemTime};
 
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
 use broker::mail::Mail;
-use bytes::BufMut;
+use bytes::{BufMut, BytesMut};
 use hashbrown::HashMap;
 use log::{
     BlockRead, ChunksRead, Completion, Handover, PackReaderHandle, Packed, PacksHandle, RealDisk,
     StreamAnswer, StreamJob, StreamReaderHandle, StreamsHandle, WriterHandle,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
-use crate::shard::{DeskCall, Moved, Occupancy, Shard, Writes};
-
-/// The most that is read from one connection in one turn, so that nobody holds the loop.
-const READ_BUFFER: usize = 256 * 1024;
+use crate::shard::{DeskCall, Moved, Occupancy, READ_BUFFER, READ_MAX, Shard, Writes};
 
 /// Slices of one vectored write.
 const SLICES: usize = 64;
@@ -130,7 +128,7 @@ struct Host {
     shards: Shards,
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
-    read_buffer: RefCell<Vec<u8>>,
+    read_buffer: RefCell<BytesMut>,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -161,7 +159,7 @@ pub(crate) fn run(
         shards,
         clock,
         sockets: RefCell::new(HashMap::new()),
-        read_buffer: RefCell::new(vec![0; READ_BUFFER]),
+        read_buffer: RefCell::new(BytesMut::new()),
         wake: Notify::new(),
     });
     LocalSet::new().block_on(&runtime, turns(host, incoming, storage));
@@ -309,18 +307,7 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
         let missing = host.shard.borrow_mut().missing(key);
         let result = match missing {
             Some(missing) => read_large(&host, key, &mut read, missing).await,
-            None => {
-                poll_fn(|cx| {
-                    let mut buffer = host.read_buffer.borrow_mut();
-                    let mut buffer = ReadBuf::new(&mut buffer);
-                    Pin::new(&mut read).poll_read(cx, &mut buffer).map_ok(|()| {
-                        let input = buffer.filled();
-                        host.shard.borrow_mut().handle_input(key, input);
-                        input.len()
-                    })
-                })
-                .await
-            }
+            None => poll_fn(|cx| poll_input(&host, key, &mut read, cx)).await,
         };
         match result {
             Ok(0) | Err(_) => break,
@@ -337,6 +324,23 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
     host.sockets.borrow_mut().remove(&key);
     host.shard.borrow_mut().disconnect(key);
     host.wake.notify_one();
+}
+
+/// Reads into the shard's buffer: a fresh one, if frames have stayed in the last.
+fn poll_input(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut buffer = host.read_buffer.borrow_mut();
+    buffer.clear();
+    buffer.reserve(READ_BUFFER);
+    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(READ_MAX))).poll(cx);
+    if let Poll::Ready(Ok(_)) = result {
+        host.shard.borrow_mut().handle_input(key, &mut buffer);
+    }
+    result
 }
 
 /// Takes a connection to another shard; one whose socket is full stays and comes back.

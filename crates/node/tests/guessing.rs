@@ -24,7 +24,7 @@ fn is_let_in(shard: &mut Shard, from: &str, password: &str) -> bool {
     init.initial_response = Some(Secret::new(Bytes::from(format!("\0u\0{password}"))));
     let mut login = BytesMut::from(&SASL_HEADER[..]);
     put_sasl_frame(&mut login, &amqp10::SaslFrame::Init(init));
-    shard.handle_input(key, &login);
+    shard.handle_input(key, &mut login);
     let phase = shard.conn(key).expect("it is connected").gate.phase();
     assert!(matches!(phase, Phase::Handshake | Phase::Refused));
     phase == Phase::Handshake

@@ -7,12 +7,24 @@ use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault};
 use broker::gate::amqp10::Gate;
 use broker::ids::{ConnectionId, ShardId};
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 
 use super::{Conn, Cx, Occupancy, Shard, with_gate};
 
-/// From here on the rest of a frame is read straight into its own buffer (house.md section 4).
-const READ_DIRECTLY_FROM: usize = 16 * 1024;
+/// The most that is read from one connection in one turn, so that nobody holds the loop.
+pub(crate) const READ_MAX: usize = 256 * 1024;
+
+/// Bytes of a fresh read buffer. Behind what is read there is room for the end of a large frame of which little is missing;
+/// where more is, the beginning is copied and the rest read straight behind it.
+pub(crate) const READ_BUFFER: usize = READ_MAX + LARGE;
+
+/// From here on a frame stays where the socket was read to, and its rest is read straight to its place (house.md section 4;
+/// docs/decisions/0020).
+const LARGE: usize = 16 * 1024;
+
+/// Large frames stay in a read buffer only if they are together at least so much: the buffer is kept as long as one of
+/// them is, and is then little more than four times what it was kept for. Less is copied, as small messages are.
+const FAIR_PART: usize = READ_MAX / 4;
 
 /// A connection on its way to another shard.
 #[derive(Debug)]
@@ -74,7 +86,7 @@ impl Shard {
 
     /// Takes a connection over from another shard. Returns its key.
     pub fn adopt(&mut self, moved: Moved) -> usize {
-        let Moved { mut conn, unread } = moved;
+        let Moved { mut conn, mut unread } = moved;
         let entry = self.conns.vacant_entry();
         let key = entry.key();
         conn.gate.take_place(key);
@@ -83,7 +95,7 @@ impl Shard {
         entry.insert(conn);
         self.counters.connections += 1;
         with_gate!(self, key, |gate, cx| gate.go_on(cx));
-        self.take_input(key, &unread);
+        self.take_input(key, &mut unread);
         key
     }
 
@@ -93,9 +105,9 @@ impl Shard {
             return;
         }
         let Some(conn) = self.conns.get_mut(key) else { return };
-        let unread = std::mem::take(&mut conn.partial);
+        let mut unread = std::mem::take(&mut conn.partial);
         with_gate!(self, key, |gate, cx| gate.go_on(cx));
-        self.take_input(key, &unread);
+        self.take_input(key, &mut unread);
     }
 
     /// Counts one connection less here: one that has gone, or was gone before it came.
@@ -118,15 +130,19 @@ impl Shard {
         self.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
-    /// Bytes from the socket. The beginning of a frame that is not whole is kept, in a buffer of its size.
-    pub fn handle_input(&mut self, key: usize, input: &[u8]) {
+    /// Bytes from the socket, in the buffer that they were read to. Large frames stay there, if they are a fair part of it.
+    /// The beginning of a frame that is not whole is kept, with them or in a buffer of its size. What is left of `input`
+    /// is of no use to anybody.
+    pub fn handle_input(&mut self, key: usize, input: &mut BytesMut) {
         if let Some(conn) = self.conns.get_mut(key) {
             conn.recv_bytes += input.len() as u64;
         }
         self.take_input(key, input);
     }
 
-    fn take_input(&mut self, key: usize, mut input: &[u8]) {
+    fn take_input(&mut self, key: usize, input: &mut BytesMut) {
+        // Whether large frames stay in `input`: asked at the first.
+        let mut stays = None;
         loop {
             let Some(conn) = self.conns.get_mut(key) else { return };
             if let Some(to) = conn.gate.wants_to() {
@@ -142,32 +158,59 @@ impl Shard {
                 return;
             }
             if conn.partial.is_empty() {
+                let large = if stays == Some(false) { usize::MAX } else { LARGE };
                 let mut used = 0;
-                with_gate!(self, key, |gate, cx| used = gate.handle_input(input, cx));
-                input = &input[used..];
-                if used == 0 {
-                    self.keep_partial(key, input);
+                with_gate!(self, key, |gate, cx| used = gate.handle_input(input, large, cx));
+                input.advance(used);
+                if used > 0 {
+                    continue;
+                }
+                let len = self.frame_len(key, input).unwrap_or(HEADER_SIZE);
+                if len > input.len() {
+                    self.keep_partial(key, input, len, stays == Some(true));
                     return;
+                }
+                if *stays.get_or_insert_with(|| self.is_fair_part(key, input)) {
+                    let frame = input.split_to(len).freeze();
+                    with_gate!(self, key, |gate, cx| gate.handle_frame(Chunk::Owned(frame), cx));
                 }
             } else {
                 let wanted = self.partial_wants(key).unwrap_or(HEADER_SIZE);
                 let Some(conn) = self.conns.get_mut(key) else { return };
                 let missing = wanted.saturating_sub(conn.partial.len());
-                let (more, rest) = input.split_at(missing.min(input.len()));
-                conn.partial.extend_from_slice(more);
-                input = rest;
+                let more = missing.min(input.len());
+                conn.partial.extend_from_slice(&input[..more]);
+                input.advance(more);
                 self.handle_partial(key);
             }
         }
     }
 
-    /// Keeps the beginning of a frame, in a buffer of its size.
-    fn keep_partial(&mut self, key: usize, input: &[u8]) {
-        let len = self.frame_len(key, input).unwrap_or(HEADER_SIZE);
-        if let Some(conn) = self.conns.get_mut(key)
-            && conn.gate.phase().listens()
+    /// Whether the large frames in `input` are together a fair part of a read buffer.
+    fn is_fair_part(&mut self, key: usize, input: &[u8]) -> bool {
+        let Some(conn) = self.conns.get_mut(key) else { return false };
+        let (mut rest, mut large) = (input, 0);
+        while let Ok(Some(len)) = conn.gate.connection().frame_len(rest)
+            && let Some(behind) = rest.get(len..)
+            && large < FAIR_PART
         {
-            conn.partial.reserve(len.max(input.len()));
+            large += if len >= LARGE { len } else { 0 };
+            rest = behind;
+        }
+        large >= FAIR_PART
+    }
+
+    /// Keeps the beginning of a frame of `len` bytes: a large part of it where it is, if others stay there and it has
+    /// room, else in a buffer of its size.
+    fn keep_partial(&mut self, key: usize, input: &mut BytesMut, len: usize, others_stay: bool) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        if !conn.gate.phase().listens() {
+            return;
+        }
+        if others_stay && input.len() >= LARGE && input.capacity() >= len {
+            conn.partial = std::mem::take(input);
+        } else {
+            conn.partial.reserve(len);
             conn.partial.extend_from_slice(input);
         }
     }
@@ -188,7 +231,7 @@ impl Shard {
             return None;
         }
         let missing = self.partial_wants(key)?.saturating_sub(have);
-        (missing >= READ_DIRECTLY_FROM).then_some(missing)
+        (missing >= LARGE).then_some(missing)
     }
 
     /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
@@ -206,7 +249,7 @@ impl Shard {
             conn.partial = partial;
         }
         self.handle_partial(key);
-        self.take_input(key, &[]);
+        self.take_input(key, &mut BytesMut::new());
     }
 
     /// Handles the kept frame if it is whole now.

@@ -45,6 +45,7 @@ use slab::Slab;
 
 use self::catalog::Decider;
 pub use self::connections::Moved;
+pub(crate) use self::connections::{READ_BUFFER, READ_MAX};
 pub use self::desk::DeskCall;
 use self::journal::Journal;
 pub use self::occupancy::Occupancy;

@@ -13,6 +13,7 @@ use broker::desk::SessionRow;
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
+use bytes::BytesMut;
 use log::{Completion, Handover, Step};
 use node::facts::Restored;
 use node::shard::Shard;
@@ -90,7 +91,7 @@ impl World {
     }
 
     pub fn input(&mut self, at: Socket, bytes: &[u8]) {
-        self.shards[at.shard].handle_input(at.key, bytes);
+        self.shards[at.shard].handle_input(at.key, &mut BytesMut::from(bytes));
     }
 
     /// Bytes that the broker has said to a connection so far, taken or not.

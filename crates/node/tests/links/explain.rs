@@ -7,6 +7,7 @@ use amqp10::{Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
+use bytes::BytesMut;
 use log::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
 use node::StorageLimits;
 
@@ -207,7 +208,8 @@ fn cases() -> Vec<Case> {
 
     let (mut h, publisher, _, _) = plain();
     // The beginning of a TRANSFER.
-    h.shards[0].handle_input(h.peers[publisher].key, b"\x00\x00\x01\x00\x02\x00\x00\x00half");
+    let mut beginning = BytesMut::from(&b"\x00\x00\x01\x00\x02\x00\x00\x00half"[..]);
+    h.shards[0].handle_input(h.peers[publisher].key, &mut beginning);
     case(Cause::DeliveryIncomplete, h.explain(&h.link(publisher, 0)), &[("session_incomplete_bytes", 12)]);
 
     let (mut h, _, consumer, _) = plain();

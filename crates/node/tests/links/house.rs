@@ -16,7 +16,7 @@ use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destina
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use log::testing::FalseDisk;
 use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
@@ -116,7 +116,7 @@ impl House {
         let key = self.shards[shard].connect(local, local);
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
         let config = Config {
-            max_frame_size: 4096,
+            max_frame_size: 128 * 1024,
             channel_max: 10,
             idle_time_out_ms: 0,
             incomplete_bytes_max: usize::MAX,
@@ -322,10 +322,16 @@ fn done(&Handover { shard, ticket, .. }: &Handover, step: Step) -> Completion {
 }
 
 impl Peer {
-    fn round(&mut self, shards: &mut [Shard], rooted: bool, now_ms: u64) -> bool {
+    /// What it says.
+    pub fn up(&mut self) -> Vec<u8> {
         let mut up = Vec::new();
         take(self.conn.output(), &mut up);
-        shards[self.shard].handle_input(self.key, &up);
+        up
+    }
+
+    fn round(&mut self, shards: &mut [Shard], rooted: bool, now_ms: u64) -> bool {
+        let up = self.up();
+        shards[self.shard].handle_input(self.key, &mut BytesMut::from(&up[..]));
         if rooted {
             shards[self.shard].stay(self.key);
         } else if let Some(to) = shards[self.shard].leaving(self.key) {
@@ -376,7 +382,8 @@ impl Peer {
                 Some(Event::Transfer { link, delivery, .. }) => {
                     let found = amqp10::sections::scan(&delivery.message[..]).expect("a message");
                     // Behind the descriptor, the type and the length.
-                    let body = &delivery.message[found.body.start as usize + 5..];
+                    let section = &delivery.message[found.body.start as usize..];
+                    let body = &section[if section[3] == 0xb0 { 8 } else { 5 }..];
                     self.got.push((link, Bytes::copy_from_slice(body)));
                 }
                 Some(Event::Disposition { state, first, last, .. }) => {
@@ -396,10 +403,15 @@ impl Peer {
     }
 }
 
-/// A message of one short data section.
+/// A message of one data section.
 fn message(body: &[u8]) -> Bytes {
-    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xa0".to_vec();
-    message.push(body.len() as u8);
+    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75".to_vec();
+    if let Ok(len) = u8::try_from(body.len()) {
+        message.extend([0xa0, len]);
+    } else {
+        message.put_u8(0xb0);
+        message.put_u32(body.len() as u32);
+    }
     message.extend_from_slice(body);
     message.into()
 }

@@ -4,5 +4,6 @@ mod direct_reply;
 mod explain;
 mod follow;
 mod house;
+mod large;
 mod streams;
 mod writes;

@@ -13,6 +13,7 @@ use broker::catalog::Arguments;
 use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
+use bytes::BytesMut;
 use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
     BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
@@ -410,7 +411,7 @@ impl World {
     /// Bytes of a client arrive, and its connection may have to go to another shard.
     fn arrive(&mut self, placed: &mut Placed, bytes: &[u8]) {
         let shard = &mut self.shards[placed.shard];
-        shard.handle_input(placed.key, bytes);
+        shard.handle_input(placed.key, &mut BytesMut::from(bytes));
         let Some(to) = shard.leaving(placed.key) else { return };
         match self.random.one_in(4) {
             true => shard.stay(placed.key),

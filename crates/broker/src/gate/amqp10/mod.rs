@@ -282,13 +282,14 @@ impl Gate {
         self.phase == Phase::Done || self.conn.output_len() < self.output_max
     }
 
-    /// The frames at the start of `input`, as many as are whole and as the connection listens to; returns their bytes.
-    /// What is left is the beginning of a frame, unless nobody listens.
-    pub fn handle_input(&mut self, input: &[u8], cx: &mut Cx<'_>) -> usize {
+    /// The frames at the start of `input` that are shorter than `large` bytes, as many as are whole and as the connection
+    /// listens to; returns their bytes. What is left begins with a large frame or is the beginning of any, unless nobody
+    /// listens.
+    pub fn handle_input(&mut self, input: &[u8], large: usize, cx: &mut Cx<'_>) -> usize {
         let mut rest = input;
         while self.phase.listens() && self.wants_to().is_none() {
             match self.conn.frame_len(rest) {
-                Ok(Some(len)) if len <= rest.len() => {
+                Ok(Some(len)) if len <= rest.len() && len < large => {
                     let (frame, behind) = rest.split_at(len);
                     self.handle_frame(Chunk::Borrowed(frame), cx);
                     rest = behind;

@@ -1,0 +1,99 @@
+//! Large frames stay where the socket was read to, if they are a fair part of it.
+
+use std::io::IoSlice;
+
+use broker::catalog::Arguments;
+use broker::settings::Settings;
+use bytes::BytesMut;
+
+use super::house::House;
+
+/// Bytes of a read buffer, and the most of it that a read fills.
+const READ_BUFFER: usize = 272 * 1024;
+const READ_MAX: usize = 256 * 1024;
+
+/// A publisher, its link and a queue.
+fn publisher() -> (House, usize, u32) {
+    let mut h = House::new(1, Settings::default());
+    h.declare("q", Arguments::new());
+    let peer = h.connect(0);
+    let link = h.sender(peer, "/queues/q");
+    (h, peer, link)
+}
+
+/// Sends messages of these sizes in one read. Returns the bodies, and whether the broker has kept the buffer.
+fn send(sizes: &[usize]) -> (House, Vec<Vec<u8>>, bool) {
+    let (mut h, peer, link) = publisher();
+    let bodies: Vec<Vec<u8>> = sizes.iter().zip(b'a'..).map(|(len, byte)| vec![byte; *len]).collect();
+    bodies.iter().for_each(|body| h.say(peer, link, body));
+    let mut buffer = BytesMut::with_capacity(READ_BUFFER);
+    buffer.extend_from_slice(&h.peers[peer].up());
+    assert!(buffer.len() <= READ_MAX);
+    h.shards[0].handle_input(h.peers[peer].key, &mut buffer);
+    h.settle();
+    buffer.clear();
+    let kept = !buffer.try_reclaim(READ_BUFFER);
+    (h, bodies, kept)
+}
+
+fn received(h: &mut House) -> Vec<Vec<u8>> {
+    let peer = h.connect(0);
+    let link = h.receiver(peer, "/queues/q");
+    h.grant(peer, link, 100);
+    h.peers[peer].got.iter().map(|(_, body)| body.to_vec()).collect()
+}
+
+/// Sizes of `large` messages of 20 KiB with small ones between them.
+fn interleaved(large: usize) -> Vec<usize> {
+    let mut sizes = [20 * 1024, 12, 500, 12].repeat(large);
+    sizes.push(12);
+    sizes
+}
+
+#[test]
+fn large_frames_that_are_a_fair_part_of_a_read_keep_its_buffer() {
+    for sizes in [vec![64 * 1024], vec![12, 30_000, 12, 40_000], interleaved(4), interleaved(12)] {
+        let (mut h, bodies, kept) = send(&sizes);
+        assert!(kept, "{sizes:?}");
+        assert_eq!(received(&mut h), bodies);
+    }
+}
+
+/// What is kept of a read is a quarter of the most that it can be, or nothing.
+#[test]
+fn large_frames_that_are_less_are_copied() {
+    for sizes in [vec![12; 40], vec![60 * 1024], interleaved(3), [16_000, 12, 12].repeat(15)] {
+        let (mut h, bodies, kept) = send(&sizes);
+        assert!(!kept, "{sizes:?}");
+        assert_eq!(received(&mut h), bodies);
+    }
+}
+
+/// What leaves lies where it came, also of the frame whose end was not there.
+#[test]
+fn a_frame_that_is_not_whole_stays_with_the_others() {
+    let (mut h, peer, link) = publisher();
+    let consumer = h.connect(0);
+    let from = h.receiver(consumer, "/queues/q");
+    h.grant(consumer, from, 10);
+    (0..4).for_each(|_| h.say(peer, link, &[b'x'; 64 * 1024]));
+    let up = h.peers[peer].up();
+    assert!(up.len() > READ_MAX, "the end of the last is missing");
+    h.peers[consumer].deaf = true;
+    let mut buffer = BytesMut::with_capacity(READ_BUFFER);
+    let start = buffer.as_ptr();
+    for read in up.chunks(READ_MAX) {
+        buffer.clear();
+        buffer.reserve(READ_BUFFER);
+        buffer.extend_from_slice(read);
+        h.shards[0].handle_input(h.peers[peer].key, &mut buffer);
+    }
+    h.settle();
+    let conn = h.shards[0].conn(h.peers[consumer].key).expect("it is connected");
+    let mut slices = [IoSlice::new(&[]); 64];
+    let output = conn.gate.connection().output();
+    let n = output.slices(&mut slices);
+    let there = start..start.wrapping_add(READ_BUFFER);
+    let in_place = slices[..n].iter().filter(|slice| there.contains(&slice.as_ptr()));
+    assert!(in_place.map(|slice| slice.len()).sum::<usize>() >= 4 * 64 * 1024);
+}
