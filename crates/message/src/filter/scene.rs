@@ -4,8 +4,8 @@
 //!  city=string Lisbon; pieces=ushort 6; fresh=true; p.subject=string hello; h.priority=7; h.durable; m.x-a=int 1
 //! ```
 //!
-//! A name with `p.` is a field of the properties, one with `m.` a message-annotation; all others, and what follows `a.`, are application-properties. Octets
-//! are written in hex.
+//! A name with `p.` is a field of the properties, one with `m.` a message-annotation; all others, and what follows `a.`,
+//! are application-properties. Octets are written in hex.
 
 use std::sync::Arc;
 

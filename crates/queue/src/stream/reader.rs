@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use message::{Entries, Filter, Message, Position};
+use message::{Entries, Filter, Position};
 
 use super::readers::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
@@ -53,17 +53,9 @@ pub(super) struct Browsed {
 
 impl Browsed {
     /// True when there is enough.
-    fn take(&mut self, ticket: Ticket, number: u64, seq: u64, message: &Message) -> bool {
-        let (consumer, message) = (ConsumerId(ticket.0), message.clone());
-        self.bytes += message.len();
-        self.deliveries.push(Delivery {
-            consumer,
-            number,
-            seq,
-            message,
-            delivery_count: 0,
-            redelivered: false,
-        });
+    fn take(&mut self, lent: Lent<'_>) -> bool {
+        self.bytes += lent.message.len();
+        self.deliveries.push(lent.to_delivery());
         self.bytes >= BROWSE_BYTES_MAX
     }
 }
@@ -125,6 +117,10 @@ impl Reader {
         now_ms: u64,
         deliver: &mut dyn FnMut(Lent<'_>),
     ) -> Served {
+        let consumer = match who {
+            Asked::Consumer(consumer) => consumer,
+            Asked::Ticket(Ticket(ticket)) => ConsumerId(ticket),
+        };
         let mut scanned = 0;
         while self.grant.credit > 0 {
             if self.entries.is_empty() {
@@ -165,16 +161,14 @@ impl Reader {
             self.grant.spend();
             self.number += 1;
             let number = self.number;
-            match (who, &mut self.browsed) {
-                (Asked::Consumer(consumer), _) => {
-                    deliver(Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false });
-                }
-                (Asked::Ticket(ticket), Some(browsed)) => {
-                    if browsed.take(ticket, number, seq, message) {
+            let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+            match &mut self.browsed {
+                None => deliver(lent),
+                Some(browsed) => {
+                    if browsed.take(lent) {
                         break;
                     }
                 }
-                (Asked::Ticket(_), None) => {}
             }
         }
         Served::Waits
