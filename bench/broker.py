@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import queue
+import resource
 import signal
 import subprocess
 import tempfile
@@ -15,6 +16,22 @@ from programs import WORK, built, harness
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 # Requests under way: the log writes what comes together with one sync.
 CONNECTIONS = 32
+
+
+def metered(broker, work):
+    """What `work` returns, and the harness's meter of it: seconds (`wall`), the broker's seconds of CPU (`cpu`) and most MiB
+    of memory (`peak_rss`), and the cores that others used: neither the broker, nor this process, nor children of it that
+    have ended."""
+    own = own_cpu()
+    with harness().Meter(broker) as meter:
+        result = work()
+    meter.other_cores = meter.figures(0, own_cpu() - own)["other_cores"]
+    return result, meter
+
+
+def own_cpu():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 class Broker:
@@ -60,11 +77,8 @@ class Broker:
         return harness().rss_mib(self.process.pid)
 
     def measured(self, work):
-        """What `work` returns, and the harness's meter, which has the seconds and seconds of CPU that it took (`wall`,
-        `cpu`) and the most memory (`peak_rss`, MiB)."""
-        with harness().Meter(self) as meter:
-            result = work()
-        return result, meter
+        """See `metered`."""
+        return metered(self, work)
 
     def verb(self, *words, wait=True):
         """One of our own commands."""

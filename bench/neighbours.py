@@ -58,7 +58,8 @@ def beside(work, neighbour, client):
             raise RuntimeError(f"the receiver has emptied its queue of {preload:,}")
         return {"fast_rate": round(fast / seconds), "neighbour_rate": round(slow / seconds) if neighbour else None,
                 "broker_cpu_s_per_million": round(meter.cpu / max(1, fast + slow) * 1e6, 2),
-                "client_cores": round(said["cpu_s"] / seconds, 2)}
+                # Of this stretch: filling the queue took far longer.
+                "client_cores": round(said["cpu_s"] / seconds, 2), "other_cores": meter.other_cores}
     return run
 
 
