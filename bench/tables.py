@@ -217,6 +217,7 @@ def failed(results):
     for data in results.values():
         for key, workload in data["workloads"].items():
             for r in workload["runs"]:
+                lines += [f"- {data['name']}, {key}: {error}; then tried again\n" for error in r.get("failed_tries", [])]
                 if "error" in r:
                     lines.append(f"- {data['name']}, {key}: {r['error']}\n")
                 elif r.get("complete") is False:
