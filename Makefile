@@ -32,7 +32,7 @@ lint:
 	cargo fmt --all --check
 	cargo clippy --profile ci --workspace --all-targets -- -D warnings
 
-# The tables of docs/benchmarks.md: about two hours, and a quiet machine.
+# Every table of docs/benchmarks.md: less than two hours, 40 GB of disk, and a quiet machine.
 bench:
 	bench/run
 

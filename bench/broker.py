@@ -1,51 +1,96 @@
-"""A fresh broker for one measurement, and what its process has used."""
+"""A broker of ours for one measurement, and what it used."""
 import base64
 import http.client
 import json
 import os
 import queue
-import shutil
+import resource
+import signal
 import subprocess
 import tempfile
 import threading
+import time
+
+from programs import WORK, built, harness
 
 LOGIN = "Basic " + base64.b64encode(b"guest:guest").decode()
 # Requests under way: the log writes what comes together with one sync.
 CONNECTIONS = 32
 
 
-class Broker:
-    """On ports of its own and an empty data directory, both gone with it."""
+def metered(broker, work):
+    """What `work` returns, and the harness's meter of it: seconds (`wall`), the broker's seconds of CPU (`cpu`) and most MiB
+    of memory (`peak_rss`), and the cores that others used: neither the broker, nor this process, nor children of it that
+    have ended."""
+    own = own_cpu()
+    with harness().Meter(broker) as meter:
+        result = work()
+    meter.other_cores = meter.figures(0, own_cpu() - own)["other_cores"]
+    return result, meter
 
-    def __init__(self, program, *sets):
-        self.data = tempfile.mkdtemp()
+
+def own_cpu():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+class Broker:
+    """On ports of its own, and on the directory `data` or an empty one that is gone with it."""
+
+    def __init__(self, *sets, data=None, preload=None):
+        self.own = None if data else tempfile.TemporaryDirectory(dir=WORK)
+        sets = ("listeners.tcp.default=127.0.0.1:0", "management.tcp.ip=127.0.0.1", "management.tcp.port=0",
+                "prometheus.tcp.port=none", *sets)
+        command = [built("sluice"), "serve", "--data-dir", data or self.own.name]
+        started = time.monotonic()
         self.process = subprocess.Popen(
-            [program, "serve", "--data-dir", self.data, "--set", "listeners.tcp.default=127.0.0.1:0",
-             "--set", "management.tcp.ip=127.0.0.1", "--set", "management.tcp.port=0",
-             "--set", "prometheus.tcp.port=none", *(word for one in sets for word in ("--set", one))],
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            [*command, *(word for one in sets for word in ("--set", one))], text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env={**os.environ, "LD_PRELOAD": preload} if preload else None)
         for line in self.process.stdout:
+            if "amqp://" in line:
+                self.amqp = "amqp://guest:guest@" + line.split("amqp://")[1].split()[0].split("@")[-1]
             if "/api" in line:
                 self.place = line.split("http://")[1].split("/api")[0]
-                self.amqp = line.split("amqp://")[1].split()[0].split("@")[-1]
             if "startup complete" in line:
                 break
+        else:
+            raise RuntimeError("the broker did not start")
+        self.listening_s = time.monotonic() - started
 
-    def cpu_s(self):
-        with open(f"/proc/{self.process.pid}/stat") as stat:
-            fields = stat.read().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    def __enter__(self):
+        return self
 
-    def memory(self):
-        with open(f"/proc/{self.process.pid}/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    def __exit__(self, *_):
+        self.stop(signal.SIGKILL)
+        if self.own:
+            self.own.cleanup()
 
-    def stop(self):
-        self.process.kill()
+    def stop(self, how=signal.SIGTERM):
+        self.process.send_signal(how)
         self.process.wait()
-        shutil.rmtree(self.data)
 
-    def ask(self, connection, method, path, body=None):
+    def root_pid(self):
+        """What the harness asks of a broker."""
+        return self.process.pid
+
+    def rss_mib(self):
+        return harness().rss_mib(self.process.pid)
+
+    def measured(self, work):
+        """See `metered`."""
+        return metered(self, work)
+
+    def verb(self, *words, wait=True):
+        """One of our own commands."""
+        env = {**os.environ, "SLUICE_URL": self.amqp, "SLUICE_HTTP_URL": f"http://guest:guest@{self.place}"}
+        command = [built("sluice"), *map(str, words)]
+        if not wait:
+            return subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL)
+        return subprocess.run(command, env=env, stdout=subprocess.DEVNULL, check=True)
+
+    def ask(self, method, path, body=None, connection=None):
+        """One request to the management API."""
+        connection = connection or http.client.HTTPConnection(self.place)
         headers = {"Authorization": LOGIN, "Content-Type": "application/json"}
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()
@@ -64,7 +109,7 @@ class Broker:
             connection = http.client.HTTPConnection(self.place)
             try:
                 while not errors:
-                    self.ask(connection, *todo.get_nowait())
+                    self.ask(*todo.get_nowait(), connection=connection)
             except queue.Empty:
                 pass
             except Exception as error:  # told by whoever waits for the work

@@ -9,14 +9,18 @@ OURS, PEER, FLOOR, RELAY, NONE = "sluice", "rabbitmq-4.3", "floor", "relay", "no
 MARK = " (disturbed)"
 
 
-def write(root, titles, results):
-    """Replaces what stands between the marks."""
+def write(root, titles, results, parts):
+    """Replaces what stands between the marks. `titles` are those of the workloads that targets have in common; a part has
+    its place, its results, and a function that makes its tables."""
     path = os.path.join(root, "docs/benchmarks.md")
     with open(path) as f:
         text = f.read()
-    makers = {"setting": lambda: setting(results), "goals": lambda: goals(results),
-              "messages": lambda: messages(titles, results), "connections": lambda: connections(titles, results),
+    peers = {name: data for name, data in results.items() if name not in parts}
+    makers = {"setting": lambda: setting(peers), "goals": lambda: goals(results),
+              "messages": lambda: messages(titles, peers), "connections": lambda: connections(titles, peers),
               "failed": lambda: failed(results), "steps": lambda: steps(root)}
+    for name, page in parts.items():
+        makers[name] = lambda name=name, page=page: part(results, name, page)
     for name, make in makers.items():
         marks = rf"(<!-- bench/run: {name} -->\n).*?(<!-- end -->)"
         text, n = re.subn(marks, lambda m: m.group(1) + "\n" + make() + "\n" + m.group(2), text, flags=re.S)
@@ -31,6 +35,11 @@ def write(root, titles, results):
 def good_runs(results, target, key):
     runs = results[target]["workloads"].get(key, {}).get("runs", [])
     return [r for r in runs if "error" not in r and r.get("complete") is not False]
+
+
+def last_good(*where):
+    runs = good_runs(*where)
+    return runs[-1] if runs else None
 
 
 def values(results, target, key, *path):
@@ -87,15 +96,23 @@ def setting(results):
         for key, workload in data["workloads"].items():
             m = workload["machine"]
             line = (f"{m['date']}, commit {m['commit']}, {m['rustc']}; {m['cpu']}, {m['cores']} cores, "
-                    f"{m['memory_gib']} GiB, Linux {m['kernel']}; {m['runs']} runs each")
+                    f"{m['memory_gib']} GiB, Linux {m['kernel']}; {m['runs']} {'run' if m['runs'] == 1 else 'runs each'}")
             if m["scale"] != 1:
                 line += f"; **scale {m['scale']}: this shows that the command works, not how fast anything is**"
             seen.setdefault(line, set()).add(key)
     if not seen:
         return NOT_YET.capitalize() + ".\n"
-    text = "".join(f"- {', '.join(sorted(keys))}: {line}\n" for line, keys in seen.items())
+    who = lambda keys: f"{', '.join(sorted(keys))}: " if len(seen) > 1 else ""  # noqa: E731
+    text = "".join(f"- {who(keys)}{line}\n" for line, keys in seen.items())
     versions = [f"{data['name']}: {data['version']}" for data in results.values() if data.get("version")]
     return text + f"- versions: {'; '.join(versions)}\n"
+
+
+def part(results, name, page):
+    """A part that has its own place tells its setting there."""
+    if not results[name]["workloads"]:
+        return NOT_YET.capitalize() + ".\n"
+    return setting({name: results[name]}) + "\n" + page(results)
 
 
 def goals(results):
@@ -129,6 +146,10 @@ def goals(results):
         v = of("j", "latency_ms", p)
         return None if v is None else v * 1e3
 
+    def no_goal(key, name, target):
+        value = ratio(of(key, cpu, target=target), of(key, cpu))
+        return [key, f"{name}'s CPU per message over ours", NOT_YET if value is None else number(value) + "x", "no goal"]
+
     rows = [
         at_least("a", "RabbitMQ's CPU per message over ours", peer("a"), 30, "x"),
         at_most("a", "our CPU over the floor's", ratio(of("a", cpu), of("a", cpu, target=FLOOR)), 2, "x"),
@@ -148,6 +169,11 @@ def goals(results):
         at_most("idle-silent", "CPU of a core", of("idle-silent", "idle_percent_of_a_core"), 0.1, " %"),
         at_most("empty", "exec to listening", of("empty", "exec_to_listening_ms"), 100, " ms"),
         at_most("empty", "memory", of("empty", "empty_rss_mib"), 20, " MiB"),
+        at_most("definitions", "memory of an idle queue", median(results, "definitions", "definitions.direct", "idle queue",
+                                                                 "bytes_each"), 2048, " B"),
+        *(no_goal(key, name, target) for key, name, target in (
+            ("a", "RabbitMQ 4.0", "rabbitmq-4.0"), ("c", "RabbitMQ 4.0", "rabbitmq-4.0"), ("a", "Artemis", "artemis"),
+            ("h-1k", "Artemis", "artemis"))),
     ]
     return table(["work", "goal", "found", "verdict"], rows)
 
@@ -191,6 +217,7 @@ def failed(results):
     for data in results.values():
         for key, workload in data["workloads"].items():
             for r in workload["runs"]:
+                lines += [f"- {data['name']}, {key}: {error}; then tried again\n" for error in r.get("failed_tries", [])]
                 if "error" in r:
                     lines.append(f"- {data['name']}, {key}: {r['error']}\n")
                 elif r.get("complete") is False:

@@ -1,0 +1,81 @@
+"""A fast queue beside a slow one, on one session: workloads f and g of the neutral harness (two senders; one sender and
+one receiver), with a neighbour that is as fast, or that is synced (x-fsync) on a disk whose every sync takes 5 ms longer.
+"""
+import functools
+import json
+import os
+import subprocess
+
+from broker import Broker
+from programs import HERE, WORK, built, harness
+from tables import cell, load, median, table
+
+SECONDS = 3
+WORKLOADS = {"f": "two senders", "g": "receiver and sender"}
+# Title, and the queue that the other link uses. Without a neighbour the harness's client does nothing.
+NEIGHBOURS = {"none": ("none", []), "alike": ("as fast", ["other"]), "synced": ("synced, 5 ms", ["slow"])}
+CLIENTS = {"ours": ("none", "alike", "synced"), "go": ("alike", "synced")}
+# More than the client receives, so that its queue stays full.
+PRELOAD_PER_S = {"ours": 2_000_000, "go": 200_000}
+
+
+def workloads():
+    return {f"{work}-{neighbour}-{client}": (f"{WORKLOADS[work]}; neighbour: {NEIGHBOURS[neighbour][0]}; client: {client}",
+                                             beside(work, NEIGHBOURS[neighbour][1], client))
+            for client, neighbours in CLIENTS.items() for work in WORKLOADS for neighbour in neighbours}
+
+
+@functools.cache
+def slow_sync():
+    library = os.path.join(WORK, "slow_sync.so")
+    source = os.path.join(HERE, "slow_sync.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return library
+
+
+def beside(work, neighbour, client):
+    def run(scale):
+        bench = harness()
+        seconds = max(0.5, SECONDS * min(1, scale))
+        preload = int(PRELOAD_PER_S[client] * seconds)
+        with Broker(preload=slow_sync()) as broker:
+            for queue, arguments in ("fast", {}), ("other", {}), ("slow", {"x-fsync": True}):
+                broker.ask("PUT", f"/api/queues/%2F/{queue}", {"durable": True, "arguments": arguments})
+            if work == "g":
+                subprocess.run([bench.ARROW, "send", "--url", broker.amqp, "--address", "/queues/fast", "--count",
+                                str(preload), "--durable"], check=True, capture_output=True)
+            if client == "go":
+                command = [bench.GO, {"f": "two-senders", "g": "one-each"}[work], "-url", broker.amqp, "-classic", "fast",
+                           "-quorum", *neighbour, "-seconds", str(seconds)]
+            else:
+                command = [built("session"), broker.amqp, str(seconds), {"f": "senders", "g": "receiver"}[work], "fast",
+                           *neighbour]
+            said, meter = broker.measured(lambda: subprocess.run(command, check=True, capture_output=True).stdout)
+        said = json.loads(said)
+        fast = said.get("first", said.get("sent_classic", said.get("received")))
+        slow = said.get("second", said.get("sent_quorum", said.get("confirmed")))
+        if work == "g" and fast == preload:
+            raise RuntimeError(f"the receiver has emptied its queue of {preload:,}")
+        return {"fast_rate": round(fast / seconds), "neighbour_rate": round(slow / seconds) if neighbour else None,
+                "broker_cpu_s_per_million": round(meter.cpu / max(1, fast + slow) * 1e6, 2),
+                # Of this stretch: filling the queue took far longer.
+                "client_cores": round(said["cpu_s"] / seconds, 2), "other_cores": meter.other_cores}
+    return run
+
+
+def page(results):
+    rows = []
+    for client, neighbours in CLIENTS.items():
+        for work, title in WORKLOADS.items():
+            alone = median(results, "neighbours", f"neighbours.{work}-none-{client}", "fast_rate")
+            for neighbour in neighbours:
+                where = (results, "neighbours", f"neighbours.{work}-{neighbour}-{client}")
+                fast = median(*where, "fast_rate")
+                if fast is None:
+                    continue
+                share = f"{fast / alone * 100:.0f} %" if alone else "-"
+                rows.append([f"{work}: {title}", client, NEIGHBOURS[neighbour][0], cell(*where, "fast_rate"), share,
+                             *(cell(*where, figure) for figure in
+                               ("neighbour_rate", "broker_cpu_s_per_million", "client_cores")), load(*where)])
+    return table(["workload", "client", "neighbour", "fast queue, msg/s", "of its rate alone", "neighbour, msg/s",
+                  "broker CPU s per million", "client, cores", "other load, cores"], rows)

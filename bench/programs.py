@@ -1,0 +1,59 @@
+"""The programs that measure and are measured: our own, the neutral harness, and the peers that it installs."""
+import functools
+import glob
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+PEERS = os.environ.get("PEERS") or os.path.join(ROOT, "../shared/peers")
+WORK = os.environ.get("BENCH_WORK") or os.path.join(ROOT, ".cache/bench")
+# The harness's copy: it builds and writes beside its sources.
+COPY = os.path.join(WORK, "peers")
+PEERS_DIR = os.environ.setdefault("PEERS_DIR", os.path.join(WORK, "peers-data"))
+
+OURS = ("sluice", "floor", "relay", "fill", "replay", "session")
+# Target: what is there once it is installed, and what installs it.
+INSTALLED = {
+    "rabbitmq-4.3": ("forky/.ready", ("./setup-rabbitmq.sh", "forky")),
+    "rabbitmq-4.0": ("trixie/.ready", ("./setup-rabbitmq.sh", "trixie")),
+    "artemis": ("artemis/*/bin/artemis", ("./artemis.sh", "setup")),
+}
+
+
+def prepare(targets):
+    """Copies and builds the harness, installs the peers among `targets`, builds our programs."""
+    if not os.path.exists(os.path.join(PEERS, "bench.py")):
+        sys.exit(f"bench/run: no harness at {PEERS}; $PEERS says where it is")
+    shutil.copytree(PEERS, COPY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("results", "arrow.o"))
+    subprocess.run(["chmod", "-R", "u+w", COPY], check=True)
+    run = lambda *command, cwd=COPY: subprocess.run(command, cwd=cwd, check=True, stdout=sys.stderr)  # noqa: E731
+    run("make", "arrow/arrow", "goclients/goclients")
+    for target, (there, install) in INSTALLED.items():
+        if target in targets and not glob.glob(os.path.join(PEERS_DIR, there)):
+            run(*install)
+    run("cargo", "build", "--release", *(word for name in OURS for word in ("-p", name)), cwd=ROOT)
+    os.environ["SLUICE_BIN"] = built("sluice")
+
+
+@functools.cache
+def harness():
+    """The harness's bench.py."""
+    spec = importlib.util.spec_from_file_location("bench", os.path.join(COPY, "bench.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def target_directory():
+    command = ["cargo", "metadata", "--format-version", "1", "--no-deps"]
+    return json.loads(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE).stdout)["target_directory"]
+
+
+def built(name):
+    return os.path.join(target_directory(), "release", name)

@@ -1,0 +1,212 @@
+"""What a backlog costs: memory, disk and time, with messages of 100 bytes in durable classic queues, and what it costs to
+read a stream of 2 GiB again. Needs about 40 GB below $BENCH_WORK.
+"""
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+from broker import Broker
+from programs import WORK, built
+from tables import last_good, load, table
+
+DATA = os.path.join(WORK, "storage-data")
+
+
+def workloads():
+    return {function.__name__: (function.__doc__, told(function))
+            for function in (backlog, straggler, end, huge, many, streams)}
+
+
+def told(function):
+    def run(scale):
+        try:
+            return {"rows": function(scale)}
+        finally:
+            fresh()
+    return run
+
+
+def page(results):
+    parts = []
+    for key, (title, _) in workloads().items():
+        where = (results, "storage", f"storage.{key}")
+        found = last_good(*where)
+        if found:
+            rows = [[what, f"{value:,}", goal] for what, value, goal in found["rows"]]
+            parts.append(f"{title} (other load: {load(*where)} cores)\n\n" + table(["what", "found", "goal"], rows))
+    return "\n".join(parts) or table([], [])
+
+
+# ---- tools -----------------------------------------------------------------
+
+def send(broker, queue, count, octets=100):
+    body = os.path.join(WORK, "body")
+    with open(body, "w") as f:
+        f.write("x" * octets)
+    broker.verb("send", queue, "--file", body, "--count", count)
+
+
+def drain(broker, queue, count):
+    broker.verb("recv", queue, "--count", count, "--credit", 1000)
+
+
+def replay(broker, stream, consumers, credit, count):
+    subprocess.run([built("replay"), broker.amqp, stream, str(consumers), str(credit), str(count)], check=True)
+
+
+def disk():
+    """MiB that the data directory takes."""
+    total = 0
+    for folder, _, names in os.walk(DATA):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(folder, name)).st_blocks * 512
+            except FileNotFoundError:
+                pass
+    return round(total / 2**20, 1)
+
+
+def settled_disk():
+    """The same, when nothing changes any more."""
+    last, since = disk(), time.monotonic()
+    while time.monotonic() - since < 3:
+        time.sleep(0.2)
+        now = disk()
+        if now != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def fresh():
+    shutil.rmtree(DATA, ignore_errors=True)
+
+
+def fill(queues, messages):
+    fresh()
+    subprocess.run([built("fill"), DATA, str(queues), str(messages)], check=True)
+    os.sync()
+
+
+def per_million(meter, count):
+    return ("CPU seconds of the broker per million", round(meter.cpu / count * 1e6, 2), "")
+
+
+# ---- what is measured ------------------------------------------------------
+
+def backlog(scale):
+    """10 million messages come, wait and go."""
+    count = int(10_000_000 * scale)
+    fresh()
+    with Broker(data=DATA) as broker:
+        broker.verb("declare", "queue", "q")
+        _, meter = broker.measured(lambda: send(broker, "q", count))
+        rows = [(f"{count:,} messages into one queue: messages per second", round(count / meter.wall), ""),
+                per_million(meter, count), ("memory at most, MiB", round(meter.peak_rss, 1), "below 150")]
+        time.sleep(2)
+        before = broker.rss_mib()
+        rows += [("memory afterwards, MiB", round(before, 1), "below 150"), ("disk, MiB", disk(), "")]
+        _, meter = broker.measured(lambda: drain(broker, "q", count))
+        return rows + [
+            ("drained by one consumer: messages per second", round(count / meter.wall), ""), per_million(meter, count),
+            ("memory at most over memory before, MiB", round(meter.peak_rss - before, 1), "not growing"),
+            ("disk afterwards, MiB", settled_disk(), "")]
+
+
+def straggler(scale):
+    """One message that is not settled, in front of 10 million that are."""
+    count = int(10_000_000 * scale)
+    fresh()
+    with Broker("heartbeat=0", data=DATA) as broker:
+        broker.verb("declare", "queue", "q")
+        holder = broker.verb("recv", "q", "--credit", 1, wait=False)
+        try:
+            time.sleep(1)
+            holder.send_signal(signal.SIGSTOP)
+            send(broker, "q", count + 1)
+            drain(broker, "q", count)
+            return [(f"disk with one unsettled message in front of {count:,} settled, MiB", settled_disk(), "below 64")]
+        finally:
+            holder.kill()
+            holder.wait()
+
+
+def end(scale):
+    """The end of 10 million messages."""
+    count = int(10_000_000 * scale)
+    rows = []
+    for what, path in ("deleted", "/api/queues/%2F/q-0"), ("purged", "/api/queues/%2F/q-0/contents"):
+        fill(1, count)
+        with Broker(data=DATA) as broker:
+            broker.verb("recv", "q-0", "--count", 1)
+            before = disk()
+            _, meter = broker.measured(lambda: broker.ask("DELETE", path))
+            rows += [(f"a queue of {count:,} {what}: ms until the answer", round(meter.wall * 1e3, 1), ""),
+                     ("CPU of the broker meanwhile, ms", round(meter.cpu * 1e3), ""),
+                     ("disk before, MiB", before, ""), ("disk after, MiB", settled_disk(), "")]
+    return rows
+
+
+def start(broker, what, queue):
+    """A start on what is there, and the first delivery."""
+    time.sleep(1)
+    rows = [(f"{what}: seconds from exec to listening", round(broker.listening_s, 2), "below 2"),
+            ("memory after the start, MiB", round(broker.rss_mib(), 1), "below 200")]
+    _, meter = broker.measured(lambda: broker.verb("recv", queue, "--count", 1))
+    return rows + [("seconds to a queue's first delivery, the client's start included", round(meter.wall, 3), "below 1"),
+                   ("memory at most meanwhile, MiB", round(meter.peak_rss, 1), "below 200")]
+
+
+def huge(scale):
+    """100 million messages that are there when the broker starts."""
+    count = int(100_000_000 * scale)
+    fill(1, count)
+    with Broker(data=DATA) as broker:
+        rows = start(broker, f"one queue of {count:,}", "q-0")
+        some = count // 50
+        _, meter = broker.measured(lambda: drain(broker, "q-0", some))
+        return rows + [
+            (f"memory at most during {some:,} deliveries, MiB", round(meter.peak_rss, 1), "below 200"),
+            per_million(meter, some)]
+
+
+def many(scale):
+    """10,000 queues that hold 10 million together."""
+    queues, messages = 10_000, max(1, int(1000 * scale))
+    fill(queues, messages)
+    title = f"{queues:,} queues of {messages:,}, "
+    with Broker(data=DATA) as broker:
+        rows = start(broker, title + "stopped cleanly", "q-7777")
+    # Killed by the end of the block.
+    with Broker(data=DATA) as broker:
+        return rows + start(broker, title + "killed", "q-3333")
+
+
+def streams(scale):
+    """A stream of 2 GiB in messages of 1,000 bytes, read again from its first message on."""
+    count = int((2 << 30) * scale) // 1000
+    fresh()
+    with Broker(data=DATA) as broker:
+        broker.verb("declare", "queue", "s", "--type", "stream")
+        _, meter = broker.measured(lambda: send(broker, "s", count, 1000))
+        rows = [(f"{count:,} messages into the stream: messages per second", round(count / meter.wall), ""),
+                per_million(meter, count), ("memory at most, MiB", round(meter.peak_rss, 1), ""), ("disk, MiB", disk(), "")]
+        broker.stop()
+    alone = None
+    for consumers, credit in (1, 200), (5, 200), (1, 100_000), (5, 100_000):
+        # Each on a process of its own: what one has left in the allocator is not the next one's.
+        with Broker(data=DATA) as broker:
+            time.sleep(1)
+            before = broker.rss_mib()
+            _, meter = broker.measured(lambda: replay(broker, "s", consumers, credit, count))
+            broker.stop()
+        read, more = consumers * count, meter.peak_rss - before
+        rows += [(f"{consumers} with credit {credit:,}: messages per second", round(read / meter.wall), ""),
+                 per_million(meter, read), ("memory at most over memory before, MiB", round(more, 1), "")]
+        if consumers == 1:
+            alone = more
+        else:
+            further = round((more - alone) / (consumers - 1), 1)
+            rows += [("of that for each further consumer, MiB", further, "at most 2")]
+    return rows
