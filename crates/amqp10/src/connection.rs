@@ -251,6 +251,27 @@ impl Connection {
         self.last_sent_ms = now_ms;
     }
 
+    /// Takes the empty frames at the start of `input`, which say that the peer is there and nothing else [2.4.5]. Returns
+    /// their bytes. Our own goes with them if it is soon due: who is awake for the one need not wake for the other.
+    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
+        let (frames, _) = input.as_chunks::<HEADER_SIZE>();
+        let heartbeats = frames.iter().take_while(|frame| frame.starts_with(&frame::EMPTY)).count();
+        if heartbeats == 0 || self.state != ConnectionState::Opened {
+            return 0;
+        }
+        self.last_heard_ms = now_ms;
+        self.put_heartbeat_after(self.heartbeat_ms / 4 * 3, now_ms);
+        heartbeats * HEADER_SIZE
+    }
+
+    /// Sends a heartbeat if the peer wants them and nothing was sent for `silence_ms`.
+    fn put_heartbeat_after(&mut self, silence_ms: u32, now_ms: u64) {
+        if self.heartbeat_ms > 0 && now_ms >= self.last_sent_ms + u64::from(silence_ms) {
+            frame::put_empty_frame(self.output.buffer());
+            self.last_sent_ms = now_ms;
+        }
+    }
+
     /// When [`Connection::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         if !self.open_received || self.state == ConnectionState::Closed {
@@ -269,12 +290,8 @@ impl Connection {
         if self.open_received && idle > 0 && now_ms >= self.last_heard_ms + idle {
             return Err(Fault::connection(Violation::IdleTimeOut));
         }
-        if self.heartbeat_ms > 0
-            && now_ms >= self.last_sent_ms + u64::from(self.heartbeat_ms)
-            && matches!(self.state, ConnectionState::Opened)
-        {
-            frame::put_empty_frame(self.output.buffer());
-            self.last_sent_ms = now_ms;
+        if self.state == ConnectionState::Opened {
+            self.put_heartbeat_after(self.heartbeat_ms, now_ms);
         }
         Ok(())
     }

@@ -148,9 +148,13 @@ pub fn parse_header(header: &[u8; HEADER_SIZE], max_frame_size: u32) -> Result<F
     Ok(FrameHeader { size, doff, kind, channel: u16::from_be_bytes([c0, c1]) })
 }
 
+/// An empty frame up to its channel, which may be any [2.4.5].
+pub(crate) const EMPTY: [u8; 6] = [0, 0, 0, 8, 2, 0];
+
 /// Appends the empty frame that keeps a connection alive [2.4.5].
 pub fn put_empty_frame(out: &mut BytesMut) {
-    out.put_slice(&[0, 0, 0, 8, 2, 0, 0, 0]);
+    out.put_slice(&EMPTY);
+    out.put_u16(0);
 }
 
 /// Appends a frame header whose size [`end_frame`] fills in; gives the start of the frame.

@@ -52,6 +52,25 @@ fn heartbeats_fill_the_silence() {
 }
 
 #[test]
+fn heartbeats_are_heard_together_and_answered_when_ours_is_soon_due() {
+    const HEARTBEAT: &[u8] = b"\x00\x00\x00\x08\x02\x00\x00\x00";
+    let more = [HEARTBEAT, HEARTBEAT, b"\x00\x00\x00\x20\x02\x00\x00\x00"].concat();
+    assert_eq!(Script::logged_in().endpoint.handle_heartbeats(&more, 0), 0, "not before OPEN");
+    let mut script = Script::opened();
+    assert_eq!(script.endpoint.handle_heartbeats(&more[8..], 3000), 8);
+    assert!(script.sent().is_empty(), "2 s are left until ours");
+    assert_eq!(script.endpoint.handle_heartbeats(&more, 3750), 16);
+    assert_eq!(script.sent(), ["empty"]);
+    assert_eq!(script.endpoint.next_deadline(), Some(8750));
+    assert_eq!(script.endpoint.handle_heartbeats(&more[16..], 8750), 0, "it has a body");
+    assert_eq!(script.endpoint.handle_heartbeats(&HEARTBEAT[..7], 8750), 0);
+    assert!(script.sent().is_empty());
+    script.endpoint.handle_timeout(63_749).unwrap();
+    let fault = script.endpoint.handle_timeout(63_750).unwrap_err();
+    assert_eq!(fault.violation, Violation::IdleTimeOut, "60 s after the last was heard");
+}
+
+#[test]
 fn drain_uses_up_the_credit() {
     // [2.6.7] Delivery-count moves over what is left, and the answer follows the deliveries.
     let mut script = Script::attached(Role::Receiver, 10);

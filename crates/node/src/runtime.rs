@@ -311,7 +311,8 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
         };
         match result {
             Ok(0) | Err(_) => break,
-            Ok(_) => host.wake.notify_one(),
+            Ok(_) if host.shard.borrow().is_dirty() => host.wake.notify_one(),
+            Ok(_) => {}
         }
         let leaving = host.shard.borrow().leaving(key);
         if let Some(to) = leaving {

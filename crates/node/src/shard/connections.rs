@@ -1,5 +1,6 @@
 //! Connections of a shard: they come, bytes come from them, and they go, or move to another shard.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -55,6 +56,7 @@ impl Shard {
             partial: BytesMut::new(),
             dirty: false,
             partial_taken: 0,
+            looked_at_ms: None,
             unwritten_bytes: 0,
             recv_bytes: 0,
             send_bytes: 0,
@@ -75,6 +77,7 @@ impl Shard {
     pub fn release(&mut self, key: usize) -> Option<Moved> {
         let to = self.leaving(key)?;
         let mut conn = self.conns.try_remove(key)?;
+        look_at(&mut self.deadlines, key, &mut conn, None);
         self.dirty.retain(|k| *k != key);
         self.counters.connections -= 1;
         if let Some(occupancy) = &self.occupancy {
@@ -134,10 +137,18 @@ impl Shard {
     /// The beginning of a frame that is not whole is kept, with them or in a buffer of its size. What is left of `input`
     /// is of no use to anybody.
     pub fn handle_input(&mut self, key: usize, input: &mut BytesMut) {
-        if let Some(conn) = self.conns.get_mut(key) {
-            conn.recv_bytes += input.len() as u64;
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        conn.recv_bytes += input.len() as u64;
+        if conn.partial.is_empty() {
+            let heartbeats = conn.gate.connection().handle_heartbeats(input, self.now_ms);
+            input.advance(heartbeats);
+            if heartbeats > 0 && !conn.gate.connection().output().is_empty() {
+                self.touch(key);
+            }
         }
-        self.take_input(key, input);
+        if !input.is_empty() {
+            self.take_input(key, input);
+        }
     }
 
     fn take_input(&mut self, key: usize, input: &mut BytesMut) {
@@ -288,7 +299,8 @@ impl Shard {
     pub fn disconnect(&mut self, key: usize) {
         with_gate!(self, key, |gate, cx| gate.handle_disconnect(cx));
         if self.conns.contains(key) {
-            let conn = self.conns.remove(key);
+            let mut conn = self.conns.remove(key);
+            look_at(&mut self.deadlines, key, &mut conn, None);
             tracing::info!(connection = %conn.gate.name(), "connection gone");
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
@@ -318,6 +330,11 @@ impl Shard {
         }
     }
 
+    /// Whether a turn has something to do for a connection: heartbeats of thousands, and parts of large frames, need none.
+    pub fn is_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
     /// Marks a connection as having something to write or to close.
     pub fn touch(&mut self, key: usize) {
         if let Some(conn) = self.conns.get_mut(key)
@@ -333,28 +350,38 @@ impl Shard {
         for key in self.dirty.drain(..) {
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.dirty = false;
-                // Whatever brings a deadline nearer has made it dirty.
-                let due = conn.gate.next_deadline().unwrap_or(u64::MAX);
-                self.next_connection_due = self.next_connection_due.min(due);
                 into.push(key);
+                // Whatever brings a deadline nearer has made it dirty.
+                let due = conn.gate.next_deadline();
+                if due.is_some_and(|due| conn.looked_at_ms.is_none_or(|at| due < at)) {
+                    look_at(&mut self.deadlines, key, conn, due);
+                }
             }
         }
     }
 
-    /// Deadlines of connections that have passed. Those that never act are not looked at: ten thousand of them twice a
-    /// second take a thousandth of a core.
+    /// Deadlines of connections that have passed.
     pub(super) fn connection_timeouts(&mut self) {
-        if self.now_ms < self.next_connection_due {
-            return;
-        }
-        self.next_connection_due = u64::MAX;
-        for key in self.connection_keys() {
-            let due = self.conns.get(key).and_then(|conn| conn.gate.next_deadline()).unwrap_or(u64::MAX);
-            if due <= self.now_ms {
-                with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
-            } else {
-                self.next_connection_due = self.next_connection_due.min(due);
+        while let Some(&(at, key)) = self.deadlines.first()
+            && at <= self.now_ms
+        {
+            self.deadlines.pop_first();
+            let Some(conn) = self.conns.get_mut(key) else { continue };
+            conn.looked_at_ms = None;
+            match conn.gate.next_deadline() {
+                Some(due) if due <= self.now_ms => {
+                    with_gate!(self, key, |gate, cx| gate.handle_timeout(cx));
+                }
+                later => look_at(&mut self.deadlines, key, conn, later),
             }
         }
     }
+}
+
+/// Has a connection looked at `at`, and no more when it was to be.
+fn look_at(deadlines: &mut BTreeSet<(u64, usize)>, key: usize, conn: &mut Conn, at: Option<u64>) {
+    if let Some(before) = std::mem::replace(&mut conn.looked_at_ms, at) {
+        deadlines.remove(&(before, key));
+    }
+    deadlines.extend(at.map(|at| (at, key)));
 }

@@ -25,6 +25,7 @@ mod slot;
 mod streams;
 mod writes;
 
+use std::collections::BTreeSet;
 use std::hash::RandomState;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -74,6 +75,8 @@ pub struct Conn {
     dirty: bool,
     /// Bytes of the beginning while somebody reads on at it.
     partial_taken: usize,
+    /// When it is looked at for its deadline, as [`Shard::deadlines`] has it.
+    looked_at_ms: Option<u64>,
     /// Bytes that the socket did not take when it was last written to.
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,
@@ -200,8 +203,9 @@ pub struct Shard {
     reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
-    /// No connection has a deadline before.
-    next_connection_due: u64,
+    /// When which connection is looked at for its deadline, which may have moved on meanwhile: none of thousands that
+    /// have time left is touched.
+    deadlines: BTreeSet<(u64, usize)>,
     blocked: bool,
     stopping: bool,
 }
@@ -309,7 +313,7 @@ impl Shard {
             reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
-            next_connection_due: u64::MAX,
+            deadlines: BTreeSet::new(),
             blocked: false,
             stopping: false,
         }
