@@ -176,6 +176,8 @@ pub struct Shard {
     log_file: u64,
     /// The file where the catalog's records begin.
     definitions_file: u64,
+    /// What the catalog's records took when they were last written together. They are alive, too.
+    definitions_bytes: u64,
     /// About the bytes that are alive in the log, by shard.
     live: Arc<[AtomicU64]>,
     /// Bytes of records that the queues of this shard need, about.
@@ -293,6 +295,7 @@ impl Shard {
             log_short: false,
             log_file: 0,
             definitions_file: 0,
+            definitions_bytes: 0,
             live,
             live_bytes: 0,
             garbage_allowed: limits.garbage_allowed,

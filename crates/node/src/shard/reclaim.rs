@@ -46,7 +46,7 @@ impl Shard {
     /// Tells the others how much is alive here, about.
     pub(super) fn publish_live_bytes(&self) {
         if let Some(mine) = self.live.get(usize::from(self.id)) {
-            mine.store(self.live_bytes, Ordering::Relaxed);
+            mine.store(self.live_bytes + self.definitions_bytes, Ordering::Relaxed);
         }
     }
 
@@ -143,11 +143,12 @@ impl Shard {
         }
         let definitions = decider.is_some() && self.definitions_file <= file;
         if definitions {
-            let mut version = 0;
+            let (mut version, start) = (0, journal.open_bytes());
             for change in catalog.definitions() {
                 version += 1;
                 journal.push_change(version, &change);
             }
+            self.definitions_bytes = journal.open_bytes() - start;
         }
         self.journal.evacuated(file, before, definitions);
     }
@@ -188,7 +189,69 @@ fn join(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use broker::access::Access;
+    use broker::catalog::{Arguments, Command, DeclareQueue};
+    use broker::settings::Settings;
+    use log::{Completion, Step};
+
     use super::*;
+    use crate::facts::Restored;
+    use crate::{StorageLimits, make_shards};
+
+    /// A log of one shard with a file for each handover: their bytes.
+    struct Files {
+        shard: Shard,
+        files: Vec<u64>,
+        forgotten: usize,
+        written: u64,
+    }
+
+    impl Files {
+        fn with_garbage_allowed(garbage_allowed: u64) -> Self {
+            let limits = StorageLimits { garbage_allowed, ..StorageLimits::default() };
+            let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+            let mut shards = make_shards(Restored::default(), 1, &settings, &access, limits, 0);
+            Self { shard: shards.remove(0), files: Vec::new(), forgotten: 0, written: 0 }
+        }
+
+        fn declare(&mut self, name: &str) {
+            let declare = DeclareQueue::new("/", name, Arguments::new());
+            self.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
+            while self.shard.turn() {}
+            while let Some(handover) = self.shard.poll_handover() {
+                let bytes = handover.records.bytes() as u64;
+                self.files.push(bytes);
+                self.written += bytes;
+                let oldest = (self.forgotten + 1 < self.files.len()).then_some(self.forgotten as u64);
+                for step in [Step::Written, Step::Synced] {
+                    let size = Size { bytes: self.bytes(), oldest, ..Size::default() };
+                    let (ticket, file, result) = (handover.ticket, self.files.len() as u64 - 1, Ok(()));
+                    self.shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result });
+                    while self.shard.turn() {}
+                }
+                if let Some(file) = self.shard.poll_forget() {
+                    self.forgotten = file as usize + 1;
+                }
+            }
+        }
+
+        fn bytes(&self) -> u64 {
+            self.files[self.forgotten..].iter().sum()
+        }
+    }
+
+    #[test]
+    fn definitions_that_are_more_than_the_garbage_allowed_are_not_written_again_for_every_other() {
+        let (count, one) = (300, 100);
+        let mut log = Files::with_garbage_allowed(10 * one);
+        (0..count).for_each(|i| log.declare(&format!("queue-{i:080}")));
+        assert!(log.forgotten > 0);
+        // As garbage they would be written with each of them, 150 times in all.
+        assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
+        assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
+    }
 
     #[test]
     fn ranges_that_overlap_are_said_once() {
