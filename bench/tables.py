@@ -72,12 +72,17 @@ def cell(*where):
 
 
 def load(results, target, key):
-    """The most that others used in any run that counts."""
+    """The most that others used in any run that counts, and that the host took, where that counts."""
     found = values(results, target, key, "other_cores")
     if not found:
         return "-"
-    limit = results[target]["workloads"][key]["machine"]["quiet_cores"]
-    return number(max(found)) + (MARK if max(found) > limit else "")
+    machine = results[target]["workloads"][key]["machine"]
+    most, limits = [max(found)], [machine["quiet_cores"]]
+    if machine.get("quiet_host_cores") is not None:
+        most.append(max(values(results, target, key, "stolen_cores")))
+        limits.append(machine["quiet_host_cores"])
+    mark = MARK if any(value > limit for value, limit in zip(most, limits)) else ""
+    return ", host ".join(map(number, most)) + mark
 
 
 def table(header, rows):
