@@ -189,7 +189,7 @@ impl Node {
             let (shards, storage) = (shards.clone(), storage.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, &storage))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }

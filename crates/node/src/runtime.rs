@@ -33,6 +33,9 @@ use tokio::task::{AbortHandle, LocalSet};
 
 use crate::shard::{DeskCall, Moved, Occupancy, READ_BUFFER, READ_MAX, Shard, Writes};
 
+/// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
+const READS_MAX: usize = 64;
+
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 
@@ -128,7 +131,10 @@ struct Host {
     shards: Shards,
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
+    storage: Storage,
     read_buffer: RefCell<BytesMut>,
+    /// How many reads the next turn is to take on.
+    reads: Cell<usize>,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -151,7 +157,7 @@ pub(crate) fn run(
     clock: Clock,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
-    storage: &Storage,
+    storage: Storage,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
@@ -159,23 +165,34 @@ pub(crate) fn run(
         shards,
         clock,
         sockets: RefCell::new(HashMap::new()),
+        storage,
         read_buffer: RefCell::new(BytesMut::new()),
+        reads: Cell::new(0),
         wake: Notify::new(),
     });
-    LocalSet::new().block_on(&runtime, turns(host, incoming, storage));
-    Ok(())
+    let tasks = LocalSet::new();
+    // A task among the others: it comes behind all that had something to read. What wakes the future that is blocked on
+    // makes the runtime look for events once more.
+    let turns = tasks.spawn_local(turns(host, incoming));
+    tasks.block_on(&runtime, turns).map_err(io::Error::other)
 }
 
-async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, storage: &Storage) {
+async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) {
     let mut dirty = Vec::new();
     let mut stopping: Option<(String, Instant)> = None;
     let mut retry_log: Option<Instant> = None;
+    // Set anew only when it is to be sooner: one turn too many is cheaper than a timer for each.
+    let mut alarm = pin!(tokio::time::sleep_until(Instant::now().into()));
     loop {
         let timeout = host.clock.instant(host.shard.borrow().next_timeout());
         let timeout = [retry_log, stopping.as_ref().map(|(_, at)| *at)]
             .into_iter()
             .flatten()
-            .fold(timeout, Instant::min);
+            .fold(timeout, Instant::min)
+            .into();
+        if timeout < alarm.deadline() || alarm.is_elapsed() {
+            alarm.as_mut().reset(timeout);
+        }
         let first = tokio::select! {
             biased;
             message = incoming.recv() => match message {
@@ -183,7 +200,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, 
                 None => return,
             },
             () = host.wake.notified() => None,
-            () = tokio::time::sleep_until(timeout.into()) => None,
+            () = &mut alarm => None,
         };
         host.shard.borrow_mut().set_now(host.clock.now_ms());
         let mut next = first;
@@ -200,7 +217,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, 
             retry_log = None;
             host.shard.borrow_mut().retry_log();
         }
-        turn(&host, &mut dirty, storage);
+        turn(&host, &mut dirty);
         if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
@@ -208,8 +225,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, 
             && (!host.shard.borrow().has_held_receipts() || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
-            turn(&host, &mut dirty, storage);
-            finish(&host, &mut incoming, &mut dirty, storage).await;
+            turn(&host, &mut dirty);
+            finish(&host, &mut incoming, &mut dirty).await;
             return;
         }
     }
@@ -217,12 +234,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>, 
 
 /// At a stop: waits a little for the last frames to leave, the last mail to come and the last records to be
 /// written.
-async fn finish(
-    host: &Rc<Host>,
-    incoming: &mut mpsc::UnboundedReceiver<Incoming>,
-    dirty: &mut Vec<usize>,
-    storage: &Storage,
-) {
+async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming>, dirty: &mut Vec<usize>) {
     let deadline = Instant::now() + STOP_OUTPUT;
     while Instant::now() < deadline {
         tokio::select! {
@@ -239,7 +251,7 @@ async fn finish(
                 }
             }
         }
-        turn(host, dirty, storage);
+        turn(host, dirty);
     }
 }
 
@@ -311,7 +323,13 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
         };
         match result {
             Ok(0) | Err(_) => break,
-            Ok(_) if host.shard.borrow().is_dirty() => host.wake.notify_one(),
+            Ok(_) if host.shard.borrow().is_dirty() => {
+                host.reads.set(host.reads.get() + 1);
+                match host.reads.get() < READS_MAX {
+                    true => host.wake.notify_one(),
+                    false => turn(&host, &mut Vec::new()),
+                }
+            }
             Ok(_) => {}
         }
         let leaving = host.shard.borrow().leaving(key);
@@ -389,16 +407,17 @@ async fn read_large(
 }
 
 /// One turn, and everything that it has made is taken to where it goes.
-fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>, storage: &Storage) {
-    let mut guard = host.shard.borrow_mut();
+fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
+    let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
+    host.reads.set(0);
     shard.handle_timeout();
     let mut pending = Vec::new();
     let is_left = shard.turn();
     if shard.bytes_to_write() <= DELIVER_FIRST_BYTES {
         write_dirty(host, shard, dirty, &mut pending);
     }
-    if is_left | shard.write(&mut &*storage) {
+    if is_left | shard.write(&mut &host.storage) {
         host.wake.notify_one();
     }
     if let Some(file) = shard.poll_forget() {
