@@ -29,6 +29,7 @@ def prepare(targets):
     """Copies and builds the harness, installs the peers among `targets`, builds our programs."""
     if not os.path.exists(os.path.join(PEERS, "bench.py")):
         sys.exit(f"bench/run: no harness at {PEERS}; $PEERS says where it is")
+    os.makedirs(WORK, exist_ok=True)
     shutil.copytree(PEERS, COPY, dirs_exist_ok=True, ignore=shutil.ignore_patterns("results", "arrow.o"))
     subprocess.run(["chmod", "-R", "u+w", COPY], check=True)
     run = lambda *command, cwd=COPY: subprocess.run(command, cwd=cwd, check=True, stdout=sys.stderr)  # noqa: E731
