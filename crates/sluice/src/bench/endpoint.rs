@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use amqp10::DeliveryState;
-use client::{Connection, Credit, Error, Outcome, Receiver, ReceiverOptions, SenderOptions, Settle};
+use client::{Connection, Credit, Error, Outcome, ReceiverOptions, SenderOptions, Settle};
 use hdrhistogram::Histogram;
 use tokio::sync::{mpsc, watch};
 
@@ -28,9 +28,7 @@ const CLOSE: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     Attach,
-    Run {
-        start_ns: u64,
-    },
+    Run,
     /// Send no more, but wait for outcomes.
     Finish,
     Stop,
@@ -111,10 +109,12 @@ impl Place {
     async fn start(&self) -> u64 {
         self.tell(Event::Ready);
         self.until(|phase| phase != Phase::Attach).await;
-        match *self.phase.borrow() {
-            Phase::Run { start_ns } => start_ns,
-            _ => u64::MAX,
-        }
+        self.start_ns()
+    }
+
+    /// When the run began; later than everything, if it has not.
+    fn start_ns(&self) -> u64 {
+        self.run.start_ns.get().copied().unwrap_or(u64::MAX)
     }
 
     // ---- sending ------------------------------------------------------------------------------------------
@@ -194,20 +194,13 @@ impl Place {
         };
         let session = connection.session().await?;
         let link = session.receiver(Some(address), options).await?;
-        // What comes before the start was not sent by this run.
-        let start_ns = tokio::select! {
-            start_ns = self.start() => start_ns,
-            failed = self.receive_from(&link, u64::MAX) => return failed,
-        };
-        self.receive_from(&link, start_ns).await
-    }
-
-    async fn receive_from(&self, link: &Receiver, start_ns: u64) -> Result<(), Error> {
+        self.tell(Event::Ready);
         loop {
             let delivery = link.recv().await?;
             let now = now_ns();
             match sent_ns(&delivery.message) {
-                Some(sent_ns) if sent_ns >= start_ns => {
+                // What was sent before the start is another run's. A message may be here before word of the start is.
+                Some(sent_ns) if sent_ns >= self.start_ns() => {
                     self.latencies.borrow_mut().saturating_record(now.saturating_sub(sent_ns));
                     self.tally().received.add(1);
                     self.tally().last_received_ns.set(now);

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -69,13 +69,16 @@ pub struct Run {
     pub plan: Plan,
     /// One per thread.
     pub tallies: Vec<Tally>,
+    /// When it began; known before anybody sends.
+    pub start_ns: OnceLock<u64>,
 }
 
 impl Run {
     fn new(bench: Bench, plan: Plan) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let threads = cores.min(plan.senders.len().max(plan.receivers.len()));
-        Self { bench, plan, tallies: std::iter::repeat_with(Tally::default).take(threads).collect() }
+        let tallies = std::iter::repeat_with(Tally::default).take(threads).collect();
+        Self { bench, plan, tallies, start_ns: OnceLock::new() }
     }
 
     /// The endpoints of one thread, so that both ends of a pair have the same.
@@ -162,8 +165,8 @@ impl Watcher<'_> {
         while self.ready < senders.len() + receivers.len() {
             self.hear().await?;
         }
-        let (start_ns, cpu) = (now_ns(), cpu_ns());
-        self.phase.send_replace(Phase::Run { start_ns });
+        let (start_ns, cpu) = (*self.run.start_ns.get_or_init(now_ns), cpu_ns());
+        self.phase.send_replace(Phase::Run);
         let mut progress = Progress::new();
         let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
         let mut looks = tokio::time::interval(LOOK);
