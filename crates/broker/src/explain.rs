@@ -130,7 +130,9 @@ impl Cause {
     /// One sentence, for people.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::LogFailed => "the log cannot write: durable messages are refused until it can",
+            Self::LogFailed => {
+                "the disk does not take the log or the backlog: messages are refused until it does"
+            }
             Self::QueueDamaged => "messages of the queue are damaged on the disk: it is closed",
             Self::SocketNotRead => "the client does not read its socket",
             Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",

@@ -107,6 +107,22 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
     assert!(forgotten > 0);
 }
 
+#[test]
+fn a_backlog_that_cannot_leave_memory_is_told_to_publishers() {
+    for seed in seeds(10) {
+        let result = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed, seed % 2 == 0);
+            world.fill_packs();
+            let filled = world.paged_out;
+            world.empty_packs();
+            world.publish_again();
+            assert!(world.paged_out > filled, "what could not leave memory does");
+            world.drain_and_check();
+        });
+        assert!(result.is_ok(), "seed {seed}: see above");
+    }
+}
+
 /// Returns how many times retention took something, how many messages were read back in the end, how many opens named
 /// damage, and how many appends a shard has done itself.
 fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {

@@ -241,7 +241,7 @@ impl Shard {
 
     /// Applies the first request, which is for this queue, and those that come next and are for it, too.
     fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
-        let refuses = self.log_refuses();
+        let (disk_refuses, memory_is_full) = (self.log_refuses(), self.pages.is_stuck());
         let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
             if self.apply_to_stream(queue, requests) {
@@ -259,11 +259,11 @@ impl Shard {
         };
         let mut output = std::mem::take(&mut self.output);
         for request in run(queue, requests) {
-            // A broken log takes nothing new, nor does a full disk: what is not applied yet is refused (house.md section 5).
-            if refuses
-                && slot.logged
+            // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied
+            // yet is refused (house.md section 5).
+            if (disk_refuses && slot.logged || memory_is_full)
                 && let Request::Publish(Publish { publisher, seq, message }) = &request
-                && message.is_durable()
+                && (memory_is_full || message.is_durable())
             {
                 let verdict = Verdict::Rejected(RejectReason::Unavailable);
                 let receipt = Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict };

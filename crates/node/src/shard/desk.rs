@@ -124,7 +124,10 @@ impl Shard {
             }
             Some(facts)
         });
-        let log = LogFacts { failed: self.log_refuses(), receipts_held: self.journal.receipts_held() };
+        let log = LogFacts {
+            failed: self.log_refuses() || self.pages.is_stuck(),
+            receipts_held: self.journal.receipts_held(),
+        };
         (connections.collect(), log)
     }
 

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! One job of packs is away at a time, so that a slow disk makes no queue of jobs. While memory is at twice what it
-//! should be, receipts wait for the job: publishers are held to what the disk takes.
+//! should be, receipts wait for the job: publishers are held to what the disk takes. If it takes nothing, what is new
+//! is refused.
 
 use broker::ids::QueueId;
 use hashbrown::HashMap;
@@ -44,6 +45,8 @@ pub(super) struct Pages {
     away: Option<(u64, Writes)>,
     /// The runs of the job, come back unwritten.
     back: Option<Vec<Run>>,
+    /// The packs have failed the last job that they answered.
+    failed: bool,
     /// Nothing is given to the packs before this time.
     not_before_ms: u64,
     /// Blocks that were asked for, by ticket.
@@ -86,6 +89,7 @@ impl Pages {
             next_ticket: 0,
             away: None,
             back: None,
+            failed: false,
             not_before_ms: 0,
             reads: HashMap::new(),
             read_jobs: Vec::new(),
@@ -105,7 +109,16 @@ impl Pages {
 
     /// Whether publishers must wait for the disk.
     pub fn is_full(&self) -> bool {
-        self.pageable > 2 * self.budget && self.away.is_some()
+        self.is_twice_over() && self.away.is_some() && !self.failed
+    }
+
+    /// Whether there is too much in memory, and it cannot leave.
+    pub fn is_stuck(&self) -> bool {
+        self.is_twice_over() && self.failed
+    }
+
+    fn is_twice_over(&self) -> bool {
+        self.pageable > 2 * self.budget
     }
 
     /// Asks for a block of a run.
@@ -203,6 +216,14 @@ impl Shard {
         let Some((_, writes)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else {
             return;
         };
+        match (std::mem::replace(&mut self.pages.failed, packed.result.is_err()), &packed.result) {
+            (false, Err(failure)) => tracing::error!(
+                shard = self.id,
+                "the backlog cannot leave memory: {failure}; publishing is stopped when there is too much of it"
+            ),
+            (true, Ok(_)) => tracing::info!(shard = self.id, "the backlog can leave memory again"),
+            _ => {}
+        }
         match (packed.result, writes) {
             (Ok(extents), Writes::Runs(names)) => {
                 for ((queue, run), extent) in names.into_iter().zip(extents) {
@@ -211,10 +232,6 @@ impl Shard {
             }
             (Ok(extents), Writes::Copy) => extents.into_iter().for_each(|extent| self.moved(extent)),
             (Err(failure), writes) => {
-                tracing::error!(
-                    shard = self.id,
-                    "the backlog cannot leave memory: {failure}; it is tried again"
-                );
                 self.pages.away = Some((packed.ticket, writes));
                 self.pages.back = Some(failure.runs);
                 self.pages.not_before_ms = self.now_ms + RETRY_MS;

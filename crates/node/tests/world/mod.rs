@@ -340,6 +340,31 @@ impl World {
         panic!("nothing is accepted any more: {:?}", self.log.as_ref().map(Log::size));
     }
 
+    /// The disk of the packs is full. A publisher that has nobody who takes what it sends is refused in the end, and has
+    /// nothing under way for long.
+    pub fn fill_packs(&mut self) {
+        self.packs_disk.limit(0);
+        self.leave();
+        self.story.publishers += 1;
+        let mut client = Client::publisher(self.story.publishers, ADDRESS, self.now_ms);
+        client.fickle = false;
+        self.place_on(0, client, None);
+        let rejected = self.story.rejected.len();
+        for _ in 0..50_000 {
+            self.step_client();
+            self.step_broker();
+            if self.story.rejected.len() > rejected {
+                return;
+            }
+        }
+        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.under_way_bytes());
+    }
+
+    /// It has room again.
+    pub fn empty_packs(&mut self) {
+        self.packs_disk.limit(u64::MAX);
+    }
+
     /// One step of anybody.
     pub fn step(&mut self, disk_errors: bool) {
         if disk_errors && self.random.one_in(40) {
