@@ -41,6 +41,8 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .with_env_filter(EnvFilter::new(config.log_level))
         .with_writer(std::io::stderr)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+        // Where it would be said is where it could not be written: that would panic. The broker goes on without its log.
+        .log_internal_errors(false)
         .init();
     limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()

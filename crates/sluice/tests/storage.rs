@@ -81,6 +81,17 @@ fn a_damaged_log_closes_the_queues_it_spoke_of() {
 }
 
 #[test]
+fn a_log_that_nobody_can_write_stops_nothing() {
+    let directory = Directory::new("storage-dev-full");
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let broker = Starting::spawn_with_log(&directory, &[], full).finish();
+    broker.verb(&["declare", "queue", "q"]).done();
+    broker.verb(&["send", "q", "hello"]).done();
+    broker.verb(&["recv", "q", "--count", "1"]).done();
+    assert!(broker.terminate().success());
+}
+
+#[test]
 fn a_broker_that_may_have_lost_definitions_does_not_start() {
     let directory = Directory::new("storage");
     let data = directory.path().join("data");

@@ -75,6 +75,11 @@ impl Starting {
     /// Starts one with its data and its log in this directory, with further settings.
     pub fn spawn(directory: &Directory, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        Self::spawn_with_log(directory, sets, stderr)
+    }
+
+    /// Starts one whose log goes elsewhere.
+    pub fn spawn_with_log(directory: &Directory, sets: &[&str], stderr: File) -> Self {
         let mut command = serve(&directory.path.join("data"));
         for set in sets {
             command.args(["--set", set]);
