@@ -35,6 +35,11 @@ fn sample() -> (Files, Vec<Chunk>) {
         owner.append(7, vec![new], false).unwrap();
     }
     owner.append(8, vec![chunk(0, 1, 5, 70_000), chunk(1, 1, 6, 10)], false).unwrap();
+    // Another open brings the index of the last segment to its end.
+    drop(owner);
+    let mut owner = Owner::new(&disk);
+    owner.open(7, SMALL, 0).unwrap();
+    owner.open(8, LIMITS, 0).unwrap();
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.kept(7));
     assert_eq!((all.len(), owner.kept(7).segments.len()), (6, 2));
     (disk.files(), all)
@@ -234,6 +239,7 @@ fn an_index_is_never_needed() {
     owner.append(7, (0..300).map(|n| chunk(n, 1, n, 1000)).collect(), false).unwrap();
     let kept = owner.kept(7);
     drop(owner);
+    Owner::new(&disk).open(7, LIMITS, 0).unwrap();
     let files = disk.files();
     let name = files.keys().find(|name| name.ends_with("index")).unwrap();
     let good = &files[name];
@@ -248,6 +254,8 @@ fn an_index_is_never_needed() {
     let mut owner = Owner::new(&other);
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, (0..300).map(|n| chunk(n, 1, n, 900)).collect(), false).unwrap();
+    drop(owner);
+    Owner::new(&other).open(7, LIMITS, 0).unwrap();
     bad.push(other.files()[name].clone());
     for index in bad {
         let disk = disk_of(&files);

@@ -10,6 +10,8 @@
 //! entry in front. `position` is its byte in the segment; `check` a CRC-32C over the stream, the segment's first offset
 //! (each as u64) and the entry.
 //!
+//! Entries are written some at a time, and the rest when the segment is left for the next one.
+//!
 //! Nothing stands here that the segment does not say too: an index that is missing, torn or behind makes finding a
 //! place slower, and is never an error. It is never synced.
 
@@ -23,6 +25,10 @@ use crate::disk::{Disk, read_all};
 
 /// Bytes of a segment from the chunk of one entry to that of the next, at least: what is read to find a chunk.
 pub(super) const INDEX_EVERY: u64 = 64 << 10;
+
+/// Entries that are written together: to write one takes as many calls as to write all. Whoever looks for a place at the end
+/// of the last segment goes over the chunks of so many.
+const ENTRIES_TOGETHER: usize = 8;
 
 /// Bytes of an entry.
 const ENTRY: usize = 28;
@@ -116,25 +122,26 @@ fn offset(entry: u64) -> u64 {
 }
 
 /// The index of the segment that is being written.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Index {
     /// Entries that are good; what stands behind them is written over.
     entries: u64,
-    /// Of the last entry.
-    position: u64,
+    /// Of the last entry, written or not.
+    position: Option<u64>,
+    /// Entries that are to be written.
+    due: Vec<Entry>,
 }
 
 impl Index {
     /// That of a segment without a chunk.
-    pub const EMPTY: Self = Self { entries: 0, position: 0 };
+    pub const EMPTY: Self = Self { entries: 0, position: None, due: Vec::new() };
 
     /// One that ends with this entry.
     pub fn after(number: u64, entry: &Entry) -> Self {
-        Self { entries: number + 1, position: entry.position }
+        Self { entries: number + 1, position: Some(entry.position), due: Vec::new() }
     }
 
-    /// Takes the entries that are due out of chunks that follow each other, and writes them. What the disk refuses is
-    /// tried no more: those that come later are written in its place.
+    /// Takes the entries that are due out of chunks that follow each other, and writes them once they are enough.
     pub fn add<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -142,23 +149,34 @@ impl Index {
         segment: u64,
         chunks: impl IntoIterator<Item = Entry>,
     ) {
-        let (mut due, mut position) = (Vec::new(), (self.entries > 0).then_some(self.position));
         for chunk in chunks {
-            if position.is_none_or(|position| chunk.position >= position + INDEX_EVERY) {
-                due.extend_from_slice(&chunk.encode(stream, segment));
-                position = Some(chunk.position);
+            if self.position.is_none_or(|position| chunk.position >= position + INDEX_EVERY) {
+                self.due.push(chunk);
+                self.position = Some(chunk.position);
             }
         }
-        if due.is_empty() {
-            return;
-        }
-        if self.write(disk, &Kind::Index.name(stream, segment), &due).is_ok() {
-            self.entries += (due.len() / ENTRY) as u64;
-            self.position = position.unwrap_or(0);
+        if self.due.len() >= ENTRIES_TOGETHER {
+            self.flush(disk, stream, segment);
         }
     }
 
-    fn write<D: Disk>(&self, disk: &mut D, name: &str, due: &[u8]) -> io::Result<()> {
+    /// Writes what is to be written. What the disk refuses is tried no more: entries that come later are written in
+    /// its place.
+    pub fn flush<D: Disk>(&mut self, disk: &mut D, stream: u64, segment: u64) {
+        if !self.due.is_empty() && self.write(disk, stream, segment).is_ok() {
+            self.entries += self.due.len() as u64;
+        }
+        self.due.clear();
+    }
+
+    /// Forgets entries that are not written yet, of chunks from this byte of the segment on: they are cut.
+    pub fn cut(&mut self, position: u64) {
+        self.due.retain(|entry| entry.position < position);
+    }
+
+    fn write<D: Disk>(&self, disk: &mut D, stream: u64, segment: u64) -> io::Result<()> {
+        let name = &Kind::Index.name(stream, segment);
+        let due: Vec<u8> = self.due.iter().flat_map(|entry| entry.encode(stream, segment)).collect();
         let mut file = match disk.open(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(name)?,
             opened => opened?,
@@ -169,7 +187,7 @@ impl Index {
         }
         let header = files::header(INDEX_MAGIC);
         let header = if end == 0 { &header[..] } else { &[] };
-        let mut pieces = [io::IoSlice::new(header), io::IoSlice::new(due)];
+        let mut pieces = [io::IoSlice::new(header), io::IoSlice::new(&due)];
         crate::disk::write_all(disk, &mut file, end, &mut pieces)
     }
 }
@@ -189,7 +207,10 @@ mod tests {
         let mut index = Index::EMPTY;
         for n in 0..9 {
             index.add(&mut disk, 1, 0, [entry(2 * n), entry(2 * n + 1)]);
+            let written = disk.files().get(&Kind::Index.name(1, 0)).map_or(0, |index| index.len() / ENTRY);
+            assert_eq!(written, (n as usize + 1) / ENTRIES_TOGETHER * ENTRIES_TOGETHER);
         }
+        index.flush(&mut disk, 1, 0);
         for first in 0..190 {
             let wanted = entry((first / 20).min(8) * 2);
             let found = find(&mut disk, 1, 0, |entry| entry.first <= first);
@@ -206,12 +227,15 @@ mod tests {
             let name = Kind::Index.name(1, 0);
             let mut index = Index::EMPTY;
             index.add(&mut disk.clone(), 1, 0, [entry(0), entry(2)]);
+            index.flush(&mut disk.clone(), 1, 0);
             let mut bytes = disk.files()[&name].clone();
             bytes.extend_from_slice(&[0xee; ENTRY][..torn]);
             disk.put(&name, &bytes);
             let (number, found) = find(&mut disk.clone(), 1, 0, |_| true).unwrap();
             assert_eq!(found, entry(2));
-            Index::after(number, &found).add(&mut disk.clone(), 1, 0, [entry(3), entry(4)]);
+            let mut index = Index::after(number, &found);
+            index.add(&mut disk.clone(), 1, 0, [entry(3), entry(4)]);
+            index.flush(&mut disk.clone(), 1, 0);
             assert_eq!(find(&mut disk.clone(), 1, 0, |_| true), Some((2, entry(4))));
         }
     }

@@ -82,6 +82,7 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     });
     let mut index = tail.index;
     index.add(disk, stream, first, tail.entries);
+    index.flush(disk, stream, first);
     segment.bytes = tail.end;
     let mut last = tail.last;
     // One that was proved from its start on: else something in front of what is synced from now on could be missing,

@@ -315,6 +315,9 @@ impl Stream {
             }
         };
         if at == 0 {
+            if let Some(last) = self.segments.last() {
+                self.index.flush(&mut files.disk, self.stream, last.first);
+            }
             self.begin(segment);
         }
         self.index.add(&mut files.disk, self.stream, segment, entries);
@@ -367,8 +370,10 @@ impl Stream {
     /// Goes back to what is confirmed, in which the last segment is never written again. Nor is the file that was
     /// refused a sync asked for another: that would teach nothing.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
+        self.index.cut(self.kept_end);
         // One at most, and its name is that of the segment that is begun next: what the disk leaves of it is replaced then.
         for segment in self.segments.drain(self.kept.segments.len()..) {
+            self.index = Index::EMPTY;
             drop(files.remove(self.stream, segment.first));
         }
         if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.kept_end) {
