@@ -19,9 +19,9 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
-    News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream, StreamOutput,
-    Verdict, Work,
+    Asked, CHUNK_BYTES, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, Lent,
+    LoadFrom, LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request,
+    Standing, Stream, StreamOutput, Verdict, Work,
 };
 
 use super::apply::{RUN_MAX, Requests, ends};
@@ -30,6 +30,11 @@ use super::{Cx, Shard, deliver, with_gate};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
+
+/// Bytes of new chunks that are kept for the readers of one stream, and of all streams of a shard together: each has an
+/// equal part, at most as much as a consumer at full speed falls behind now and then (docs/performance.md), at least a chunk.
+const TAIL_BYTES_MAX: usize = 1024 * 1024;
+const TAILS_BYTES: usize = 32 * 1024 * 1024;
 
 /// How long after a failure the disk is tried again.
 const RETRY_MS: u64 = 200;
@@ -77,6 +82,11 @@ pub(super) struct Streams {
 impl Streams {
     pub fn next_deadline(&self) -> Option<u64> {
         self.next_due.into_iter().chain((!self.again.is_empty()).then_some(self.again_ms)).min()
+    }
+
+    /// What may be kept of each stream that has readers here.
+    fn tail_bytes(&self) -> usize {
+        (TAILS_BYTES / self.following.len().max(1)).clamp(CHUNK_BYTES, TAIL_BYTES_MAX)
     }
 
     /// Whether publishes wait to be written.
@@ -341,10 +351,12 @@ impl Shard {
 
     /// What a stream has to say to its readers here.
     pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
+        let tail_bytes = self.streams.tail_bytes();
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let ended = news.end.is_some();
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_news(news, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
+        let deliver = &mut |lent: Lent<'_>| _ = deliver!(self)(lent);
+        following.readers.handle_news(news, tail_bytes, self.now_ms, &mut output, deliver);
         if ended {
             // It follows nothing any more.
             following.told = None;

@@ -30,7 +30,6 @@ pub use home::{OpenFailure, Stream, StreamOutput, Work};
 pub use reader::SCAN_MAX;
 pub use readers::{ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, Standing};
 pub use start::{BloomFilter, Replay, Start};
-pub use tail::TAIL_BYTES;
 
 use crate::GoneReason;
 

@@ -153,10 +153,12 @@ impl Readers {
         }
     }
 
-    /// What the stream has to say.
+    /// What the stream has to say. Chunks of at most `tail_bytes` are kept for readers that are nearly there; those further
+    /// behind read the disk.
     pub fn handle_news(
         &mut self,
         news: News,
+        tail_bytes: usize,
         now_ms: u64,
         out: &mut ReadersOutput,
         deliver: &mut dyn FnMut(Lent<'_>),
@@ -167,7 +169,7 @@ impl Readers {
             return;
         }
         let first_news = self.kept.replace(kept).is_none();
-        self.tail.extend(chunks);
+        self.tail.extend(chunks, tail_bytes);
         if first_news {
             self.consumers = 0;
             for request in std::mem::take(&mut self.waiting) {

@@ -4,9 +4,6 @@ use std::collections::VecDeque;
 
 use super::Chunk;
 
-/// Bytes of chunks that are kept for readers that are nearly there; those further behind read the disk.
-pub const TAIL_BYTES: usize = 256 * 1024;
-
 /// The last chunks of a stream, without gaps.
 #[derive(Debug, Default)]
 pub(super) struct Tail {
@@ -15,8 +12,9 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Adds what was written; what does not follow takes the place of everything.
-    pub fn extend(&mut self, chunks: Vec<Chunk>) {
+    /// Adds what was written; what does not follow takes the place of everything. Beyond `bytes_max` the oldest go, but for
+    /// the last chunk.
+    pub fn extend(&mut self, chunks: Vec<Chunk>, bytes_max: usize) {
         for chunk in chunks {
             if self.chunks.back().is_some_and(|last| last.end() != chunk.first) {
                 self.clear();
@@ -24,7 +22,7 @@ impl Tail {
             self.bytes += chunk.data.len();
             self.chunks.push_back(chunk);
         }
-        while self.bytes > TAIL_BYTES && self.chunks.len() > 1 {
+        while self.bytes > bytes_max && self.chunks.len() > 1 {
             self.drop_oldest();
         }
     }

@@ -14,6 +14,9 @@ use crate::{
 use bytes::Bytes;
 use message::{Message, Parts, Route};
 
+/// What is kept of new chunks.
+const TAIL_BYTES: usize = 3 * CHUNK_BYTES;
+
 /// Chunks of a segment of the naive disk.
 const SEGMENT_CHUNKS: usize = 3;
 
@@ -231,8 +234,9 @@ impl World {
         if !self.news.is_empty() {
             let news = self.news.remove(0);
             let mut out = ReadersOutput::default();
-            self.readers
-                .handle_news(news, self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
+            self.readers.handle_news(news, TAIL_BYTES, self.now_ms, &mut out, &mut |lent| {
+                take(&mut self.got, &self.disk, lent)
+            });
             self.after_readers(out);
         }
     }
