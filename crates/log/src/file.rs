@@ -26,7 +26,7 @@
 use crate::batch::crc32c;
 
 /// Bytes after which a log file is full. One file may exceed it by one batch.
-pub const FILE_SIZE: u64 = 16 << 20;
+pub const FILE_SIZE: u64 = 8 << 20;
 
 /// The version of every format in this crate. Files of a newer version are refused.
 pub const FORMAT_VERSION: u32 = 1;

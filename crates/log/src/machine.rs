@@ -54,7 +54,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Bytes of the disk that are kept for the time when it is full; 0: none. See [`Size::short`].
     pub reserve_bytes: u64,
-    /// Forgotten files that are kept to be written over, each of `file_bytes` or one batch more; beyond, they are removed.
+    /// Forgotten files that are kept to be written over, each of `file_bytes` or one batch more; beyond, they are removed. They
+    /// stand for the reserve if they are as large.
     pub spare_files_max: usize,
 }
 
@@ -234,6 +235,7 @@ impl<D: Disk> Log<D> {
     pub fn close(mut self) -> Result<(), WriteError> {
         self.refuse_while_syncing()?;
         self.drop_spares();
+        self.take_reserve();
         if self.clean {
             return Ok(());
         }

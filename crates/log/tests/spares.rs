@@ -280,26 +280,48 @@ fn a_spare_that_cannot_be_had_costs_one_attempt() {
 }
 
 #[test]
-fn a_full_disk_takes_the_spares_first() {
+fn spares_stand_for_the_reserve() {
     let disk = FalseDisk::new(1);
-    disk.limit(6 * FILE_BYTES);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
-    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
-    (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize - 100, false)));
+    let has = |name: &str| disk.files().contains_key(name);
+    let (mut log, _) = Log::open(disk.clone(), options.clone(), &mut |_| ()).unwrap();
+    (1..=4).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
+    log.forget(1).unwrap();
+    assert_eq!((spares(&disk).len(), has("reserve")), (1, true), "one is not enough");
     log.forget(2).unwrap();
-    assert_eq!(spares(&disk).len(), 2);
-    // More than is left of the disk.
-    assert!(append(&mut log, 4, 2000, false));
-    assert!(spares(&disk).is_empty() && !log.size().short);
-    let mut seq = 5;
-    while !log.size().short {
-        assert!(append(&mut log, seq, 100, false));
-        seq += 1;
-    }
+    assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
+    // One is written over: the other is not enough.
+    assert!(append(&mut log, 5, FILE_BYTES as usize, false) && append(&mut log, 6, 10, false));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (1, true, false));
+    log.forget(3).unwrap();
+    assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
+
+    // The disk is full, and as much is to be written as they take.
+    disk.limit(disk.taken());
+    let taken: usize = spares(&disk).iter().map(|name| disk.files()[name].len()).sum();
+    assert!(append(&mut log, 7, taken - 200, false));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (0, false, true));
     // While it is gone, what is given back is given to the disk.
     disk.fail(&[Op::Reserve], 1000, ENOSPC);
     let oldest = log.size().oldest.unwrap();
     let taken = disk.taken();
     log.forget(oldest).unwrap();
     assert!(log.size().short && disk.taken() < taken && spares(&disk).is_empty());
+    disk.heal();
+    disk.limit(u64::MAX);
+    assert!(append(&mut log, 8, 10, true));
+    assert_eq!((has("reserve"), log.size().short), (true, false));
+    // A spare that is not enough goes when there is no room for the reserve beside it.
+    let (oldest, newest) = (log.size().oldest.unwrap(), log.spans().last_key_value().unwrap().0 - 1);
+    (oldest..=newest).for_each(|file| log.forget(file).unwrap());
+    assert!(spares(&disk).len() == 2 && !has("reserve"), "{:?}", disk.files().keys());
+    disk.limit(disk.taken());
+    assert!(append(&mut log, 9, FILE_BYTES as usize - 500, false));
+    assert!(append(&mut log, 10, 10, true));
+    assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (0, true, false));
+
+    log.close().unwrap();
+    assert_eq!((spares(&disk).len(), has("reserve")), (0, true), "a stopped log has its reserve");
+    let (log, ..) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+    assert!(!log.size().short);
 }

@@ -9,7 +9,7 @@
 //!
 //! All of this is done on the log's thread, between two rounds and two syncs of the other thread
 //! (docs/decisions/0012), and holds up writing for three syncs. That is once for all the files of an evacuation, so for
-//! each 16 MiB of log at the least; the first sync has little left to do, for what was copied has just been synced.
+//! each 8 MiB of log at the least; the first sync has little left to do, for what was copied has just been synced.
 //! To begin them on the other thread would be three steps, each with its own way to fail and to be taken up again, between
 //! which the floor is said and not yet true; to save some milliseconds of latency in every few hundred.
 

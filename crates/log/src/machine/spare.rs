@@ -23,8 +23,8 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// One saves nearly all that any number saves; each takes the disk of a file for ever (docs/decisions/0016).
-pub(super) const SPARE_FILES_MAX: usize = 1;
+/// More save nothing; each takes the disk of a file for ever, and two of them stand for the reserve (docs/decisions/0016).
+pub(super) const SPARE_FILES_MAX: usize = 3;
 
 impl<D: Disk> Log<D> {
     /// The file with this number, to be written from its front: a spare, or a new one. The second word is how many bytes
@@ -53,6 +53,7 @@ impl<D: Disk> Log<D> {
         {
             if self.disk.rename(&name, &spare).is_ok() {
                 self.spares.push_back(number);
+                self.has_spared();
                 return Ok(());
             }
             // A disk may say that it could not, when it has.

@@ -11,7 +11,7 @@ use queue::Fact;
 use super::Shard;
 
 /// The log may hold this much garbage whatever is alive: evacuation costs a sync.
-pub const GARBAGE_ALLOWED: u64 = 32 * 1024 * 1024;
+pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 
 /// While the log lives on its reserve, what is alive must fit into this part of it: the rest is for what was under way
 /// when the disk got full, and for what comes meanwhile.
@@ -50,23 +50,23 @@ impl Shard {
         }
     }
 
-    /// Whether most of a log of so many bytes is garbage.
-    fn is_garbage(&self, bytes: u64) -> bool {
+    /// How many bytes of a log of so many are too much garbage.
+    fn excess(&self, bytes: u64) -> u64 {
         let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.log_short {
             false => self.garbage_allowed,
             // Every file counts, if there is surely room for what is alive.
             true if live <= self.reserve_bytes / RESERVE_PART => 0,
-            true => return false,
+            true => return 0,
         };
-        bytes > live.saturating_mul(2).saturating_add(allowed)
+        bytes.saturating_sub(live.saturating_mul(2).saturating_add(allowed))
     }
 
     /// The log has said how large it is: whichever shard hears of it tells the one that decides, which may have
     /// nothing to write and hear nothing itself.
     pub(super) fn tell_size(&mut self, size: Size) {
         self.publish_live_bytes();
-        if let Some(oldest) = size.oldest.filter(|_| self.is_garbage(size.bytes)) {
+        if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.log_file);
             self.send(0, Mail::LogFull { bytes, oldest, newest, short: size.short });
         }
@@ -85,7 +85,8 @@ impl Shard {
             return;
         }
         let Some((bytes, oldest, newest)) = self.log_full else { return };
-        if !self.is_garbage(bytes) {
+        let excess = self.excess(bytes);
+        if excess == 0 {
             self.log_full = None;
             return;
         }
@@ -95,8 +96,11 @@ impl Shard {
             self.forget = Some(self.evacuated);
             return;
         }
-        // All but the newest: that one is being written.
-        let file = (oldest + self.evacuation_files - 1).min(newest.saturating_sub(1)).max(oldest);
+        // No more than is too much: what goes one by one is written over one by one (docs/decisions/0016). And all but the
+        // newest: that one is being written.
+        let file_bytes = (bytes / (newest.saturating_sub(oldest) + 1)).max(1);
+        let files = self.evacuation_files.min(excess.div_ceil(file_bytes));
+        let file = (oldest + files - 1).min(newest.saturating_sub(1)).max(oldest);
         self.evacuation = Some(Evacuation { file, left: self.outboxes.len(), bytes: 0 });
         for to in 0..self.outboxes.len() as ShardId {
             self.send(to, Mail::Evacuate { file });
