@@ -66,6 +66,9 @@ const MESSAGE: &[u8] = b"\x00\x53\x70\xc0\x02\x01\x41\
     \x00\x53\x74\xc1\x14\x02\xa1\x08SendTime\x81\x00\x00\x00\x00\x00\x00\x00\x07\
     \x00\x53\x75\xa0\x0cxxxxxxxxxxxx";
 
+/// What readers of a stream keep of new chunks.
+const TAIL_BYTES: usize = 1024 * 1024;
+
 /// How many messages a turn of the broker has under full load, about half a link's credit.
 pub const TURN: u64 = 85;
 
@@ -248,7 +251,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
             };
             for effect in home.effects.drain(..) {
                 if let Effect::News { news, .. } = effect {
-                    readers.handle_news(*news, 1000, &mut here, &mut deliver);
+                    readers.handle_news(*news, TAIL_BYTES, 1000, &mut here, &mut deliver);
                 }
             }
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
