@@ -325,3 +325,18 @@ fn spares_stand_for_the_reserve() {
     let (log, ..) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     assert!(!log.size().short);
 }
+
+#[test]
+fn a_spare_that_is_taken_by_a_sync_is_missed_in_the_reserve_at_once() {
+    let disk = FalseDisk::new(1);
+    let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
+    let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+    (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
+    log.forget(2).unwrap();
+    assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (2, false));
+    // What the sync has failed to make safe is written anew, to a spare.
+    disk.fail_nth(1, EIO);
+    assert!(append(&mut log, 4, 10, true));
+    assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (1, true));
+    assert!(!log.size().short);
+}

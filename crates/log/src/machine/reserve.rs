@@ -38,12 +38,10 @@ impl<D: Disk> Log<D> {
     pub(super) fn take_reserve(&mut self) {
         while self.is_short() {
             self.reserved = self.disk.reserve(NAME, self.options.reserve_bytes).is_ok();
-            if !self.reserved && self.spares.is_empty() {
-                break;
+            if self.reserved || self.spares.is_empty() {
+                return;
             }
-            if !self.reserved {
-                self.drop_spares();
-            }
+            self.drop_spares();
         }
     }
 

@@ -23,7 +23,8 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// More save nothing; each takes the disk of a file for ever, and two of them stand for the reserve (docs/decisions/0016).
+/// With fewer, files are made anew while syncs last; each takes the disk of a file for ever, and two of them stand for the
+/// reserve (docs/decisions/0016).
 pub(super) const SPARE_FILES_MAX: usize = 3;
 
 impl<D: Disk> Log<D> {
@@ -41,6 +42,8 @@ impl<D: Disk> Log<D> {
             // Under its new name it is a leftover.
             let _ = self.disk.remove(&file::spare_name(spare));
         }
+        // Before anybody asks: those that are left may not be enough.
+        self.take_reserve();
         taken
     }
 
