@@ -241,7 +241,7 @@ impl Shard {
 
     /// Applies the first request, which is for this queue, and those that come next and are for it, too.
     fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
-        let (disk_refuses, memory_is_full) = (self.log_refuses(), self.pages.is_stuck());
+        let (log_refuses, memory_is_full) = (self.log_refuses(), self.pages.is_stuck());
         let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
             if self.apply_to_stream(queue, requests) {
@@ -258,10 +258,11 @@ impl Shard {
             return;
         };
         let mut output = std::mem::take(&mut self.output);
+        // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied yet is
+        // refused (house.md section 5).
+        let log_refuses = log_refuses && slot.logged;
         for request in run(queue, requests) {
-            // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied
-            // yet is refused (house.md section 5).
-            if (disk_refuses && slot.logged || memory_is_full)
+            if (memory_is_full || log_refuses)
                 && let Request::Publish(Publish { publisher, seq, message }) = &request
                 && (memory_is_full || message.is_durable())
             {
