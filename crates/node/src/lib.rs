@@ -9,6 +9,7 @@ mod desk;
 pub mod facts;
 mod node;
 pub mod quarantine;
+mod read_buffers;
 mod runtime;
 pub mod shard;
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
 use broker::mail::Mail;
-use bytes::{BufMut, BytesMut};
+use bytes::BufMut;
 use hashbrown::HashMap;
 use log::{
     BlockRead, ChunksRead, Completion, Handover, PackReaderHandle, Packed, PacksHandle, RealDisk,
@@ -31,6 +31,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::{AbortHandle, LocalSet};
 
+use crate::read_buffers::ReadBuffers;
 use crate::shard::{DeskCall, Moved, Occupancy, READ_BUFFER, READ_MAX, Shard, Writes};
 
 /// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
@@ -132,7 +133,7 @@ struct Host {
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
-    read_buffer: RefCell<BytesMut>,
+    read_buffers: RefCell<ReadBuffers>,
     /// How many reads the next turn is to take on.
     reads: Cell<usize>,
     /// Wakes the turn task.
@@ -166,7 +167,7 @@ pub(crate) fn run(
         clock,
         sockets: RefCell::new(HashMap::new()),
         storage,
-        read_buffer: RefCell::new(BytesMut::new()),
+        read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
         wake: Notify::new(),
     });
@@ -202,7 +203,9 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             () = host.wake.notified() => None,
             () = &mut alarm => None,
         };
-        host.shard.borrow_mut().set_now(host.clock.now_ms());
+        let now_ms = host.clock.now_ms();
+        host.shard.borrow_mut().set_now(now_ms);
+        host.read_buffers.borrow_mut().trim(now_ms);
         let mut next = first;
         while let Some(message) = next {
             if let Incoming::Stop(why) = message {
@@ -345,19 +348,18 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
     host.wake.notify_one();
 }
 
-/// Reads into the shard's buffer: a fresh one, if frames have stayed in the last.
+/// Reads into the shard's buffer: another one, if frames have stayed in the last.
 fn poll_input(
     host: &Rc<Host>,
     key: usize,
     read: &mut OwnedReadHalf,
     cx: &mut Context<'_>,
 ) -> Poll<io::Result<usize>> {
-    let mut buffer = host.read_buffer.borrow_mut();
-    buffer.clear();
-    buffer.reserve(READ_BUFFER);
+    let mut buffers = host.read_buffers.borrow_mut();
+    let buffer = buffers.ready();
     let result = pin!(read.read_buf(&mut (&mut *buffer).limit(READ_MAX))).poll(cx);
     if let Poll::Ready(Ok(_)) = result {
-        host.shard.borrow_mut().handle_input(key, &mut buffer);
+        host.shard.borrow_mut().handle_input(key, buffer);
     }
     result
 }

@@ -219,7 +219,9 @@ impl Shard {
             return;
         }
         if others_stay && input.len() >= LARGE && input.capacity() >= len {
-            conn.partial = std::mem::take(input);
+            // What stays with the shard is the right to the buffer when the frame is gone.
+            let behind = input.split_off(input.capacity());
+            conn.partial = std::mem::replace(input, behind);
         } else {
             conn.partial.reserve(len);
             conn.partial.extend_from_slice(input);

@@ -2,6 +2,7 @@
 
 use std::io::IoSlice;
 
+use amqp10::{DeliveryState, Role};
 use broker::catalog::Arguments;
 use broker::settings::Settings;
 use bytes::BytesMut;
@@ -69,7 +70,8 @@ fn large_frames_that_are_less_are_copied() {
     }
 }
 
-/// What leaves lies where it came, also of the frame whose end was not there.
+/// What leaves lies where it came, also of the frame whose end was not there; and when all is settled, the buffer is read
+/// into again.
 #[test]
 fn a_frame_that_is_not_whole_stays_with_the_others() {
     let (mut h, peer, link) = publisher();
@@ -82,12 +84,10 @@ fn a_frame_that_is_not_whole_stays_with_the_others() {
     h.peers[consumer].deaf = true;
     let mut buffer = BytesMut::with_capacity(READ_BUFFER);
     let start = buffer.as_ptr();
-    for read in up.chunks(READ_MAX) {
-        buffer.clear();
-        buffer.reserve(READ_BUFFER);
-        buffer.extend_from_slice(read);
-        h.shards[0].handle_input(h.peers[peer].key, &mut buffer);
-    }
+    let (read, rest) = up.split_at(READ_MAX);
+    buffer.extend_from_slice(read);
+    h.shards[0].handle_input(h.peers[peer].key, &mut buffer);
+    h.shards[0].handle_input(h.peers[peer].key, &mut BytesMut::from(rest));
     h.settle();
     let conn = h.shards[0].conn(h.peers[consumer].key).expect("it is connected");
     let mut slices = [IoSlice::new(&[]); 64];
@@ -96,4 +96,13 @@ fn a_frame_that_is_not_whole_stays_with_the_others() {
     let there = start..start.wrapping_add(READ_BUFFER);
     let in_place = slices[..n].iter().filter(|slice| there.contains(&slice.as_ptr()));
     assert!(in_place.map(|slice| slice.len()).sum::<usize>() >= 4 * 64 * 1024);
+
+    h.peers[consumer].deaf = false;
+    h.settle();
+    buffer.clear();
+    assert!(!buffer.try_reclaim(READ_BUFFER), "what is not settled is still in it");
+    h.peers[consumer].conn.disposition(0, Role::Receiver, (0, 3), true, &DeliveryState::Accepted);
+    h.settle();
+    assert!(buffer.try_reclaim(READ_BUFFER));
+    assert_eq!(buffer.as_ptr(), start);
 }

@@ -1,0 +1,140 @@
+//! The buffers that a shard reads its sockets into, where large frames stay
+//! (`docs/decisions/0020-large-frames-stay-where-they-were-read.md`).
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+/// Lent buffers that are to come back, at most: with the runtime's 272 KiB each they are 17 MiB of a shard.
+const LENT_MAX: usize = 64;
+
+/// How often it is asked how many of them are of use, in milliseconds.
+const TRIM_MS: u64 = 500;
+
+/// One buffer to read into, and those that are lent to the frames in them. A lent one is read into again when its last
+/// frame is gone: what is fresh from the allocator is mostly fresh from the kernel, page by page.
+#[derive(Debug)]
+pub(crate) struct ReadBuffers {
+    /// Of each, in bytes.
+    capacity: usize,
+    current: BytesMut,
+    /// Oldest first. Each is empty and keeps the memory that its frames stand in.
+    lent: VecDeque<BytesMut>,
+    /// How many were lent since `trimmed_ms`.
+    lent_lately: usize,
+    trimmed_ms: u64,
+}
+
+impl ReadBuffers {
+    /// Buffers of `capacity` bytes.
+    pub fn new(capacity: usize) -> Self {
+        let current = BytesMut::with_capacity(capacity);
+        Self { capacity, current, lent: VecDeque::new(), lent_lately: 0, trimmed_ms: 0 }
+    }
+
+    /// An empty buffer of the full capacity. Whoever splits a frame off it may keep the frame as long as it likes.
+    pub fn ready(&mut self) -> &mut BytesMut {
+        self.current.clear();
+        if !self.current.try_reclaim(self.capacity) {
+            let next = self.returned().unwrap_or_else(|| BytesMut::with_capacity(self.capacity));
+            self.lend(next);
+        }
+        &mut self.current
+    }
+
+    /// A lent buffer that nobody has a frame in any more. Frames go about as they came: only the oldest is asked.
+    fn returned(&mut self) -> Option<BytesMut> {
+        let oldest = self.lent.front_mut()?;
+        if oldest.try_reclaim(self.capacity) { self.lent.pop_front() } else { None }
+    }
+
+    /// Leaves the current buffer to its frames and goes on with `next`. Of too many lent ones the oldest is left to the
+    /// allocator.
+    fn lend(&mut self, next: BytesMut) {
+        if self.lent.len() == LENT_MAX {
+            self.lent.pop_front();
+        }
+        self.lent.push_back(std::mem::replace(&mut self.current, next));
+        self.lent_lately += 1;
+    }
+
+    /// From time to time: leaves all to the allocator but as many as were lent since the last time.
+    pub fn trim(&mut self, now_ms: u64) {
+        if now_ms >= self.trimmed_ms + TRIM_MS {
+            self.trimmed_ms = now_ms;
+            let needed = std::mem::take(&mut self.lent_lately);
+            self.lent.drain(..self.lent.len().saturating_sub(needed));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    const CAPACITY: usize = 1000;
+
+    /// Reads a frame that stays, and says which buffer it is in.
+    fn lend(buffers: &mut ReadBuffers) -> (Bytes, *const u8) {
+        let buffer = buffers.ready();
+        assert!(buffer.is_empty() && buffer.capacity() >= CAPACITY, "{} of room", buffer.capacity());
+        let at = buffer.as_ptr();
+        buffer.extend_from_slice(&[7; 700]);
+        (buffer.split_to(600).freeze(), at)
+    }
+
+    #[test]
+    fn a_buffer_is_read_into_again_when_its_last_frame_is_gone() {
+        let mut buffers = ReadBuffers::new(CAPACITY);
+        let first = lend(&mut buffers);
+        let second = lend(&mut buffers);
+        assert_ne!(first.1, second.1, "the first frame is still there");
+        let slice = first.0.slice(100..200);
+        drop(first.0);
+        let third = lend(&mut buffers);
+        assert_ne!(first.1, third.1, "a part of the first frame is still there");
+        drop(slice);
+        let fourth = lend(&mut buffers);
+        assert_eq!(first.1, fourth.1);
+        for frame in [second.0, third.0, fourth.0] {
+            assert_eq!(&frame[..], [7; 600], "what was kept has changed");
+        }
+    }
+
+    #[test]
+    fn without_a_frame_in_it_the_same_buffer_is_taken_again() {
+        let mut buffers = ReadBuffers::new(CAPACITY);
+        let at = lend(&mut buffers).1;
+        assert_eq!(lend(&mut buffers).1, at);
+        assert!(buffers.lent.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_stays_for_ever_costs_its_buffer_and_no_other() {
+        let mut buffers = ReadBuffers::new(CAPACITY);
+        let stuck = lend(&mut buffers);
+        let (frames, places): (Vec<_>, Vec<_>) = (0..LENT_MAX + 1).map(|_| lend(&mut buffers)).unzip();
+        assert_eq!(buffers.lent.len(), LENT_MAX);
+        drop(frames);
+        let more: Vec<_> = (0..2 * LENT_MAX).map(|_| lend(&mut buffers).1).collect();
+        assert!(more.iter().all(|at| places.contains(at) && *at != stuck.1), "a buffer was made anew");
+    }
+
+    #[test]
+    fn no_more_are_kept_than_were_needed_lately() {
+        let mut buffers = ReadBuffers::new(CAPACITY);
+        let frames: Vec<_> = (0..10).map(|_| lend(&mut buffers).0).collect();
+        buffers.trim(TRIM_MS);
+        assert_eq!(buffers.lent.len(), 9, "all were lent lately");
+        drop(frames);
+        let _frames = [lend(&mut buffers).0, lend(&mut buffers).0, lend(&mut buffers).0];
+        buffers.trim(2 * TRIM_MS - 1);
+        assert_eq!(buffers.lent.len(), 9, "it is too soon");
+        buffers.trim(2 * TRIM_MS);
+        assert_eq!(buffers.lent.len(), 2, "the first frame stays where the last was");
+        buffers.trim(3 * TRIM_MS);
+        assert!(buffers.lent.is_empty());
+    }
+}
