@@ -219,7 +219,7 @@ impl Shard {
             return;
         }
         if others_stay && input.len() >= LARGE && input.capacity() >= len {
-            // What stays with the shard is the right to the buffer when the frame is gone.
+            // An empty handle stays with the reader: it is to have the buffer again when its frames are gone.
             let behind = input.split_off(input.capacity());
             conn.partial = std::mem::replace(input, behind);
         } else {
