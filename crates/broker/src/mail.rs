@@ -36,7 +36,7 @@ pub enum Mail {
     /// From the shard that decides: write once more what is alive in the files of the log up to this one.
     /// One at a time.
     Evacuate { file: u64 },
-    /// It is written and synced there, and took so many bytes.
+    /// It is written there, and took so many bytes.
     Evacuated { file: u64, bytes: u64 },
     /// For the shard that decides: keep these for whoever binds to the exchange later, oldest first. Bounded by
     /// twice the length of the history per exchange and turn.

@@ -17,8 +17,7 @@
 //!   batches failed or were cut, and are ignored wherever their bytes turn up.
 //! * `synced`: every batch up to this one was known to be synced when this one was encoded.
 //! * `floor`: the number of the first batch that is still needed, 1 at first. Those below it may be in no file.
-//!   When a floor rises, everything in front of its first batch is synced, and files are removed only once that
-//!   batch is synced too.
+//!   Files are removed only once everything from there up to the first batch that says so is synced.
 //! * `length`, `records`: bytes and number of the records in the payload. A batch without payload raises the floor;
 //!   if it says [`CLEAN`] records, it is the mark of a clean stop.
 //! * `proof`: CRC-32C over generation, number and payload.

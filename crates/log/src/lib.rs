@@ -24,7 +24,8 @@
 //!   asks again.
 //!
 //! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
-//! file they hand over again, with `sync`; once that is synced, [`Log::forget`] removes the file, or keeps it to be written over.
+//! files they hand over again; once that is written, [`Log::forget`] has the files that stay synced, and removes the
+//! others, or keeps them to be written over.
 //!
 //! On a full disk the log has a reserve to write with what frees space; [`Size::short`] says that it lives on it.
 //!
@@ -60,7 +61,8 @@ pub use disk::{Disk, PendingSync, RealDisk};
 pub use file::{FILE_SIZE, FORMAT_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
 pub use machine::{
-    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, Size, Span, SyncEnd, SyncJob, UNSYNCED_BYTES_MAX,
+    AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
+    UNSYNCED_BYTES_MAX,
 };
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,

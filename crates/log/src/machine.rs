@@ -34,7 +34,7 @@ pub use at_once::AT_ONCE_BYTES_MAX;
 pub use reserve::RESERVE_BYTES;
 pub(crate) use space::Closed;
 pub use space::Size;
-use spare::SPARE_FILES_MAX;
+pub use spare::SPARE_FILES_MAX;
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 
@@ -90,8 +90,6 @@ pub struct Log<D: Disk> {
     spans: BTreeMap<u64, Span>,
     /// Every file with something good in it, but the current one.
     closed: Closed,
-    /// Files were removed whose names may come back.
-    removed: bool,
     leftovers: Vec<u64>,
     /// What were the files with these numbers, oldest first.
     spares: VecDeque<u64>,
@@ -104,6 +102,10 @@ pub struct Log<D: Disk> {
     unsynced: Unsynced,
     /// The first batch that is still needed.
     floor: u64,
+    /// The batch that said so first; 0: it was there at the open.
+    said: u64,
+    /// Files up to this one are to go.
+    forgetting: u64,
     /// The last batch is the mark of a clean stop, or there is none.
     clean: bool,
     /// The reserve is there.
@@ -179,7 +181,6 @@ impl<D: Disk> Log<D> {
             dirty: VecDeque::new(),
             spans: found.spans,
             closed: found.closed,
-            removed: false,
             leftovers: Vec::new(),
             spares: VecDeque::new(),
             next_file: found.next_file,
@@ -188,6 +189,8 @@ impl<D: Disk> Log<D> {
             synced: found.last,
             unsynced: Unsynced::default(),
             floor: found.floor,
+            said: 0,
+            forgetting: 0,
             clean: found.recovery.clean,
             reserved: false,
         };

@@ -7,9 +7,10 @@
 //!   kept, the chain taken up again below;
 //! * above, it is what a power failure left of writes nobody had synced: everything from there on is **cut**.
 //!
-//! What lies below the highest floor of the batches that count was forgotten: it may be missing, is not passed on if
-//! it is still there, and the oldest files, as far as they hold nothing else, are removed. The floor's batch had
-//! everything in front of it synced, so that nothing above a floor is ever cut together with it.
+//! What lies below the floor of the last batch that counts was forgotten: it may be missing, is not passed on if
+//! it is still there, and the oldest files, as far as they hold nothing else, are removed. A floor counts only where
+//! everything from it on is there: one that was written just before a power failure is cut, with what is torn behind
+//! it, and what is below it counts again, for nothing of that was removed yet.
 //!
 //! Numbers of cut batches are not used again, so that the next batch voids them should their bytes come back.
 
@@ -119,13 +120,15 @@ struct Scanned {
     /// Bytes.
     length: u64,
     header: Option<FileHeader>,
+    /// Its header is that of another file: a name that came back after the file was written over.
+    misnamed: bool,
     scan: Scan,
     unreadable: bool,
 }
 
 /// The missing batches between two of the chain.
 struct Gap {
-    /// 0: there is none below.
+    /// 0: there is none below, down to the floor.
     below: u64,
     lowest: u64,
     above: u64,
@@ -137,18 +140,25 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         _ => OpenError::Io { file: String::new(), error },
     })?;
     let mut directory = Directory::read(disk)?;
-    let (_, gaps) = directory.chain(u64::MAX, 1);
     let mut recovery = Recovery {
         files: directory.files.len() as u32,
         bytes: directory.files.iter().map(|file| file.length).sum(),
         ..Recovery::default()
     };
 
-    // Where the chain stops counting: at the lowest gap nobody had seen synced.
-    let torn = gaps.iter().find(|gap| !directory.is_damage(gap));
-    let end = torn.map_or(u64::MAX, |gap| gap.below);
-    let floor = directory.floor(end);
-    let (chain, damage) = directory.chain(end, floor);
+    // Where the chain stops counting: where it has everything down to the floor of its last batch, but for what somebody
+    // had seen synced.
+    let mut end = u64::MAX;
+    let (floor, chain, damage) = loop {
+        let floor = directory.floor(end);
+        let (chain, gaps) = directory.chain(end, floor);
+        match gaps.iter().find(|gap| !directory.is_damage(gap)) {
+            Some(torn) if torn.below > 0 => end = torn.below,
+            // What is below the floor counts if the floor does not.
+            Some(torn) => end = torn.lowest - 1,
+            None => break (floor, chain, gaps),
+        }
+    };
     for gap in &damage {
         directory.damage(disk, gap, &mut recovery.damage)?;
     }
@@ -169,7 +179,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
 
     let cuts = directory.tail(tail, &mut recovery);
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
-    let forgotten = directory.forgotten(floor);
+    let forgotten = directory.forgotten(floor, recovery.damage.is_empty());
     // Also where nothing is left: an open that failed may have cut a file and not synced that.
     if !directory.files.is_empty() {
         // The mark of a clean stop vouches for all but itself.
@@ -235,7 +245,7 @@ impl Directory {
         self.cache = None;
         let (bytes, unreadable) = load(disk, number)?;
         let mut header = FileHeader::decode(&bytes, LOG_MAGIC);
-        let mut generation = None;
+        let (mut generation, mut misnamed) = (None, false);
         if let Some(found) = header {
             if found.version > FORMAT_VERSION {
                 return Err(OpenError::NewerFormat { file: file::name(number), version: found.version });
@@ -244,6 +254,7 @@ impl Directory {
             if found.number == number && found.version == FORMAT_VERSION {
                 generation = Some(found.generation);
             } else {
+                misnamed = found.number != number;
                 header = None;
             }
         } else {
@@ -266,7 +277,7 @@ impl Directory {
                 self.broken.insert(found.header.number, found.header.previous);
             }
         }
-        self.files.push(Scanned { number, length, header, scan: scanned, unreadable });
+        self.files.push(Scanned { number, length, header, misnamed, scan: scanned, unreadable });
         self.cache = Some((index, bytes));
         Ok(())
     }
@@ -324,12 +335,13 @@ impl Directory {
         files
     }
 
-    /// How many of the oldest files hold nothing that is still needed. The newest keeps its number taken.
-    fn forgotten(&self, floor: u64) -> usize {
+    /// How many of the oldest files hold nothing that is still needed. The newest keeps its number taken, and a file with
+    /// bytes that cannot be read stays: with the wrong header only while something is missing elsewhere.
+    fn forgotten(&self, floor: u64, is_whole: bool) -> usize {
         let older = &self.files[..self.files.len().saturating_sub(1)];
         let needed = |file: &Scanned| {
             file.unreadable
-                || !file.scan.bad.is_empty()
+                || !(file.scan.bad.is_empty() || file.misnamed && is_whole)
                 || file.scan.batches.iter().any(|found| found.header.number >= floor)
         };
         older.iter().take_while(|file| !needed(file)).count()

@@ -16,6 +16,14 @@ use std::io::{self, IoSlice};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, PendingSync};
+use crate::machine::Log;
+
+/// Has a log give up files on the spot, while nothing else is under way; false if some of them are still there.
+pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
+    log.forget(file);
+    log.sync(&mut Vec::new());
+    log.size().oldest.is_none_or(|oldest| oldest > file)
+}
 
 /// Bytes that power loss keeps or loses as one.
 const SECTOR: usize = 512;

@@ -114,7 +114,7 @@ fn run<D: Disk>(
     };
     let mut work = Work::default();
     let mut done = Vec::new();
-    let (mut forget, mut syncing) = (0, false);
+    let mut syncing = false;
     while inbox.take(&mut work, syncing) {
         let round = log.round(|log| {
             if let Some(end) = work.synced.take() {
@@ -122,12 +122,9 @@ fn run<D: Disk>(
             }
             if !log.is_full() {
                 log.append(&mut work.handovers, &mut done);
-                forget = std::mem::take(&mut work.forget).max(forget);
+                log.forget(std::mem::take(&mut work.forget));
             }
             tell(&mut done);
-            if forget > 0 && log.forget(forget).is_ok() {
-                forget = 0;
-            }
             if let Some(job) = log.begin_sync(&mut done) {
                 syncs.add(|next| *next = Some((job, Arc::clone(inbox))));
             }

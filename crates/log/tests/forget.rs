@@ -1,7 +1,7 @@
 //! How space comes back, what it costs, and what is found when the first files are gone.
 
 use libc::EIO;
-use log::testing::{Crash, FalseDisk, Op, Random};
+use log::testing::{Crash, FalseDisk, Op, Random, forget};
 use log::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
 
 const FILE_BYTES: u64 = 1000;
@@ -56,7 +56,7 @@ fn what_was_forgotten_is_gone_and_all_else_is_synced() {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
         assert_eq!(log.size().oldest, Some(1));
-        log.forget(1).unwrap();
+        assert!(forget(&mut log, 1));
         assert_eq!(log.spans().keys().copied().collect::<Vec<_>>(), [2, 3, 4]);
         let size = log.size();
         assert_eq!((size.bytes, size.files), on_disk(&disk));
@@ -70,7 +70,7 @@ fn what_was_forgotten_is_gone_and_all_else_is_synced() {
         assert_eq!(log.size(), size);
         // And so on, over the lives.
         append(&mut log, 7, false);
-        log.forget(3).unwrap();
+        assert!(forget(&mut log, 3));
         log.close().unwrap();
         let (log, recovery, records) = open(&disk);
         assert!(recovery.clean);
@@ -84,7 +84,7 @@ fn everything_can_be_forgotten() {
     let disk = FalseDisk::new(1);
     filled(&disk, 3).close().unwrap();
     let (mut log, ..) = open(&disk);
-    log.forget(4).unwrap();
+    assert!(forget(&mut log, 4));
     let (_, files) = on_disk(&disk);
     assert_eq!((files, log.size().oldest), (1, None));
     drop(log);
@@ -100,7 +100,8 @@ fn the_file_that_is_written_to_is_not_forgotten() {
     append(&mut log, 3, true);
     let (size, changes) = (log.size(), disk.changes());
     for file in [0, 2, 3, u64::MAX] {
-        log.forget(file).unwrap();
+        log.forget(file);
+        log.sync(&mut Vec::new());
     }
     assert_eq!((log.size(), disk.changes()), (size, changes));
     drop(log);
@@ -115,12 +116,12 @@ fn forgetting_costs_a_batch_and_a_removal_per_file() {
         append(&mut log, 401, true);
         let ops = [Op::Write, Op::Sync, Op::Remove, Op::SyncDir, Op::Create, Op::Open, Op::List, Op::Read];
         let before = ops.map(|op| disk.count(op));
-        log.forget(files).unwrap();
+        assert!(forget(&mut log, files));
         let mut cost = ops.map(|op| disk.count(op));
         cost.iter_mut().zip(before).for_each(|(after, before)| *after -= before);
-        assert_eq!(cost, [1, 1, files, 1, 0, 0, 0, 0]);
+        assert_eq!(cost, [1, 1, files, 0, 0, 0, 0, 0]);
         let changes = disk.changes();
-        log.forget(files).unwrap();
+        assert!(forget(&mut log, files));
         assert_eq!(disk.changes(), changes, "there is nothing more to do");
     }
 }
@@ -131,15 +132,12 @@ fn a_refused_removal_is_tried_again() {
     let mut log = filled(&disk, 5);
     append(&mut log, 11, true);
     disk.fail(&[Op::Remove], 1000, EIO);
-    let error = log.forget(3).unwrap_err();
-    assert_eq!((error.errno, error.file.as_str()), (Some(EIO), "00000000000000000001.log"));
-    disk.fail(&[Op::SyncDir], 1000, EIO);
-    assert_eq!(log.forget(3).unwrap_err().errno, Some(EIO));
-    assert_eq!(log.size().oldest, Some(4));
+    assert!(!forget(&mut log, 3));
+    assert_eq!(log.size().oldest, Some(1));
     disk.heal();
-    let (writes, syncs) = (disk.count(Op::Write), disk.count(Op::SyncDir));
-    log.forget(3).unwrap();
-    assert_eq!((disk.count(Op::Write), disk.count(Op::SyncDir)), (writes, syncs + 1), "one floor is enough");
+    let (writes, syncs) = (disk.count(Op::Write), disk.count(Op::Sync));
+    assert!(forget(&mut log, 3));
+    assert_eq!((disk.count(Op::Write), disk.count(Op::Sync)), (writes, syncs), "one floor is enough");
     assert!(append(&mut log, 12, true).result.is_ok());
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), (7..=12).collect::<Vec<_>>());
@@ -150,13 +148,43 @@ fn a_refused_floor_removes_nothing() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 3);
     disk.fail(&[Op::Write, Op::Create], 1000, EIO);
-    assert!(log.forget(1).is_err());
+    assert!(!forget(&mut log, 1));
     assert!(disk.files().contains_key("00000000000000000001.log"));
     assert_eq!(log.size().oldest, Some(1));
-    disk.heal();
-    assert!(append(&mut log, 7, true).result.is_ok());
     drop(log);
-    assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), (1..=7).collect::<Vec<_>>());
+    assert_eq!(seqs(&open(&disk.crash(Crash::Process)).2), (1..=6).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_forgotten_is_not_synced() {
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 10);
+    let before = disk.count(Op::Sync);
+    assert!(forget(&mut log, 8));
+    assert_eq!(disk.count(Op::Sync) - before, 3, "two files stay, and there is that of the floor");
+    drop(log);
+    assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), [17, 18, 19, 20]);
+}
+
+#[test]
+fn a_floor_does_not_count_without_everything_above_it() {
+    // The file with the floor is on the disk, and the one in front of it is not.
+    let disk = FalseDisk::new(1);
+    let mut log = filled(&disk, 3);
+    append(&mut log, 7, true);
+    (8..=12).for_each(|seq| drop(append(&mut log, seq, false)));
+    log.forget(4);
+    drop((log.begin_sync(&mut Vec::new()).unwrap(), log));
+    let (files, lost) = (disk.files(), "00000000000000000006.log");
+    for (missing, found) in [(None, (9..=12).collect::<Vec<_>>()), (Some(lost), (1..=10).collect())] {
+        let copy = FalseDisk::new(2);
+        files
+            .iter()
+            .filter(|file| Some(file.0.as_str()) != missing)
+            .for_each(|(name, bytes)| copy.put(name, bytes));
+        let (_, recovery, records) = open(&copy);
+        assert_eq!((seqs(&records), recovery.cut.is_some()), (found, missing.is_some()));
+    }
 }
 
 #[test]
@@ -167,7 +195,8 @@ fn an_interrupted_removal_is_finished_by_the_next_open() {
         append(&mut log, 13, true);
         // A write, a sync, and some of the five removals.
         disk.die_at(2 + Random(seed).below(5));
-        assert!(log.forget(5).is_err());
+        forget(&mut log, 5);
+        assert!(disk.is_dead());
         drop(log);
         for how in [Crash::Process, Crash::Power] {
             let disk = disk.crash(how);
@@ -183,7 +212,7 @@ fn an_interrupted_removal_is_finished_by_the_next_open() {
 fn a_missing_file_above_the_floor_is_damage() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 4);
-    log.forget(1).unwrap();
+    assert!(forget(&mut log, 1));
     append(&mut log, 9, true);
     drop(log);
     let names: Vec<String> = disk.files().into_keys().collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use libc::{EIO, ENOSPC};
-use log::testing::{Crash, FalseDisk, Op};
+use log::testing::{Crash, FalseDisk, Op, forget};
 use log::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
@@ -69,7 +69,7 @@ fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> FalseDisk {
 fn forgotten_files_are_written_over() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
-    log.forget(5).unwrap();
+    assert!(forget(&mut log, 5));
     assert_eq!(spares(&disk).len(), SPARES);
     assert_eq!((disk.count(Op::Rename), disk.count(Op::Remove)), (2, 3));
     assert_eq!((log.size().files, log.size().bytes < FILE_BYTES), (1, true), "spares do not count");
@@ -92,7 +92,7 @@ fn forgotten_files_are_written_over() {
 /// A log whose current file, number 5, is written over one that was longer.
 fn on_a_former_life(disk: &FalseDisk) -> Log<FalseDisk> {
     let mut log = filled(disk, 3);
-    log.forget(3).unwrap();
+    assert!(forget(&mut log, 3));
     // Fills file 4, and begins the next.
     assert!(append(&mut log, 20, FILE_BYTES as usize, false));
     assert!(append(&mut log, 21, 10, true));
@@ -140,7 +140,7 @@ fn whole_batches_of_a_former_life_do_not_count() {
     let (mut log, ..) = open(&disk);
     // Three to a file; the fifth file is written over the first, and its batch ends where another began.
     (1..=9).for_each(|seq| assert!(append(&mut log, seq, 300, false)));
-    log.forget(2).unwrap();
+    assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk).len(), 2);
     (10..=13).for_each(|seq| assert!(append(&mut log, seq, 300, false)));
     drop(log);
@@ -168,7 +168,7 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
     let (mut log, mut former) = (filled(&disk, 3), disk.files());
     former.retain(|file, _| *file == name(1));
     let bytes = former.remove(&name(1)).unwrap();
-    log.forget(3).unwrap();
+    assert!(forget(&mut log, 3));
     assert!(append(&mut log, 20, FILE_BYTES as usize, true));
     drop(log);
 
@@ -191,7 +191,7 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
     let (mut log, recovery, records) = open(&reborn);
     assert_eq!((seqs(&records), recovery.damage), (vec![4, 20, 21], vec![]));
     assert!(append(&mut log, 22, FILE_BYTES as usize, true));
-    log.forget(6).unwrap();
+    assert!(forget(&mut log, 6));
     drop(log);
     assert_eq!(seqs(&open(&reborn).2), [22]);
 }
@@ -221,7 +221,7 @@ fn what_has_failed_is_not_written_over() {
     let mut log = filled(&disk, 1);
     disk.fail_nth(0, EIO);
     assert!(append(&mut log, 3, 10, false), "to the next file");
-    log.forget(2).unwrap();
+    assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk), ["00000000000000000001.spare"]);
 
     // A sync.
@@ -230,7 +230,7 @@ fn what_has_failed_is_not_written_over() {
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, 3, 10, true), "to the next file");
     assert!(append(&mut log, 4, FILE_BYTES as usize, true));
-    log.forget(2).unwrap();
+    assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk), ["00000000000000000002.spare"], "the sync of the first file failed");
 }
 
@@ -240,7 +240,7 @@ fn what_was_there_before_is_not_written_over() {
     drop(filled(&disk, 3));
     let (mut log, ..) = open(&disk);
     assert!(append(&mut log, 9, 10, true));
-    log.forget(4).unwrap();
+    assert!(forget(&mut log, 4));
     assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "it may be damaged, and kept elsewhere");
 }
 
@@ -248,7 +248,7 @@ fn what_was_there_before_is_not_written_over() {
 fn the_spares_of_an_earlier_process_are_removed() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 3);
-    log.forget(3).unwrap();
+    assert!(forget(&mut log, 3));
     drop(log);
     for how in [Crash::Process, Crash::Power] {
         let disk = disk.crash(how);
@@ -263,7 +263,7 @@ fn a_spare_that_cannot_be_had_costs_one_attempt() {
     for op in [Op::Rename, Op::Open, Op::Len] {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
-        log.forget(3).unwrap();
+        assert!(forget(&mut log, 3));
         assert!(append(&mut log, 9, FILE_BYTES as usize, true));
         disk.fail(&[op], 1000, EIO);
         assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two of them");
@@ -286,14 +286,14 @@ fn spares_stand_for_the_reserve() {
     let has = |name: &str| disk.files().contains_key(name);
     let (mut log, _) = Log::open(disk.clone(), options.clone(), &mut |_| ()).unwrap();
     (1..=4).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
-    log.forget(1).unwrap();
+    assert!(forget(&mut log, 1));
     assert_eq!((spares(&disk).len(), has("reserve")), (1, true), "one is not enough");
-    log.forget(2).unwrap();
+    assert!(forget(&mut log, 2));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
     // One is written over: the other is not enough.
     assert!(append(&mut log, 5, FILE_BYTES as usize, false) && append(&mut log, 6, 10, false));
     assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (1, true, false));
-    log.forget(3).unwrap();
+    assert!(forget(&mut log, 3));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
 
     // The disk is full, and as much is to be written as they take.
@@ -305,7 +305,7 @@ fn spares_stand_for_the_reserve() {
     disk.fail(&[Op::Reserve], 1000, ENOSPC);
     let oldest = log.size().oldest.unwrap();
     let taken = disk.taken();
-    log.forget(oldest).unwrap();
+    assert!(forget(&mut log, oldest));
     assert!(log.size().short && disk.taken() < taken && spares(&disk).is_empty());
     disk.heal();
     disk.limit(u64::MAX);
@@ -313,7 +313,7 @@ fn spares_stand_for_the_reserve() {
     assert_eq!((has("reserve"), log.size().short), (true, false));
     // A spare that is not enough goes when there is no room for the reserve beside it.
     let (oldest, newest) = (log.size().oldest.unwrap(), log.spans().last_key_value().unwrap().0 - 1);
-    (oldest..=newest).for_each(|file| log.forget(file).unwrap());
+    (oldest..=newest).for_each(|file| assert!(forget(&mut log, file)));
     assert!(spares(&disk).len() == 2 && !has("reserve"), "{:?}", disk.files().keys());
     disk.limit(disk.taken());
     assert!(append(&mut log, 9, FILE_BYTES as usize - 500, false));
@@ -332,7 +332,7 @@ fn a_spare_that_is_taken_by_a_sync_is_missed_in_the_reserve_at_once() {
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
-    log.forget(2).unwrap();
+    assert!(forget(&mut log, 2));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (2, false));
     // What the sync has failed to make safe is written anew, to a spare.
     disk.fail_nth(1, EIO);

@@ -66,7 +66,7 @@ impl Life {
             done.into_iter().for_each(|completion| self.shard.handle_logged(completion));
             while self.shard.turn() {}
             if let Some(file) = self.shard.poll_forget() {
-                self.log.forget(file).unwrap();
+                self.log.forget(file);
             }
         }
     }

@@ -1,24 +1,19 @@
-//! Giving space back.
+//! Giving space back (docs/decisions/0021).
 //!
 //! ```text
-//!  sync                  the copies of what is still needed, and all else
-//!  a batch, synced       carries the floor: nothing below it is required any more
+//!  a batch               carries the floor: nothing below it is required any more, if everything from it on is there
+//!  sync                  of the files that stay, the copies of what is still needed among them; of no other
 //!  remove ... remove     oldest first, or make a spare of it; a crash in between leaves files that the next open removes
-//!  sync the directory    no file comes back
 //! ```
 //!
-//! All of this is done on the log's thread, between two rounds and two syncs of the other thread
-//! (docs/decisions/0012), and holds up writing for three syncs. That is once for all the files of an evacuation, so for
-//! each 8 MiB of log at the least; the first sync has little left to do, for what was copied has just been synced.
-//! To begin them on the other thread would be three steps, each with its own way to fail and to be taken up again, between
-//! which the floor is said and not yet true; to save some milliseconds of latency in every few hundred.
+//! The sync is one of those that the other thread does (docs/decisions/0012): writing goes on meanwhile. What is forgotten
+//! was mostly never synced at all. A file that comes back after a power failure stands below the floor.
 
 use std::collections::BTreeMap;
 
 use super::{Batch, Log, Open};
 use crate::disk::Disk;
-use crate::file;
-use crate::handover::{Failure, WriteError};
+use crate::handover::Failure;
 
 /// What a log takes on the disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,45 +83,64 @@ impl<D: Disk> Log<D> {
     }
 
     /// Gives up all files up to and including `file`: no record in them is needed any more, or a copy of it was
-    /// acknowledged with `sync`. Does nothing if that would take the file that is written to.
-    ///
-    /// # Errors
-    /// Some of the files are still there: the next call, or the next open, goes on with them.
-    /// [`io::ErrorKind::WouldBlock`]: nothing was done, for a sync is under way.
-    pub fn forget(&mut self, file: u64) -> Result<(), WriteError> {
-        self.refuse_while_syncing()?;
+    /// acknowledged as written. They go when the next sync has ended well, which this asks for: see [`Log::begin_sync`].
+    /// While the disk refuses that, or refuses to remove one, every later sync tries again; so does the next open. Does
+    /// nothing if that would take the file that is written to.
+    pub fn forget(&mut self, file: u64) {
         let head = self.current.as_ref().map_or(self.next_file, |current| current.number);
-        let due = self.removed || self.closed.oldest().is_some_and(|oldest| oldest <= file);
-        if due && file < head {
-            self.raise_floor(file)?;
-            self.remove_through(file)?;
-            self.take_reserve();
+        if file < head {
+            self.forgetting = self.forgetting.max(file);
         }
-        Ok(())
     }
 
-    fn raise_floor(&mut self, file: u64) -> Result<(), Failure> {
-        let above = self.spans.range(file + 1..).next().map(|(_, span)| span.first_batch);
-        if above.map_or(self.floor > self.last, |above| above <= self.floor) {
-            return Ok(());
+    /// Says the floor above the files that are to go, and returns the last of them: a sync need not have them.
+    /// `None`: there is none, or the disk refuses.
+    pub(super) fn begin_forget(&mut self) -> Option<u64> {
+        self.remove_forgotten();
+        let file = self.forgetting;
+        self.oldest_forgotten()?;
+        if !self.is_said(file) {
+            // Where nothing else is left, the first batch that is needed is the one that says so.
+            let floor = self.first_above(file).unwrap_or(self.next_batch);
+            let before = std::mem::replace(&mut self.floor, floor);
+            if self.commit(Some(Batch::Floor), false).is_err() {
+                self.floor = before;
+                return None;
+            }
+            self.said = self.last;
         }
-        self.commit(None, true)?;
-        // Where nothing else is left, the first batch that is needed is the one that says so.
-        let floor = above.unwrap_or(self.next_batch);
-        let before = std::mem::replace(&mut self.floor, floor);
-        self.commit(Some(Batch::Floor), true).inspect_err(|_| self.floor = before)?;
-        Ok(())
+        (self.synced < self.said).then_some(file)
     }
 
-    fn remove_through(&mut self, file: u64) -> Result<(), Failure> {
+    /// Removes what is to go, as far as the floor above it is synced and the disk lets it.
+    pub(super) fn remove_forgotten(&mut self) {
+        let file = self.forgetting;
+        if self.oldest_forgotten().is_none() || self.synced < self.said || !self.is_said(file) {
+            return;
+        }
         self.leave_dirty(|open| open.number <= file);
-        while let Some(oldest) = self.closed.oldest().filter(|&oldest| oldest <= file) {
-            self.give_back(oldest).map_err(|error| Failure { error, file: file::name(oldest) })?;
+        while let Some(oldest) = self.oldest_forgotten() {
+            if self.give_back(oldest).is_err() {
+                return;
+            }
             self.closed.remove(oldest);
             self.spans.remove(&oldest);
-            self.removed = true;
         }
-        if self.removed { self.sync_names() } else { Ok(()) }
+        self.take_reserve();
+    }
+
+    fn oldest_forgotten(&self) -> Option<u64> {
+        self.closed.oldest().filter(|&oldest| oldest <= self.forgetting)
+    }
+
+    /// The first batch behind a file.
+    fn first_above(&self, file: u64) -> Option<u64> {
+        self.spans.range(file + 1..).next().map(|(_, span)| span.first_batch)
+    }
+
+    /// Whether the floor is above a file.
+    fn is_said(&self, file: u64) -> bool {
+        self.first_above(file).map_or(self.floor > self.last, |above| above <= self.floor)
     }
 
     /// Nothing more is to be done for the files that are synced, or needed no more.
@@ -141,7 +155,7 @@ impl<D: Disk> Log<D> {
         });
     }
 
-    /// Makes the names synced, of those that were made and of those that were removed.
+    /// Makes the names of all files synced.
     pub(super) fn sync_names(&mut self) -> Result<(), Failure> {
         let outcome = self.disk.sync_dir();
         let synced = outcome.is_ok();
@@ -149,7 +163,6 @@ impl<D: Disk> Log<D> {
             file.named = synced;
             file.doomed |= !synced;
         }
-        self.removed &= !synced;
         self.retire_doomed();
         outcome.map_err(|error| Failure { error, file: String::new() })
     }

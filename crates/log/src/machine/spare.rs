@@ -23,9 +23,9 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// With fewer, files are made anew while syncs last; each takes the disk of a file for ever, and two of them stand for the
-/// reserve (docs/decisions/0016).
-pub(super) const SPARE_FILES_MAX: usize = 3;
+/// Forgotten files that are kept, unless [`Options`](super::Options) say otherwise. With fewer, files are made anew while
+/// syncs last; each takes the disk of a file for ever, and two of them stand for the reserve (docs/decisions/0016).
+pub const SPARE_FILES_MAX: usize = 3;
 
 impl<D: Disk> Log<D> {
     /// The file with this number, to be written from its front: a spare, or a new one. The second word is how many bytes

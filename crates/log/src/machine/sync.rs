@@ -106,8 +106,8 @@ enum Source {
 }
 
 impl<D: Disk> Log<D> {
-    /// Begins to sync everything written so far, if somebody waits for it; or the oldest file, if too many have not
-    /// been synced. The job is run on another thread, and its end told with [`Log::end_sync`]; until then there is no
+    /// Begins to sync everything written so far, if somebody waits for it; everything but the files that are to go, if any
+    /// are; or the oldest file, if too many have not been synced. The job is run on another thread, and its end told with [`Log::end_sync`]; until then there is no
     /// other.
     ///
     /// What failed a sync before is copied and synced on the spot.
@@ -115,26 +115,29 @@ impl<D: Disk> Log<D> {
         if self.is_syncing() {
             return None;
         }
-        // Giving space back syncs as well.
+        // A full log and a closed one sync as well.
         self.answer(&Ok(()), done);
-        let asked = !self.unsynced.waiting.is_empty();
+        let forgotten = self.begin_forget();
+        let asked = !self.unsynced.waiting.is_empty() || forgotten.is_some();
         if !asked && self.dirty.len() <= self.options.dirty_files_max {
             return None;
         }
+        let stays = |file: &Open<D::File>| forgotten.is_none_or(|forgotten| file.number > forgotten);
         let files = if asked { self.dirty.len() } else { 1 };
-        if self.dirty.iter().take(files).any(|file| file.doomed) {
+        if self.dirty.iter().filter(|file| stays(file)).take(files).any(|file| file.doomed) {
             if asked {
                 let outcome = self.sync_all().or_else(|failure| {
                     self.give_way(&failure);
                     self.sync_all()
                 });
                 self.answer(&outcome, done);
+                self.remove_forgotten();
             }
             return None;
         }
         let (mut job, mut named) = (SyncJob { files: Vec::new(), names: None }, true);
         let current = self.current.as_mut().filter(|_| asked);
-        for file in self.dirty.iter_mut().take(files).chain(current) {
+        for file in self.dirty.iter_mut().filter(|file| stays(file)).take(files).chain(current) {
             job.files.push((file.number, self.disk.begin_sync(&mut file.handle)));
             named &= file.named;
         }
@@ -156,6 +159,7 @@ impl<D: Disk> Log<D> {
                 self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
                 self.leave_dirty(|file| file.last <= batch);
                 self.synced = self.synced.max(batch);
+                self.remove_forgotten();
                 self.answer(&Ok(()), done);
             }
             Err(Refused { file }) => {

@@ -61,6 +61,8 @@ pub(super) struct OnWritten {
     pub stored: Vec<(QueueId, u32)>,
     /// All definitions are among them.
     pub definitions: bool,
+    /// What is alive of this file and those before it is among them, and takes so many bytes.
+    pub evacuated: Option<(u64, u64)>,
 }
 
 /// What waits until they are synced.
@@ -70,16 +72,14 @@ pub(super) struct OnSynced {
     pub receipts: Vec<Receipt>,
     /// The last change among them that the decider has numbered; 0 if there is none.
     pub decided: u64,
-    /// What is alive of this file and those before it is among them, and takes so many bytes.
-    pub evacuated: Option<(u64, u64)>,
     /// May be forgotten.
     pub released: Vec<Extent>,
 }
 
 impl OnSynced {
     fn is_empty(&self) -> bool {
-        let Self { receipts, decided, evacuated, released } = self;
-        receipts.is_empty() && *decided == 0 && evacuated.is_none() && released.is_empty()
+        let Self { receipts, decided, released } = self;
+        receipts.is_empty() && *decided == 0 && released.is_empty()
     }
 }
 
@@ -137,6 +137,16 @@ impl Journal {
         self.open.urgent = true;
     }
 
+    /// What is alive of an old file is said once more: the log syncs it before that file goes.
+    pub fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
+        self.push_fact(queue, fact, extent, false);
+    }
+
+    /// As [`Journal::evacuate_fact`].
+    pub fn evacuate_change(&mut self, version: u64, change: &Change) {
+        facts::push_change(&mut self.open.records, version, change);
+    }
+
     /// The decider has numbered the changes so far, up to this one: it wants to know when they are synced.
     pub fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
@@ -159,8 +169,7 @@ impl Journal {
     /// `definitions`, or none.
     pub fn evacuated(&mut self, file: u64, before: u64, definitions: bool) {
         self.open.on_written.definitions = definitions;
-        self.open.on_synced.evacuated = Some((file, self.open_bytes() - before));
-        self.open.sync = true;
+        self.open.on_written.evacuated = Some((file, self.open_bytes() - before));
         self.open.urgent = true;
     }
 
@@ -386,8 +395,8 @@ mod tests {
             let ticket = journal.poll_handover(0, 0, false).unwrap().ticket;
             let on_written = journal.handle_written(ticket, Ok(())).unwrap().unwrap();
             assert_eq!(on_written.definitions, definitions);
-            let on_synced = journal.handle_synced(ticket).unwrap();
-            assert_eq!((on_synced.decided, on_synced.evacuated.map(|(file, _)| file)), (1, Some(5)));
+            assert_eq!(on_written.evacuated.map(|(file, _)| file), Some(5));
+            assert_eq!(journal.handle_synced(ticket).unwrap().decided, 1);
         }
     }
 }

@@ -65,7 +65,7 @@ impl Shard {
         self.log_file = self.log_file.max(file);
         self.log_is_short(size.short);
         self.tell_size(size);
-        let OnWritten { receipts, puts, stored, definitions } = on_written;
+        let OnWritten { receipts, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
             let slot = find(&mut self.queues, queue);
             if let Some(slot) = slot {
@@ -81,6 +81,9 @@ impl Shard {
         if definitions {
             self.definitions_file = from;
         }
+        if let Some((file, bytes)) = evacuated {
+            self.send(0, Mail::Evacuated { file, bytes });
+        }
         for receipt in receipts {
             push_receipt(&mut self.receipts, receipt);
         }
@@ -90,15 +93,12 @@ impl Shard {
     }
 
     fn synced(&mut self, on_synced: OnSynced) {
-        let OnSynced { receipts, decided, evacuated, released } = on_synced;
+        let OnSynced { receipts, decided, released } = on_synced;
         for receipt in receipts {
             push_receipt(&mut self.receipts, receipt);
         }
         if let Some(decider) = &mut self.decider {
             decider.synced(decided);
-        }
-        if let Some((file, bytes)) = evacuated {
-            self.send(0, Mail::Evacuated { file, bytes });
         }
         for extent in released {
             self.pages.release(extent);

@@ -344,6 +344,7 @@ impl Shard {
         }
         self.connections_checked_ms = self.now_ms;
         self.publish_live_bytes();
+        self.forget_again();
         self.reclaim();
         self.find_stuck();
         self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());

@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use broker::ids::ShardId;
 use broker::mail::Mail;
-use log::Size;
+use log::{SPARE_FILES_MAX, Size};
 use queue::Fact;
 
 use super::Shard;
 
-/// The log may hold this much garbage whatever is alive: evacuation costs a sync.
+/// The log may hold this much garbage whatever is alive: to give it back costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 
 /// While the log lives on its reserve, what is alive must fit into this part of it: the rest is for what was under way
@@ -79,6 +79,14 @@ impl Shard {
         self.reclaim();
     }
 
+    /// On the shard that decides, now and then: what is still there may have been told of before it went, or could not go.
+    pub(super) fn forget_again(&mut self) {
+        let evacuated = self.evacuated;
+        if self.log_full.take_if(|(_, oldest, _)| *oldest <= evacuated).is_some() {
+            self.forget = Some(evacuated);
+        }
+    }
+
     /// On the shard that decides: begins an evacuation if most of the log is garbage.
     pub(super) fn reclaim(&mut self) {
         if self.decider.is_none() || self.evacuation.is_some() {
@@ -91,15 +99,13 @@ impl Shard {
             return;
         }
         if oldest <= self.evacuated {
-            // Told before it went, or it could not be removed.
-            self.log_full = None;
-            self.forget = Some(self.evacuated);
+            // It is going.
             return;
         }
-        // No more than is too much: what goes one by one is written over one by one (docs/decisions/0016). And all but the
-        // newest: that one is being written.
+        // As many as can be written over next (docs/decisions/0016): those that stay are synced each time (0021), so none goes
+        // alone. More only if more are too much. And all but the newest: that one is being written.
         let file_bytes = (bytes / (newest.saturating_sub(oldest) + 1)).max(1);
-        let files = self.evacuation_files.min(excess.div_ceil(file_bytes));
+        let files = self.evacuation_files.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
         let file = (oldest + files - 1).min(newest.saturating_sub(1)).max(oldest);
         self.evacuation = Some(Evacuation { file, left: self.outboxes.len(), bytes: 0 });
         for to in 0..self.outboxes.len() as ShardId {
@@ -120,9 +126,8 @@ impl Shard {
         let Self { queues, journal, decider, catalog, .. } = self;
         for slot in queues.iter_mut().flatten() {
             let id = slot.id;
-            let fsync = slot.fsync;
             if slot.fifo().is_damaged() {
-                journal.push_fact(id, &Fact::Damaged, None, fsync);
+                journal.evacuate_fact(id, &Fact::Damaged, None);
             }
             let mut ranges = Vec::new();
             slot.places.retain(|place| {
@@ -133,7 +138,7 @@ impl Shard {
                 stays
             });
             for (first, last) in join(ranges) {
-                slot.fifo().live_facts(first, last, |fact: Fact| journal.push_fact(id, &fact, None, fsync));
+                slot.fifo().live_facts(first, last, |fact: Fact| journal.evacuate_fact(id, &fact, None));
             }
             let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
@@ -141,7 +146,7 @@ impl Shard {
                 let extents = &slot.extents;
                 slot.fifo().run_facts(&runs, |fact| {
                     let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-                    journal.push_fact(id, &fact, run.map(|kept| kept.extent), fsync);
+                    journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
                 });
             }
         }
@@ -150,7 +155,7 @@ impl Shard {
             let (mut version, start) = (0, journal.open_bytes());
             for change in catalog.definitions() {
                 version += 1;
-                journal.push_change(version, &change);
+                journal.evacuate_change(version, &change);
             }
             self.definitions_bytes = journal.open_bytes() - start;
         }
@@ -204,7 +209,7 @@ mod tests {
     use crate::facts::Restored;
     use crate::{StorageLimits, make_shards};
 
-    /// A log of one shard with a file for each handover: their bytes.
+    /// A log of one shard with a file for each handover, numbered from 1: their bytes.
     struct Files {
         shard: Shard,
         files: Vec<u64>,
@@ -228,15 +233,15 @@ mod tests {
                 let bytes = handover.records.bytes() as u64;
                 self.files.push(bytes);
                 self.written += bytes;
-                let oldest = (self.forgotten + 1 < self.files.len()).then_some(self.forgotten as u64);
+                let oldest = (self.forgotten + 1 < self.files.len()).then_some(self.forgotten as u64 + 1);
                 for step in [Step::Written, Step::Synced] {
                     let size = Size { bytes: self.bytes(), oldest, ..Size::default() };
-                    let (ticket, file, result) = (handover.ticket, self.files.len() as u64 - 1, Ok(()));
+                    let (ticket, file, result) = (handover.ticket, self.files.len() as u64, Ok(()));
                     self.shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result });
                     while self.shard.turn() {}
                 }
                 if let Some(file) = self.shard.poll_forget() {
-                    self.forgotten = file as usize + 1;
+                    self.forgotten = file as usize;
                 }
             }
         }

@@ -550,11 +550,9 @@ impl World {
             _ => log.append(&mut self.to_log, &mut done),
         }
         self.from_log.extend(done);
-        if let Some(file) = self.forget.take_if(|_| !log.is_syncing()) {
-            match log.forget(file) {
-                Ok(()) => self.forgotten += 1,
-                Err(_) => self.forget = Some(file),
-            }
+        if let Some(file) = self.forget.take() {
+            log.forget(file);
+            self.forgotten += 1;
         }
     }
 
