@@ -37,6 +37,10 @@ use crate::shard::{DeskCall, Moved, Occupancy, READ_BUFFER, READ_MAX, Shard, Wri
 /// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
 const READS_MAX: usize = 64;
 
+/// As many bytes count as a read, so a turn takes on 1 MiB. What it puts into queues must not be more than a consumer is sent
+/// before the next: a publisher of large messages would be ahead of it without end.
+const READ_BYTES: usize = 16 * 1024;
+
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 
@@ -326,11 +330,15 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
         };
         match result {
             Ok(0) | Err(_) => break,
-            Ok(_) if host.shard.borrow().is_dirty() => {
-                host.reads.set(host.reads.get() + 1);
+            Ok(n) if host.shard.borrow().is_dirty() => {
+                host.reads.set(host.reads.get() + 1 + n / READ_BYTES);
                 match host.reads.get() < READS_MAX {
                     true => host.wake.notify_one(),
-                    false => turn(&host, &mut Vec::new()),
+                    false => {
+                        turn(&host, &mut Vec::new());
+                        // Sockets that take more again are only seen when nobody runs.
+                        tokio::task::yield_now().await;
+                    }
                 }
             }
             Ok(_) => {}
