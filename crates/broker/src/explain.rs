@@ -29,9 +29,11 @@ pub enum Cause {
     Alarm,
     /// The ATTACH waits for a queue or for the catalog.
     AttachUnanswered,
+    /// Receipts wait until some of the backlog has left memory, where there is twice as much of it as there should be.
+    WaitingForMemory,
     /// Receipts wait for the log, which has not written their records yet.
     WaitingForLog,
-    /// Messages of the link have no receipt from a queue yet, and the log is not what they wait for.
+    /// Messages of the link have no receipt from a queue yet, and neither memory nor the log is what they wait for.
     WaitingForReceipts,
     /// Deliveries wait for the client to open its session's window.
     ClientWindowClosed,
@@ -70,12 +72,13 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
         Self::Alarm,
         Self::AttachUnanswered,
+        Self::WaitingForMemory,
         Self::WaitingForLog,
         Self::WaitingForReceipts,
         Self::ClientWindowClosed,
@@ -105,6 +108,7 @@ impl Cause {
             Self::SocketNotRead => "socket_not_read",
             Self::Alarm => "alarm",
             Self::AttachUnanswered => "attach_unanswered",
+            Self::WaitingForMemory => "waiting_for_memory",
             Self::WaitingForLog => "waiting_for_log",
             Self::WaitingForReceipts => "waiting_for_receipts",
             Self::ClientWindowClosed => "client_window_closed",
@@ -137,6 +141,9 @@ impl Cause {
             Self::SocketNotRead => "the client does not read its socket",
             Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",
             Self::AttachUnanswered => "the link waits for its queue or for the catalog",
+            Self::WaitingForMemory => {
+                "too much of the backlog is in memory: the disk is slower than the publishers"
+            }
             Self::WaitingForLog => "the log has not written the messages that wait for their receipts",
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
@@ -270,12 +277,25 @@ impl QueueFacts {
     }
 }
 
-/// What is known of the log, over all shards.
+/// What is known of the disk, over all shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogFacts {
+    /// The log takes nothing new, or the backlog cannot leave memory.
     pub failed: bool,
-    /// Receipts that wait for it.
+    /// Receipts that wait for the log.
     pub receipts_held: u64,
+    /// Those that wait for memory.
+    pub memory_receipts_held: u64,
+}
+
+impl LogFacts {
+    /// Adds what is known of another shard.
+    pub fn add(&mut self, other: Self) {
+        let Self { failed, receipts_held, memory_receipts_held } = other;
+        self.failed |= failed;
+        self.receipts_held += receipts_held;
+        self.memory_receipts_held += memory_receipts_held;
+    }
 }
 
 /// A link, with its connection and the queue at its other end if it is known.
@@ -351,6 +371,7 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if log.failed => Cause::LogFailed,
             () if queue.is_some_and(|q| q.report.damaged) => Cause::QueueDamaged,
             () if connection.blocked => Cause::Alarm,
+            () if *unconfirmed > 0 && log.memory_receipts_held > 0 => Cause::WaitingForMemory,
             () if *unconfirmed > 0 && log.receipts_held > 0 => Cause::WaitingForLog,
             () if *unconfirmed > 0 => Cause::WaitingForReceipts,
             () if link.incomplete_bytes > 0 => Cause::DeliveryIncomplete,
@@ -431,6 +452,7 @@ impl Explanation {
             }
         }
         numbers.push(("log_receipts_held", log.receipts_held));
+        numbers.push(("memory_receipts_held", log.memory_receipts_held));
         Self { cause, at: at.cloned(), numbers }
     }
 }

@@ -5,7 +5,7 @@ use queue::Report;
 use super::*;
 use crate::catalog::CatalogError;
 
-const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0 };
+const LOG: LogFacts = LogFacts { failed: false, receipts_held: 0, memory_receipts_held: 0 };
 const QUEUE: QueueId = QueueId::new(1, 0);
 const ME: u64 = 7;
 
@@ -60,8 +60,9 @@ fn at(
 
 #[test]
 fn of_a_publisher() {
-    let failed = LogFacts { failed: true, receipts_held: 3 };
+    let failed = LogFacts { failed: true, receipts_held: 3, ..LOG };
     let held = LogFacts { receipts_held: 3, ..LOG };
+    let crowded = LogFacts { memory_receipts_held: 3, ..held };
     let partial = LinkFacts { incomplete_bytes: 5, ..publishing(0) };
     let unanswered = LinkFacts { answered: false, ..publishing(3) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
@@ -75,6 +76,8 @@ fn of_a_publisher() {
     let damaged = Report { damaged: true, ..Report::default() };
     assert_eq!(at(&publishing(3), damaged, held, alarm), Cause::QueueDamaged);
     assert_eq!(at(&publishing(3), ready(1), held, alarm), Cause::Alarm);
+    assert_eq!(at(&publishing(3), ready(1), crowded, alarm), Cause::Alarm);
+    assert_eq!(at(&publishing(3), ready(1), crowded, full), Cause::WaitingForMemory);
     assert_eq!(at(&publishing(3), ready(1), held, full), Cause::WaitingForLog);
     assert_eq!(at(&publishing(3), ready(1), LOG, full), Cause::WaitingForReceipts);
     assert_eq!(at(&partial, ready(1), held, full), Cause::DeliveryIncomplete);

@@ -54,8 +54,7 @@ impl NodeDesk {
             let wanted = wanted.clone();
             let (connections, log) = self.call(shard, move |shard| shard.look(&wanted)).await?;
             look.connections.extend(connections);
-            look.log.failed |= log.failed;
-            look.log.receipts_held += log.receipts_held;
+            look.log.add(log);
         }
         if let Subject::Queue { .. } = subject {
             return Ok(look);

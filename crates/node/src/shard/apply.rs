@@ -241,7 +241,7 @@ impl Shard {
 
     /// Applies the first request, which is for this queue, and those that come next and are for it, too.
     fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
-        let (log_refuses, memory_is_full) = (self.log_refuses(), self.pages.is_stuck());
+        let (log_refuses, memory_is_full) = (self.log_refuses(), self.pages.is_stuck(!self.log_short));
         let slot = find(&mut self.queues, queue);
         let Some(slot) = slot else {
             if self.apply_to_stream(queue, requests) {

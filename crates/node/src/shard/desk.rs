@@ -125,8 +125,9 @@ impl Shard {
             Some(facts)
         });
         let log = LogFacts {
-            failed: self.log_refuses() || self.pages.is_stuck(),
+            failed: self.log_refuses() || self.pages.is_stuck(!self.log_short),
             receipts_held: self.journal.receipts_held(),
+            memory_receipts_held: self.pages.receipts_held(),
         };
         (connections.collect(), log)
     }

@@ -277,7 +277,7 @@ impl Journal {
 
     /// Messages whose receipts wait for the log.
     pub fn receipts_held(&self) -> u64 {
-        self.receipts().map(|r| r.last - r.first + 1).sum()
+        self.receipts().map(Receipt::messages).sum()
     }
 
     pub fn holds_receipts(&self) -> bool {

@@ -380,6 +380,8 @@ impl Shard {
     /// Moves everything that can be moved. True if something is left for another turn.
     pub fn turn(&mut self) -> bool {
         self.go_on_reading();
+        // Those that waited for memory.
+        self.send_receipts();
         for _ in 0..ROUNDS_MAX {
             if self.inbox.is_empty() && self.post.is_empty() {
                 self.flush_gates();

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One job of packs is away at a time, so that a slow disk makes no queue of jobs. While memory is at twice what it
-//! should be, receipts wait for the job: publishers are held to what the disk takes. If it takes nothing, what is new
-//! is refused.
+//! should be, receipts wait: for this job, and for the next if that was not enough, so that publishers are held to what
+//! the disk takes. If it takes nothing, what is new is refused.
 
 use broker::ids::QueueId;
 use hashbrown::HashMap;
@@ -45,6 +45,9 @@ pub(super) struct Pages {
     away: Option<(u64, Writes)>,
     /// The runs of the job, come back unwritten.
     back: Option<Vec<Run>>,
+    /// There was a job for the packs, or one away, when that was last looked for: between an answer and the next job
+    /// memory is on its way out, too.
+    leaving: bool,
     /// The packs have failed the last job that they answered.
     failed: bool,
     /// Nothing is given to the packs before this time.
@@ -89,6 +92,7 @@ impl Pages {
             next_ticket: 0,
             away: None,
             back: None,
+            leaving: false,
             failed: false,
             not_before_ms: 0,
             reads: HashMap::new(),
@@ -109,12 +113,17 @@ impl Pages {
 
     /// Whether publishers must wait for the disk.
     pub fn is_full(&self) -> bool {
-        self.is_twice_over() && self.away.is_some() && !self.failed
+        self.is_twice_over() && self.leaving && !self.failed
     }
 
-    /// Whether there is too much in memory, and it cannot leave.
-    pub fn is_stuck(&self) -> bool {
-        self.is_twice_over() && self.failed
+    /// Whether there is too much in memory, and it cannot leave. `writes`: jobs are given to the packs.
+    pub fn is_stuck(&self, writes: bool) -> bool {
+        self.is_twice_over() && (self.failed || !writes)
+    }
+
+    /// Messages whose receipts wait for memory.
+    pub fn receipts_held(&self) -> u64 {
+        self.receipts.iter().map(Receipt::messages).sum()
     }
 
     fn is_twice_over(&self) -> bool {
@@ -146,6 +155,12 @@ impl Shard {
     /// Runs for the packs, if there is too much in memory and they have answered the last ones. To be called behind
     /// a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
+        let job = self.pack_job();
+        self.pages.leaving = self.pages.away.is_some();
+        job
+    }
+
+    fn pack_job(&mut self) -> Option<PackJob> {
         let shard = u32::from(self.id);
         // The log's reserve is not for packs.
         if self.now_ms < self.pages.not_before_ms || self.log_short {
@@ -167,7 +182,12 @@ impl Shard {
         if self.pages.pageable <= self.pages.budget {
             return None;
         }
-        let runs = self.page_out();
+        let head = HEAD_BYTES.min(self.pages.budget / HEAD_PART);
+        let mut runs = self.page_out(head);
+        if runs.is_empty() && self.pages.is_twice_over() {
+            // The heads of very many queues.
+            runs = self.page_out(0);
+        }
         if runs.is_empty() {
             self.pages.not_before_ms = self.now_ms + REST_MS;
             return None;
@@ -176,8 +196,8 @@ impl Shard {
         Some(PackJob { shard, ticket, runs })
     }
 
-    /// Takes runs of about one pack out of the queues that hold most.
-    fn page_out(&mut self) -> Vec<Run> {
+    /// Takes runs of about one pack out of the queues that hold most. Of each that has consumers `head` bytes stay.
+    fn page_out(&mut self, head: u64) -> Vec<Run> {
         let Self { queues, pages, .. } = self;
         let mut largest: Vec<(u64, usize)> = queues
             .iter()
@@ -186,7 +206,6 @@ impl Shard {
             .filter(|(bytes, _)| *bytes > 0)
             .collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
-        let head = HEAD_BYTES.min(pages.budget / HEAD_PART);
         let (mut runs, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (_, at) in largest {
             let Some(Some(slot)) = queues.get_mut(at) else { continue };
@@ -237,7 +256,6 @@ impl Shard {
                 self.pages.not_before_ms = self.now_ms + RETRY_MS;
             }
         }
-        self.send_receipts();
     }
 
     fn stored(&mut self, queue: QueueId, run: u32, extent: Extent) {

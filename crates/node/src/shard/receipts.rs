@@ -16,6 +16,12 @@ pub(super) struct Receipt {
     pub verdict: Verdict,
 }
 
+impl Receipt {
+    pub fn messages(&self) -> u64 {
+        self.last - self.first + 1
+    }
+}
+
 /// Adds a receipt, joined to the last one if it continues it.
 pub(super) fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
     if let Some(last) = receipts.last_mut()

@@ -34,8 +34,7 @@ impl House {
         for shard in &self.shards {
             let (connections, log) = shard.look(&wanted);
             look.connections.extend(connections);
-            look.log.failed |= log.failed;
-            look.log.receipts_held += log.receipts_held;
+            look.log.add(log);
         }
         look.queues = match subject {
             Subject::Queue { name, .. } => vec![self.facts(&self.record(name))],
@@ -242,12 +241,18 @@ fn cases() -> Vec<Case> {
     let out = h.sender(publisher, "/queues/q");
     (0..100).for_each(|_| h.send(publisher, out, b"1"));
     let PackJob { shard, ticket, .. } = h.shards[0].poll_pack_job().expect("a backlog");
+    h.send(publisher, out, b"2");
+    case(
+        Cause::WaitingForMemory,
+        h.explain(&h.link(publisher, 0)),
+        &[("link_unconfirmed", 1), ("log_receipts_held", 0), ("memory_receipts_held", 1)],
+    );
     let extent = Extent { pack: 1, offset: 48, bytes: 20_000 };
     h.shards[0].handle_packed(Packed { shard, ticket, result: Ok(vec![extent]) });
     let link = h.receiver(consumer, "/queues/q");
     h.grant(consumer, link, 9);
-    case(Cause::ReadingBacklog, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 100)]);
-    case(Cause::ReadingBacklog, h.explain(&queue()), &[("queue_ready", 100)]);
+    case(Cause::ReadingBacklog, h.explain(&h.link(consumer, 0)), &[("link_credit", 9), ("queue_ready", 101)]);
+    case(Cause::ReadingBacklog, h.explain(&queue()), &[("queue_ready", 101)]);
     let ReadJob { shard, ticket, .. } = h.shards[0].poll_reads().next().expect("a block to be read");
     let what = Flaw::Payload;
     let result = Err(ReadError::Damaged { pack: 1, offset: 48, what });

@@ -1,5 +1,6 @@
 //! Links of real peers on whole shards, in one thread.
 
+mod backlog;
 mod direct_reply;
 mod explain;
 mod follow;
