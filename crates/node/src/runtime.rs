@@ -37,8 +37,8 @@ use crate::shard::{DeskCall, Moved, Occupancy, READ_BUFFER, READ_MAX, Shard, Wri
 /// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
 const READS_MAX: usize = 64;
 
-/// As many bytes count as a read, so a turn takes on 1 MiB. What it puts into queues must not be more than a consumer is sent
-/// before the next: a publisher of large messages would be ahead of it without end.
+/// As many bytes count as a read, so a turn takes on 1 MiB. A consumer is sent a part of that before its socket is looked at
+/// again; with turns of 16 MiB a fast publisher of large messages ran away from it.
 const READ_BYTES: usize = 16 * 1024;
 
 /// Slices of one vectored write.
