@@ -100,6 +100,8 @@ pub struct Log<D: Disk> {
     /// Every acknowledged batch up to this one is synced.
     synced: u64,
     unsynced: Unsynced,
+    /// The disk has refused to sync, and nobody waited to be told so: whoever writes next is, until it does not refuse.
+    sync_refused: bool,
     /// The first batch that is still needed.
     floor: u64,
     /// The batch that said so first; 0: it was there at the open.
@@ -188,6 +190,7 @@ impl<D: Disk> Log<D> {
             last: found.last,
             synced: found.last,
             unsynced: Unsynced::default(),
+            sync_refused: false,
             floor: found.floor,
             said: 0,
             forgetting: 0,
@@ -340,7 +343,8 @@ impl<D: Disk> Log<D> {
         if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
             self.retire(true);
         }
-        if self.dirty.len() > 2 * self.options.dirty_files_max && !self.is_syncing() {
+        let syncs_first = self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
+        if syncs_first && !self.is_syncing() {
             self.sync_all()?;
         }
         self.open_fresh()

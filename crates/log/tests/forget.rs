@@ -166,6 +166,31 @@ fn what_is_forgotten_is_not_synced() {
     assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), [17, 18, 19, 20]);
 }
 
+/// Nobody waits for these syncs, and everybody is concerned.
+#[test]
+fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
+    for (forgotten, dirty_files_max, found) in [(1, 1000, 3..=9), (0, 2, 1..=9)] {
+        let disk = FalseDisk::new(1);
+        let options = Options { dirty_files_max, ..options() };
+        let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
+        (1..=6).for_each(|seq| assert!(append(&mut log, seq, false).result.is_ok()));
+        disk.fail(&[Op::Sync], 1000, EIO);
+        log.forget(forgotten);
+        assert!(append(&mut log, 7, false).result.is_ok(), "the sync comes behind it");
+        let files = disk.files().len();
+        for seq in 8..=10 {
+            let refused = append(&mut log, seq, false).result.unwrap_err();
+            assert_eq!((refused.errno, refused.file.is_empty()), (Some(EIO), false), "{refused}");
+        }
+        assert_eq!(disk.files().len(), files, "what was copied in vain is gone");
+        disk.heal();
+        (8..=9).for_each(|seq| assert!(append(&mut log, seq, true).result.is_ok()));
+        assert_eq!(log.size().oldest, Some(1 + forgotten));
+        drop(log);
+        assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), found.collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn a_floor_does_not_count_without_everything_above_it() {
     // The file with the floor is on the disk, and the one in front of it is not.

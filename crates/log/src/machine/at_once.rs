@@ -33,7 +33,8 @@ impl<D: Disk> Log<D> {
     fn takes_at_once(&self, handover: &Handover) -> bool {
         let Handover { records, sync, .. } = handover;
         let has_room = self.current.as_ref().is_some_and(|current| current.end < self.options.file_bytes);
-        let waits = self.is_full() || self.dirty.len() > 2 * self.options.dirty_files_max;
+        let waits =
+            self.is_full() || self.sync_refused || self.dirty.len() > 2 * self.options.dirty_files_max;
         let is_small = !records.is_empty() && records.bytes() as u64 <= AT_ONCE_BYTES_MAX;
         is_small && !sync && has_room && !waits && !self.is_short()
     }

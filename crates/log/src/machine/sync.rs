@@ -107,8 +107,8 @@ enum Source {
 
 impl<D: Disk> Log<D> {
     /// Begins to sync everything written so far, if somebody waits for it; everything but the files that are to go, if any
-    /// are; or the oldest file, if too many have not been synced. The job is run on another thread, and its end told with [`Log::end_sync`]; until then there is no
-    /// other.
+    /// are; or the oldest file, if too many have not been synced. The job is run on another thread, and its end told with
+    /// [`Log::end_sync`]; until then there is no other.
     ///
     /// What failed a sync before is copied and synced on the spot.
     pub fn begin_sync(&mut self, done: &mut Vec<Completion>) -> Option<SyncJob> {
@@ -167,10 +167,8 @@ impl<D: Disk> Log<D> {
                     open.doomed |= file.map_or(!open.named && covered(open), |file| open.number == file);
                 }
                 self.retire_doomed();
-                if !self.unsynced.waiting.is_empty() {
-                    let outcome = self.sync_all();
-                    self.answer(&outcome, done);
-                }
+                let outcome = self.sync_all();
+                self.answer(&outcome, done);
             }
         }
     }
@@ -237,6 +235,7 @@ impl<D: Disk> Log<D> {
             self.unsynced.bytes -= kept.header.length;
         }
         if self.unsynced.waiting.is_empty() {
+            self.sync_refused |= outcome.is_err();
             return;
         }
         let (size, step) = (self.size(), Step::Synced);
@@ -252,6 +251,12 @@ impl<D: Disk> Log<D> {
 
     /// Makes everything written so far synced, on the spot. Not while a sync is under way.
     pub(super) fn sync_all(&mut self) -> Result<(), Failure> {
+        let outcome = self.try_sync_all();
+        self.sync_refused &= outcome.is_err();
+        outcome
+    }
+
+    fn try_sync_all(&mut self) -> Result<(), Failure> {
         let copies = self.copy_doomed()?;
         for file in self.dirty.iter_mut().filter(|file| !file.doomed).chain(&mut self.current) {
             if let Err(error) = self.disk.sync(&mut file.handle) {
