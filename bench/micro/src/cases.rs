@@ -236,7 +236,8 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     let message = message();
     let mut published = 0;
     Box::new(move || {
-        let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
+        let publish =
+            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), patient: false };
         stream.apply(Request::Publish(publish), 1000, &mut home);
         published += 1;
         if published % TURN == 0 {
@@ -268,18 +269,25 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut fifo = Fifo::new(config());
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);
-    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut |_| {}, &mut |_| false);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut |_| false, &mut |_| false);
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
     Box::new(move || {
-        let publish = Publish { publisher: PublisherId(1), seq: published, message: message.clone() };
-        fifo.apply(Request::Publish(publish), 1000, &mut out, &mut |put| _ = black_box(put), &mut |_| false);
+        let publish =
+            Publish { publisher: PublisherId(1), seq: published, message: message.clone(), patient: false };
+        fifo.apply(
+            Request::Publish(publish),
+            1000,
+            &mut out,
+            &mut |put| black_box(put).brief.is_some(),
+            &mut |_| false,
+        );
         published += 1;
         if published % TURN == 0 {
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            fifo.apply(grant, 1000, &mut out, &mut |_| {}, &mut |_| false);
+            fifo.apply(grant, 1000, &mut out, &mut |_| false, &mut |_| false);
             let delivered = out.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
             assert!(published == TURN || delivered as u64 == TURN);
             let (first, last) = (published - TURN + 1, published);
@@ -288,7 +296,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
                 Request::Settle { consumer, first, last, outcome, answer: false },
                 1000,
                 &mut out,
-                &mut |_| {},
+                &mut |_| false,
                 &mut |_| false,
             );
             assert_eq!(

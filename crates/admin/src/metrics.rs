@@ -104,6 +104,7 @@ fn global(page: &mut Exposition, overview: &Overview) {
         ("delivered_consume_auto_ack", "Messages delivered settled", c.delivered_auto_ack),
         ("redelivered", "Messages redelivered to consumers", c.redelivered),
         ("acknowledged", "Messages acknowledged by consumers", c.acknowledged),
+        ("never_written", "Durable messages settled before they were written to disk", c.never_written),
     ];
     for (name, help, value) in by_queue_type {
         page.family(Kind::Counter, &format!("global_messages_{name}_total"), help)

@@ -23,6 +23,8 @@ pub struct Counters {
     pub redelivered: u64,
     /// Deliveries that consumers settled as accepted.
     pub acknowledged: u64,
+    /// Durable messages that went before they were written.
+    pub never_written: u64,
     pub dead_lettered_expired: u64,
     pub dead_lettered_rejected: u64,
     pub dead_lettered_maxlen: u64,
@@ -59,6 +61,7 @@ impl Counters {
             delivered_auto_ack,
             redelivered,
             acknowledged,
+            never_written,
             dead_lettered_expired,
             dead_lettered_rejected,
             dead_lettered_maxlen,
@@ -77,7 +80,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 28] = [
+        let pairs: [(&mut u64, &u64); 29] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -89,6 +92,7 @@ impl Counters {
             (&mut self.delivered_auto_ack, delivered_auto_ack),
             (&mut self.redelivered, redelivered),
             (&mut self.acknowledged, acknowledged),
+            (&mut self.never_written, never_written),
             (&mut self.dead_lettered_expired, dead_lettered_expired),
             (&mut self.dead_lettered_rejected, dead_lettered_rejected),
             (&mut self.dead_lettered_maxlen, dead_lettered_maxlen),

@@ -52,7 +52,7 @@ const NODE: u64 = u64::MAX;
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
-            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms });
+            push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
         }
         Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, delivery_count, redelivered } => {
@@ -75,7 +75,7 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
 
 /// Appends a message of a queue.
 pub fn push_put(records: &mut Records, queue: QueueId, put: Put<'_>) {
-    let Put { seq, message, at_ms } = put;
+    let Put { seq, message, at_ms, .. } = put;
     let head = |out: &mut Vec<u8>| put_head(out, message, at_ms);
     records.push_shared(queue.0, seq, PUT, head, message.stored_tail());
 }

@@ -96,7 +96,7 @@ impl Life {
     fn publish(&mut self, queue: QueueId, seq: u64, body: &[u8]) {
         let parts = Parts { wire: Bytes::copy_from_slice(body), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("h", "k")));
-        let publish = Publish { publisher: PublisherId(0), seq, message };
+        let publish = Publish { publisher: PublisherId(0), seq, message, patient: false };
         self.shard.handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();
     }

@@ -120,7 +120,7 @@ impl World {
     fn publish(&mut self, shard: usize, queue: QueueId, body: &str, priority: Option<u8>) {
         self.seq += 1;
         let (publisher, seq) = (PublisherId((shard as u64) << 56), self.seq);
-        let publish = Publish { publisher, seq, message: message(body, priority) };
+        let publish = Publish { publisher, seq, message: message(body, priority), patient: false };
         let home = self.shards[0].catalog().queue_by_id(queue).and_then(|q| q.home).expect("placed");
         self.shards[usize::from(home)]
             .handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
@@ -298,7 +298,8 @@ fn what_came_before_the_queue_had_its_home_comes_first() {
     assert!(matches!(placed[..], [Mail::Changes { .. }]));
     // The publisher's shard has heard of it earlier than the home.
     let publish = |seq, body| {
-        let publish = Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None) };
+        let publish =
+            Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None), patient: false };
         Mail::Requests(vec![(queue, Request::Publish(publish))])
     };
     world.shards[2].handle_mail(vec![publish(1, "first")]);

@@ -71,6 +71,8 @@ pub struct Publish {
     /// The publisher's own number for this message; comes back in the receipt.
     pub seq: u64,
     pub message: Message,
+    /// The publisher goes on without this receipt: it may come later, when the message is settled.
+    pub patient: bool,
 }
 
 /// One consumer to add.

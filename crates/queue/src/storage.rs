@@ -13,6 +13,8 @@
 
 use message::Message;
 
+use crate::PublisherId;
+
 /// What must survive the process. Facts restore the machine without running any decision again. Only
 /// durable messages have facts.
 #[derive(Clone, Debug)]
@@ -52,10 +54,13 @@ pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
+    /// Who waits for the receipt and its number for the message, if it is patient and there are consumers: the message may well
+    /// be settled before it is written.
+    pub brief: Option<(PublisherId, u64)>,
 }
 
 impl From<Put<'_>> for Fact {
-    fn from(Put { seq, message, at_ms }: Put<'_>) -> Self {
+    fn from(Put { seq, message, at_ms, .. }: Put<'_>) -> Self {
         Self::Put { seq, message: message.clone(), at_ms }
     }
 }

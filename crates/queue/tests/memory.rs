@@ -82,20 +82,20 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         settled: false,
         delivery_count: 0,
     };
-    fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| {}, &mut |_| false);
+    fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
     let credit = u32::MAX;
     let grant = Request::Grant { consumer, delivery_count: 0, credit, drain: false, echo: false };
-    fifo.apply(grant, 0, &mut out, &mut |_| {}, &mut |_| false);
+    fifo.apply(grant, 0, &mut out, &mut |_| false, &mut |_| false);
     let before = BYTES.get();
     MOST.set(before);
     for seq in 0..MESSAGES {
         let parts = Parts { wire: vec![0; BODY].into(), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::clone(&route));
         fifo.apply(
-            Request::Publish(Publish { publisher: PublisherId(1), seq, message }),
+            Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: false }),
             0,
             &mut out,
-            &mut |_| {},
+            &mut |_| false,
             &mut |_| false,
         );
         out.effects.clear();
@@ -113,7 +113,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         Request::Settle { consumer, first, last, outcome, answer: false },
         0,
         &mut out,
-        &mut |_| {},
+        &mut |_| false,
         &mut |_| false,
     );
     assert_eq!(out.loads.len(), 1);
@@ -122,7 +122,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     for first in (1..=MESSAGES).step_by(1000) {
         let settle =
             Request::Settle { consumer, first, last: first + 999, outcome: Outcome::Accepted, answer: false };
-        fifo.apply(settle, 0, &mut out, &mut |_| {}, &mut |_| false);
+        fifo.apply(settle, 0, &mut out, &mut |_| false, &mut |_| false);
         out.facts.clear();
         out.released.clear();
     }

@@ -54,7 +54,7 @@ impl Bench {
                 settled: false,
                 delivery_count: 0,
             };
-            fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| {}, &mut |_| false);
+            fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
         }
         let parts = Parts { wire: b"body".to_vec().into(), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("", "q")));
@@ -64,8 +64,9 @@ impl Bench {
 
     fn publish(&mut self, n: u64) {
         for seq in 0..n {
-            let publish = Publish { publisher: PublisherId(1), seq, message: self.message.clone() };
-            self.fifo.apply(Request::Publish(publish), 1000, &mut self.out, &mut |_| {}, &mut |_| false);
+            let publish =
+                Publish { publisher: PublisherId(1), seq, message: self.message.clone(), patient: false };
+            self.fifo.apply(Request::Publish(publish), 1000, &mut self.out, &mut |_| false, &mut |_| false);
         }
     }
 
@@ -75,7 +76,7 @@ impl Bench {
             let delivery_count = self.granted[id as usize];
             let consumer = ConsumerId(id);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            self.fifo.apply(grant, 1000, &mut self.out, &mut |_| {}, &mut |_| false);
+            self.fifo.apply(grant, 1000, &mut self.out, &mut |_| false, &mut |_| false);
         }
         let mut last = self.settled;
         for effect in self.out.effects.drain(..) {
@@ -88,7 +89,7 @@ impl Bench {
             self.granted[id] = last as u32;
             self.settled[id] = last;
             let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
-            self.fifo.apply(settle, 1000, &mut self.out, &mut |_| {}, &mut |_| false);
+            self.fifo.apply(settle, 1000, &mut self.out, &mut |_| false, &mut |_| false);
         }
         self.out.receipts.drain().for_each(drop);
         self.out.effects.clear();

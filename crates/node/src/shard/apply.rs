@@ -16,6 +16,7 @@ use super::pages::Reading;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
+use super::unwritten::ALL;
 use super::{Cx, Forgetting, Shard, deliver, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -69,6 +70,7 @@ impl Shard {
             fifo,
             gone: None,
             taken: None,
+            unwritten: Default::default(),
         };
         self.pages.recount(0, slot.pageable);
         let slot = QueueSlot { live_counted: slot.live_bytes(), ..slot };
@@ -153,8 +155,11 @@ impl Shard {
     /// The queue is gone from the catalog.
     pub(super) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
         if let Some(slot) = self.queues.get_mut(queue.slot())
-            && let Some(gone) = slot.take_if(|s| s.id == queue)
+            && let Some(mut gone) = slot.take_if(|s| s.id == queue)
         {
+            self.unwritten.settle(queue, &mut gone.unwritten, (0, u64::MAX), &mut self.receipts);
+            // Before its publishers are told that it is gone.
+            self.send_receipts();
             self.pages.recount(gone.pageable, 0);
             self.live_bytes -= gone.live_counted;
             self.counters.queues_deleted += 1;
@@ -263,7 +268,7 @@ impl Shard {
         let log_refuses = log_refuses && slot.logged;
         for request in run(queue, requests) {
             if (memory_is_full || log_refuses)
-                && let Request::Publish(Publish { publisher, seq, message }) = &request
+                && let Request::Publish(Publish { publisher, seq, message, .. }) = &request
                 && (memory_is_full || message.is_durable())
             {
                 let verdict = Verdict::Rejected(RejectReason::Unavailable);
@@ -271,11 +276,14 @@ impl Shard {
                 push_receipt(&mut self.receipts, receipt);
                 continue;
             }
-            let (journal, logged, fsync) = (&mut self.journal, slot.logged, slot.fsync);
+            let (journal, unwritten) = (&mut self.journal, &mut self.unwritten);
+            let (kept, logged, fsync) = (&mut slot.unwritten, slot.logged, slot.fsync);
             let mut put = |put: Put<'_>| {
-                if logged {
+                let is_kept = logged && !fsync && unwritten.keep(queue, kept, put);
+                if logged && !is_kept {
                     journal.push_put(queue, put, fsync);
                 }
+                is_kept
             };
             slot.fifo.apply(request, self.now_ms, &mut output, &mut put, &mut deliver!(self));
             // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
@@ -322,6 +330,20 @@ impl Shard {
         let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
         if slot.logged {
             for fact in &output.facts {
+                match *fact {
+                    Fact::Gone { first, last } => {
+                        let receipts = &mut self.receipts;
+                        let settled =
+                            self.unwritten.settle(queue, &mut slot.unwritten, (first, last), receipts);
+                        self.counters.never_written += settled;
+                        if settled == last - first + 1 {
+                            continue;
+                        }
+                    }
+                    Fact::Taken { .. } => {}
+                    // The log must know the messages that it is told of.
+                    _ => self.unwritten.write(slot, ALL, &mut self.journal),
+                }
                 match fact {
                     Fact::Gone { .. } | Fact::Taken { .. } => {
                         if slot.gone.is_none() && slot.taken.is_none() {
@@ -364,6 +386,9 @@ impl Shard {
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         output.facts.clear();
         let ends = ends(&output.effects);
+        if ends {
+            self.unwritten.settle(queue, &mut slot.unwritten, (0, u64::MAX), &mut self.receipts);
+        }
         for receipt in output.receipts.drain() {
             let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;
             let receipt = Receipt { queue, publisher, first, last, verdict };
@@ -492,7 +517,7 @@ impl Shard {
                         return;
                     };
                     for target in targets {
-                        let publish = Publish { publisher, seq: 0, message: message.clone() };
+                        let publish = Publish { publisher, seq: 0, message: message.clone(), patient: false };
                         self.post.publish(vhost, target, publish);
                     }
                 }

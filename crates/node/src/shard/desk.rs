@@ -126,7 +126,7 @@ impl Shard {
         });
         let log = LogFacts {
             failed: self.log_refuses() || self.pages.is_stuck(!self.log_short),
-            receipts_held: self.journal.receipts_held(),
+            receipts_held: self.journal.receipts_held() + self.unwritten.messages,
             memory_receipts_held: self.pages.receipts_held(),
         };
         (connections.collect(), log)

@@ -26,7 +26,7 @@ impl Shard {
                 self.conns.get(at.connection).is_some_and(|c| c.gate.takes_replies(*at, vhost, to))
             });
         match request {
-            Direct::Publish(Publish { publisher, seq, message }) => {
+            Direct::Publish(Publish { publisher, seq, message, .. }) => {
                 match at {
                     Some(at) => {
                         with_gate!(self, at.connection, |gate, cx| gate.handle_reply(at, &message, cx));

@@ -50,7 +50,7 @@ impl Shard {
                 }
             };
             for target in targets {
-                let publish = Publish { publisher, seq, message: message.clone() };
+                let publish = Publish { publisher, seq, message: message.clone(), patient: false };
                 self.post.publish(&binding.vhost, target, publish);
             }
         }

@@ -23,6 +23,7 @@ mod receipts;
 mod reclaim;
 mod slot;
 mod streams;
+mod unwritten;
 mod writes;
 
 use std::collections::BTreeSet;
@@ -57,6 +58,7 @@ use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
 use self::slot::QueueSlot;
 use self::streams::Streams;
+use self::unwritten::{KeptOfAll, UNWRITTEN_MIN};
 pub use self::writes::Writes;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
@@ -99,6 +101,8 @@ pub struct StorageLimits {
     pub backlog_memory: u64,
     /// Bytes of the disk that the log keeps for the time when it is full; see [`log::Size::short`].
     pub reserve_bytes: u64,
+    /// Bytes of a message from which on it may be settled before it is written.
+    pub unwritten_min: u64,
 }
 
 impl StorageLimits {
@@ -110,7 +114,8 @@ impl StorageLimits {
 impl Default for StorageLimits {
     fn default() -> Self {
         let (garbage_allowed, backlog_memory) = (GARBAGE_ALLOWED, Self::BACKLOG_MEMORY);
-        Self { garbage_allowed, backlog_memory, reserve_bytes: RESERVE_BYTES }
+        let (reserve_bytes, unwritten_min) = (RESERVE_BYTES, UNWRITTEN_MIN);
+        Self { garbage_allowed, backlog_memory, reserve_bytes, unwritten_min }
     }
 }
 
@@ -162,6 +167,7 @@ pub struct Shard {
     output: Output,
     journal: Journal,
     pages: Pages,
+    unwritten: KeptOfAll,
     streams: Streams,
     /// Queues that keep facts back until the end of the turn.
     gone: Vec<QueueId>,
@@ -287,6 +293,7 @@ impl Shard {
             output: Output::default(),
             journal: Journal::default(),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
+            unwritten: KeptOfAll::new(limits.unwritten_min),
             streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,
@@ -357,17 +364,21 @@ impl Shard {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
+        let disk = disk.chain(self.unwritten.next_deadline());
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 
     /// Whether records wait for the log, or for its answer.
     pub fn has_unlogged(&self) -> bool {
-        !self.journal.is_idle()
+        !self.journal.is_idle() || self.unwritten.messages > 0
     }
 
     /// Whether receipts wait for the log.
     pub fn has_held_receipts(&self) -> bool {
-        self.journal.holds_receipts() || !self.pages.receipts.is_empty() || self.streams.hold_receipts()
+        self.journal.holds_receipts()
+            || self.unwritten.messages > 0
+            || !self.pages.receipts.is_empty()
+            || self.streams.hold_receipts()
     }
 
     // ---- the turn ---------------------------------------------------------------------------------------
@@ -452,6 +463,7 @@ impl Shard {
 
     /// Records for the log, if it has taken the last ones.
     pub fn poll_handover(&mut self) -> Option<Handover> {
+        self.write_overdue();
         self.close_records();
         if self.log_failed.is_some() && !self.log_retry {
             return None;

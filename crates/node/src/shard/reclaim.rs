@@ -9,6 +9,7 @@ use log::{SPARE_FILES_MAX, Size};
 use queue::Fact;
 
 use super::Shard;
+use super::unwritten::ALL;
 
 /// The log may hold this much garbage whatever is alive: to give it back costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
@@ -120,6 +121,7 @@ impl Shard {
             self.evacuate_next = Some(file);
             return;
         }
+        self.write_kept(ALL);
         // What is said again must not be taken once more by what was kept back before.
         self.close_records();
         let before = self.journal.open_bytes();

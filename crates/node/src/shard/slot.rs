@@ -6,7 +6,7 @@ use broker::ids::QueueId;
 use log::Extent;
 use queue::{Fact, Fifo};
 
-use super::Place;
+use super::{Place, unwritten};
 
 /// A queue that lives here.
 pub(super) struct QueueSlot {
@@ -26,6 +26,8 @@ pub(super) struct QueueSlot {
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     pub gone: Option<(u64, u64)>,
     pub taken: Option<Taken>,
+    /// Messages that the log has not been given.
+    pub unwritten: unwritten::Kept,
 }
 
 /// A run on the disk.
@@ -95,7 +97,7 @@ impl QueueSlot {
     }
 
     pub fn live_bytes(&self) -> u64 {
-        if self.logged { self.fifo.live_bytes() } else { 0 }
+        if self.logged { self.fifo.live_bytes().saturating_sub(self.unwritten.bytes) } else { 0 }
     }
 
     pub fn note_place(&mut self, place: Place) {

@@ -7,4 +7,5 @@ mod follow;
 mod house;
 mod large;
 mod streams;
+mod unwritten;
 mod writes;

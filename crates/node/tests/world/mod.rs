@@ -72,6 +72,10 @@ pub struct World {
     pub followed: u64,
     /// Files of the log that were given back.
     pub forgotten: u64,
+    /// Messages that were settled before they were written.
+    pub never_written: u64,
+    /// Bytes of a message that may be.
+    unwritten_min: u64,
     /// Handovers that a shard has written itself, and appends to streams.
     pub at_once: [u64; 2],
     /// Bytes that the log keeps for a full disk.
@@ -229,6 +233,8 @@ impl World {
             follows: seed / 3 % 4 == 1,
             followed: 0,
             forgotten: 0,
+            never_written: 0,
+            unwritten_min: [1, 4096, u64::MAX][seed as usize % 3],
             at_once: [0; 2],
             reserve_bytes: 0,
             clients: Vec::new(),
@@ -265,7 +271,8 @@ impl World {
         let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
             .expect("packs that only crashed can be opened");
         self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
-        let limits = StorageLimits { garbage_allowed: 20 * 1024, backlog_memory: 24 * 1024, reserve_bytes };
+        let (garbage_allowed, backlog_memory, unwritten_min) = (20 * 1024, 24 * 1024, self.unwritten_min);
+        let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_min };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
@@ -287,6 +294,7 @@ impl World {
     }
 
     pub fn crash(&mut self, how: Crash) {
+        self.never_written += self.shards.iter().map(|shard| shard.counters.never_written).sum::<u64>();
         self.disk.heal();
         self.packs_disk.heal();
         self.log = None;

@@ -117,14 +117,15 @@ impl Fifo {
     }
 
     /// Does what is asked. `now_ms` counts from the epoch and never goes back. `put` is lent what is stored, at once: it
-    /// comes in front of the facts in `out`, which have no [`Fact::Put`]. `deliver` is lent what goes to a consumer as it
-    /// comes, while `out` has no effects that it would overtake; if it does not take it, it is an effect like the others.
+    /// comes in front of the facts in `out`, which have no [`Fact::Put`]; it says whether it gives the receipt of a brief
+    /// one itself. `deliver` is lent what goes to a consumer as it comes, while `out` has no effects that it would overtake; if
+    /// it does not take it, it is an effect like the others.
     pub fn apply(
         &mut self,
         request: Request,
         now_ms: u64,
         out: &mut Output,
-        put: &mut dyn FnMut(Put<'_>),
+        put: &mut dyn FnMut(Put<'_>) -> bool,
         deliver: &mut dyn FnMut(Lent<'_>) -> bool,
     ) {
         if let Some(end) = self.end {
@@ -219,10 +220,10 @@ impl Fifo {
         publish: Publish,
         now_ms: u64,
         out: &mut Output,
-        put: &mut dyn FnMut(Put<'_>),
+        put: &mut dyn FnMut(Put<'_>) -> bool,
         deliver: &mut dyn FnMut(Lent<'_>) -> bool,
     ) {
-        let Publish { publisher, seq: number, message } = publish;
+        let Publish { publisher, seq: number, message, patient } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
             out.receipts.push(publisher, number, verdict, false);
@@ -239,10 +240,11 @@ impl Fifo {
         let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
         // What is settled as it is sent need never be restored.
         let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        if journaled {
-            put(Put { seq, message: &message, at_ms: now_ms });
+        let brief = (patient && self.consumers.count() > 0).then_some((publisher, number));
+        let is_owed = journaled && put(Put { seq, message: &message, at_ms: now_ms, brief });
+        if !is_owed {
+            out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
-        out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         if let Some(slot) = direct {
             self.lend(slot, seq, &message, out, deliver);
         }

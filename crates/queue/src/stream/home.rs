@@ -213,7 +213,7 @@ impl Stream {
     }
 
     fn take(&mut self, publish: &Publish, out: &mut StreamOutput) {
-        let &Publish { publisher, seq, ref message } = publish;
+        let &Publish { publisher, seq, ref message, .. } = publish;
         if self.failed {
             let verdict = Verdict::Rejected(RejectReason::Unavailable);
             out.receipts.push(publisher, seq, verdict, false);

@@ -125,12 +125,13 @@ impl Intake {
         let kept = kept(found, cx.settings.durable_by_default);
         let range = kept.range.clone();
         let seq = self.account.push(delivery, range.len() as u32, targets.len() as u32, cx.now_ms);
+        let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (&delivery.message, targets) {
             // Most are small and go to one queue: put together where they are kept, with no choice behind it.
             (chunk, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
                 let message = Message::new(kept.into_parts(home(&chunk[range], cx)), route);
-                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message }));
+                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
             }
             (chunk, targets) => {
                 let wire = match chunk {
@@ -138,7 +139,7 @@ impl Intake {
                     chunk => home(&chunk[range], cx),
                 };
                 let message = Message::new(kept.into_parts(wire), route);
-                send(cx, vhost, Publish { publisher, seq, message }, targets);
+                send(cx, vhost, Publish { publisher, seq, message, patient }, targets);
             }
         }
         Ok(())

@@ -19,6 +19,13 @@ use crate::settings::{LinkCredit, Settings};
 /// No credit is granted to a link while this many bytes of its messages wait for a receipt.
 const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
+/// A publisher with this part of its credit unconfirmed goes on without the receipts that it has coming. One that waits for
+/// each, or for a few, never has as many.
+const PATIENT_PART: u32 = 8;
+
+/// How long it is taken to go on so: receipts come in swarms, and behind one it has few coming.
+const PATIENT_MS: u64 = 1000;
+
 /// A publishing link.
 #[derive(Debug)]
 pub(super) struct Intake {
@@ -39,6 +46,8 @@ pub(super) struct Account {
     pending: VecDeque<Pending>,
     unconfirmed: u32,
     unconfirmed_bytes: u64,
+    /// When it last was patient.
+    patient_ms: Option<u64>,
     /// None if its credit is fixed.
     pub adaptive: Option<Box<Adaptive>>,
 }
@@ -97,6 +106,7 @@ impl Intake {
                 pending: VecDeque::new(),
                 unconfirmed: 0,
                 unconfirmed_bytes: 0,
+                patient_ms: None,
                 adaptive: (settings.link_credit == LinkCredit::Adaptive)
                     .then(|| Box::new(Adaptive::new(settings.max_link_credit))),
             },
@@ -144,6 +154,14 @@ impl Account {
             Some(adaptive) => adaptive.poll_grant(credit, budget),
             None => fixed,
         })
+    }
+
+    /// Whether the publisher has, or had lately, so many receipts coming that it does not wait for any one of them.
+    pub fn is_patient(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
+        if self.unconfirmed >= max_link_credit / PATIENT_PART {
+            self.patient_ms = Some(now_ms);
+        }
+        self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
     }
 
     pub fn push(&mut self, delivery: &Delivery<'_>, bytes: u32, left: u32, now_ms: u64) -> u64 {

@@ -11,14 +11,18 @@ mod transcript;
 mod walk;
 
 use super::{Fifo, Output};
-use crate::{Fact, Request};
+use crate::{Fact, Put, Request};
 
 impl Fifo {
     /// [`Fifo::apply`], with everything that it stores among its facts.
     fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
         let mut puts = Vec::new();
         let before = out.facts.len();
-        self.apply(request, now_ms, out, &mut |put| puts.push(Fact::from(put)), &mut |_| false);
+        let mut put = |put: Put<'_>| {
+            puts.push(Fact::from(put));
+            false
+        };
+        self.apply(request, now_ms, out, &mut put, &mut |_| false);
         out.facts.splice(before..before, puts);
     }
 }

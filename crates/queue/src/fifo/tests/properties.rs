@@ -270,7 +270,12 @@ impl Run {
                 // The route tells whose dead letter it is.
                 let route = message::Route::simple("", &self.publishes.to_string());
                 let message = message(&text).rerouted(route.into());
-                Request::Publish(Publish { publisher: PublisherId(1), seq: self.publishes, message })
+                Request::Publish(Publish {
+                    publisher: PublisherId(1),
+                    seq: self.publishes,
+                    message,
+                    patient: false,
+                })
             }
             Step::Attach { priority, settled } => {
                 let id = self.next_id;

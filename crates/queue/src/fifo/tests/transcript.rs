@@ -84,7 +84,12 @@ impl Page {
         let mut all = Output::default();
         for word in words.split_whitespace() {
             self.published += 1;
-            let publish = Publish { publisher: PublisherId(1), seq: self.published, message: message(word) };
+            let publish = Publish {
+                publisher: PublisherId(1),
+                seq: self.published,
+                message: message(word),
+                patient: false,
+            };
             self.fifo.ask(Request::Publish(publish), self.now_ms, &mut all);
         }
         self.read(all)

@@ -204,7 +204,7 @@ impl World {
         for _ in 0..n {
             self.published += 1;
             let message = message(&self.published.to_string(), value);
-            let publish = Publish { publisher: PublisherId(1), seq: self.published, message };
+            let publish = Publish { publisher: PublisherId(1), seq: self.published, message, patient: false };
             self.home(Request::Publish(publish));
         }
     }
@@ -609,7 +609,8 @@ fn memory_is_bounded_whatever_is_granted() {
     world.settle();
     let body = "x".repeat(1000);
     for n in 0..5000u64 {
-        let publish = Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0) };
+        let publish =
+            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
         world.home(Request::Publish(publish));
         if n % 50 == 0 {
             world.settle();

@@ -1,0 +1,168 @@
+//! Large messages that are settled before they are written never get to the log.
+
+use amqp10::{DeliveryState, Role, Value};
+use broker::catalog::{Arguments, Command};
+use broker::ids::QueueId;
+use broker::mail::Mail;
+use broker::settings::Settings;
+
+use super::house::House;
+
+const LARGE: usize = 20 * 1024;
+
+/// A queue, somebody who publishes to it, and somebody who consumes from it.
+struct Pair {
+    house: House,
+    queue: QueueId,
+    publisher: usize,
+    out: u32,
+    consumer: usize,
+}
+
+impl Pair {
+    /// A publisher that has as many unconfirmed as this is patient.
+    fn new(patient: u32, arguments: &[(&str, Value)]) -> Self {
+        let settings = Settings { max_link_credit: 8 * patient, ..Settings::default() };
+        let mut house = House::new(1, settings);
+        let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
+        let queue = house.declare("q", arguments.collect::<Arguments>());
+        let (publisher, consumer) = (house.connect(0), house.connect(0));
+        let out = house.sender(publisher, "/queues/q");
+        Self { house, queue, publisher, out, consumer }
+    }
+
+    /// With credit for all.
+    fn consumed(mut self) -> Self {
+        let link = self.house.receiver(self.consumer, "/queues/q");
+        self.house.grant(self.consumer, link, 100);
+        self.house.log_stopped = true;
+        self
+    }
+
+    fn publish(&mut self, sizes: &[usize]) {
+        sizes.iter().for_each(|&size| self.house.send(self.publisher, self.out, &vec![b'x'; size]));
+    }
+
+    fn settle(&mut self, first: u32, last: u32, state: &DeliveryState) {
+        let conn = &mut self.house.peers[self.consumer].conn;
+        conn.disposition(0, Role::Receiver, (first, last), true, state);
+        self.house.settle();
+    }
+
+    fn accepted(&self) -> usize {
+        let outcomes = &self.house.peers[self.publisher].outcomes;
+        assert!(outcomes.iter().all(|outcome| outcome == "Accepted"), "{outcomes:?}");
+        outcomes.len()
+    }
+
+    /// Bytes that the log has been given since it was asked last, and has not answered.
+    fn given(&mut self) -> usize {
+        self.house.take_handovers().iter().map(|handover| handover.records.bytes()).sum()
+    }
+
+    fn later(&mut self, ms: u64) {
+        self.house.now_ms += ms;
+        self.house.settle();
+    }
+}
+
+#[test]
+fn what_is_settled_in_time_is_confirmed_and_never_written() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 4]);
+    assert_eq!((pair.accepted(), pair.given()), (0, 0));
+    pair.settle(1, 2, &DeliveryState::Accepted);
+    assert_eq!(pair.accepted(), 2);
+    pair.settle(3, 3, &DeliveryState::Rejected(None));
+    pair.settle(0, 0, &DeliveryState::Accepted);
+    assert_eq!((pair.accepted(), pair.house.shards[0].counters.never_written), (4, 4));
+    pair.later(1000);
+    assert_eq!(pair.given(), 0, "the log never hears of them");
+}
+
+#[test]
+fn what_is_not_settled_in_time_is_written() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 2]);
+    pair.later(10);
+    pair.publish(&[LARGE]);
+    assert_eq!(pair.given(), 0);
+    pair.house.log_stopped = false;
+    pair.later(10);
+    assert_eq!(pair.accepted(), 2, "two are old enough");
+    pair.house.log_stopped = true;
+    pair.settle(0, 2, &DeliveryState::Accepted);
+    assert_eq!((pair.accepted(), pair.house.shards[0].counters.never_written), (3, 1));
+    pair.later(20);
+    let gone = pair.given();
+    assert!((1..100).contains(&gone), "that the two are gone: {gone}");
+}
+
+#[test]
+fn nobody_waits_longer_who_waits_for_it() {
+    let at_once = |mut pair: Pair, sizes: &[usize]| {
+        pair.house.log_stopped = true;
+        pair.publish(sizes);
+        assert!(pair.given() > sizes[sizes.len() - 1]);
+    };
+    at_once(Pair::new(2, &[]).consumed(), &[LARGE]);
+    at_once(Pair::new(1, &[]).consumed(), &[100]);
+    at_once(Pair::new(1, &[]), &[LARGE]);
+    at_once(Pair::new(1, &[("x-fsync", Value::Boolean(true))]).consumed(), &[LARGE]);
+}
+
+/// The log must know a message before it is told what became of it.
+#[test]
+fn what_comes_back_is_written() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 3]);
+    let failed = amqp10::Modified { delivery_failed: Some(true), ..Default::default() };
+    pair.settle(1, 1, &DeliveryState::Modified(failed));
+    assert!((3 * LARGE..3 * LARGE + 500).contains(&pair.given()), "all three, and the mark");
+}
+
+/// One that was written lies between two that were not.
+#[test]
+fn what_is_gone_of_both_kinds_is_said() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.house.log_stopped = false;
+    pair.publish(&[LARGE, 100, LARGE]);
+    pair.house.log_stopped = true;
+    pair.settle(0, 2, &DeliveryState::Accepted);
+    pair.later(20);
+    let gone = pair.given();
+    assert!((1..100).contains(&gone), "{gone}");
+}
+
+/// Or what is written once more would come back if it were settled then, and nobody said so.
+#[test]
+fn an_evacuation_begins_with_what_is_left() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 2]);
+    pair.house.shards[0].handle_mail(vec![Mail::Evacuate { file: 1 }]);
+    pair.house.settle();
+    assert!(pair.given() > 2 * LARGE);
+}
+
+#[test]
+fn what_ends_with_its_queue_is_confirmed() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 3]);
+    pair.house.log_stopped = false;
+    let queue = pair.queue;
+    let then = Box::new(|result: Result<_, _>| drop(result.expect("it is there")));
+    pair.house.shards[0].propose(Command::ForgetQueue { queue }, then);
+    pair.house.settle();
+    assert_eq!((pair.accepted(), pair.given()), (3, 0));
+}
+
+#[test]
+fn a_stop_writes_what_is_left() {
+    let mut pair = Pair::new(1, &[]).consumed();
+    pair.publish(&[LARGE; 3]);
+    assert!(pair.house.shards[0].has_held_receipts() && pair.house.shards[0].has_unlogged());
+    pair.house.shards[0].shut_down("the test is over");
+    while pair.house.shards[0].turn() {}
+    let given = pair.house.shards[0].poll_handover().map_or(0, |handover| handover.records.bytes());
+    assert!(given > 3 * LARGE);
+}
