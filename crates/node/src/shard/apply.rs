@@ -8,7 +8,7 @@ use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
 use queue::{
-    Asked, ConsumerId, Effect, Fact, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Put,
+    Asked, ConsumerId, Effect, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Put,
     Refusal, RejectReason, Request, Verdict,
 };
 
@@ -16,7 +16,6 @@ use super::pages::Reading;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
-use super::unwritten::ALL;
 use super::{Cx, Forgetting, Shard, deliver, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -327,42 +326,11 @@ impl Shard {
 
     /// Facts to the log, effects to whom they concern.
     pub(super) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
-        let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
-        if slot.logged {
-            for fact in &output.facts {
-                match *fact {
-                    Fact::Gone { first, last } => {
-                        let receipts = &mut self.receipts;
-                        let settled =
-                            self.unwritten.settle(queue, &mut slot.unwritten, (first, last), receipts);
-                        self.counters.never_written += settled;
-                        if settled == last - first + 1 {
-                            continue;
-                        }
-                    }
-                    Fact::Taken { .. } => {}
-                    // The log must know the messages that it is told of.
-                    _ => self.unwritten.write(slot, ALL, &mut self.journal),
-                }
-                match fact {
-                    Fact::Gone { .. } | Fact::Taken { .. } => {
-                        if slot.gone.is_none() && slot.taken.is_none() {
-                            self.gone.push(queue);
-                        }
-                        if let Some(ended) = slot.keep_back(fact) {
-                            self.journal.push_fact(queue, &ended, None, slot.fsync);
-                        }
-                    }
-                    Fact::Stored(stored) => {
-                        let extent = slot.extents.get(&stored.run).map(|kept| kept.extent);
-                        self.journal.push_fact(queue, fact, extent, slot.fsync);
-                    }
-                    Fact::Put { .. } | Fact::Returned { .. } | Fact::Damaged => {
-                        self.journal.push_fact(queue, fact, None, slot.fsync);
-                    }
-                }
-            }
+        if !output.facts.is_empty() {
+            self.log_facts(queue, &output.facts);
+            output.facts.clear();
         }
+        let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
         for load in output.loads.drain(..) {
             if let Some(kept) = slot.extents.get(&load.run) {
                 let reading = Reading { queue, load, extent: kept.extent, copied: false };
@@ -384,7 +352,6 @@ impl Shard {
         slot.live_counted = live;
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
-        output.facts.clear();
         let ends = ends(&output.effects);
         if ends {
             self.unwritten.settle(queue, &mut slot.unwritten, (0, u64::MAX), &mut self.receipts);

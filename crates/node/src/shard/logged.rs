@@ -1,14 +1,49 @@
-//! The log's word on what this shard has handed over.
+//! Facts on their way to the log, and its word on what this shard has handed over.
 
+use broker::ids::QueueId;
 use broker::mail::Mail;
 use log::{Completion, Size, Step};
+use queue::Fact;
 
 use super::journal::{OnSynced, OnWritten};
 use super::receipts::push_receipt;
 use super::slot::find;
+use super::unwritten::ALL;
 use super::{Place, Shard};
 
 impl Shard {
+    /// Facts of a queue to the journal, as far as the log has to know them.
+    pub(super) fn log_facts(&mut self, queue: QueueId, facts: &[Fact]) {
+        let Some(slot) = find(&mut self.queues, queue).filter(|slot| slot.logged) else { return };
+        for fact in facts {
+            match fact {
+                Fact::Gone { .. } | Fact::Taken { .. } => {
+                    if let Fact::Gone { first, last } = *fact {
+                        let (kept, receipts) = (&mut slot.unwritten, &mut self.receipts);
+                        let settled = self.unwritten.settle(queue, kept, (first, last), receipts);
+                        self.counters.never_written += settled;
+                        if settled == last - first + 1 {
+                            continue;
+                        }
+                    }
+                    if slot.gone.is_none() && slot.taken.is_none() {
+                        self.gone.push(queue);
+                    }
+                    if let Some(ended) = slot.keep_back(fact) {
+                        self.journal.push_fact(queue, &ended, None, slot.fsync);
+                    }
+                }
+                Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
+                    // The log must know the messages that it is told of.
+                    self.unwritten.write(slot, ALL, &mut self.journal);
+                    let run =
+                        if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
+                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), slot.fsync);
+                }
+            }
+        }
+    }
+
     /// Writes the facts that were kept back. To be called at the end of a turn, before [`Shard::poll_handover`].
     pub fn close_records(&mut self) {
         let mut gone = std::mem::take(&mut self.gone);
