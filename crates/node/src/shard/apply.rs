@@ -16,6 +16,7 @@ use super::pages::Reading;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
+use super::unwritten::ALL;
 use super::{Cx, Forgetting, Shard, deliver, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -156,9 +157,7 @@ impl Shard {
         if let Some(slot) = self.queues.get_mut(queue.slot())
             && let Some(mut gone) = slot.take_if(|s| s.id == queue)
         {
-            self.unwritten.settle(queue, &mut gone.unwritten, (0, u64::MAX), &mut self.receipts);
-            // Before its publishers are told that it is gone.
-            self.send_receipts();
+            self.unwritten.write(&mut gone, ALL, &mut self.journal);
             self.pages.recount(gone.pageable, 0);
             self.live_bytes -= gone.live_counted;
             self.counters.queues_deleted += 1;
@@ -347,14 +346,13 @@ impl Shard {
         let pageable = slot.fifo.pageable_bytes();
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
-        let live = slot.live_bytes();
-        self.live_bytes = self.live_bytes - slot.live_counted + live;
-        slot.live_counted = live;
+        slot.recount_live(&mut self.live_bytes);
         let (logged, fsync) = (slot.logged, slot.fsync);
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         let ends = ends(&output.effects);
         if ends {
-            self.unwritten.settle(queue, &mut slot.unwritten, (0, u64::MAX), &mut self.receipts);
+            // The end is not written yet.
+            self.unwritten.write(slot, ALL, &mut self.journal);
         }
         for receipt in output.receipts.drain() {
             let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;

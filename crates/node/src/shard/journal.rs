@@ -124,7 +124,8 @@ impl Journal {
         let puts = &mut self.open.on_written.puts;
         let continued = puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
-            // Seqs between, which have no record, may lie in a range: nothing is alive of them.
+            // Seqs between, which have no record, may lie in a range. What is alive of them is written before an evacuation
+            // asks for what is alive of the range (`write_kept`).
             Some((_, _, last)) if *last < seq => *last = seq,
             _ => puts.push((queue, seq, seq)),
         }

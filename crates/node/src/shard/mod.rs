@@ -364,7 +364,7 @@ impl Shard {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
-        let disk = disk.chain(self.unwritten.next_deadline());
+        let disk = disk.chain(self.unwritten.next_deadline(!self.log_short));
         self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
     }
 

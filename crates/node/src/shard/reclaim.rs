@@ -47,7 +47,9 @@ impl Shard {
     /// Tells the others how much is alive here, about.
     pub(super) fn publish_live_bytes(&self) {
         if let Some(mine) = self.live.get(usize::from(self.id)) {
-            mine.store(self.live_bytes + self.definitions_bytes, Ordering::Relaxed);
+            // An evacuation writes what is kept from the log, and may find nothing but the reserve.
+            let unwritten = if self.log_short { self.unwritten.bytes } else { 0 };
+            mine.store(self.live_bytes + self.definitions_bytes + unwritten, Ordering::Relaxed);
         }
     }
 
@@ -121,6 +123,7 @@ impl Shard {
             self.evacuate_next = Some(file);
             return;
         }
+        // What the log has not been given is in the ranges that are asked for, too.
         self.write_kept(ALL);
         // What is said again must not be taken once more by what was kept back before.
         self.close_records();

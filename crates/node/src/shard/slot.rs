@@ -100,6 +100,13 @@ impl QueueSlot {
         if self.logged { self.fifo.live_bytes().saturating_sub(self.unwritten.bytes) } else { 0 }
     }
 
+    /// Corrects the sum of what is alive.
+    pub fn recount_live(&mut self, sum: &mut u64) {
+        let live = self.live_bytes();
+        *sum = *sum - self.live_counted + live;
+        self.live_counted = live;
+    }
+
     pub fn note_place(&mut self, place: Place) {
         match self.places.last_mut() {
             Some(known) if known.file == place.file && known.last < place.first => known.last = place.last,

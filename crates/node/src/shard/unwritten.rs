@@ -63,7 +63,7 @@ pub(super) struct Kept {
 pub(super) struct KeptOfAll {
     least: u64,
     pub messages: u64,
-    bytes: u64,
+    pub bytes: u64,
     /// The queues that have some, and some that had.
     queues: Vec<QueueId>,
     /// When the first is to be written, or earlier.
@@ -130,15 +130,16 @@ impl KeptOfAll {
         self.bytes -= unwritten.message.len();
     }
 
-    pub fn next_deadline(&self) -> Option<u64> {
-        self.due_ms
+    /// `writes`: they are written when it is time.
+    pub fn next_deadline(&self, writes: bool) -> Option<u64> {
+        self.due_ms.filter(|_| writes)
     }
 }
 
 impl Shard {
-    /// Writes what has been kept long enough; at a stop, all of it.
+    /// Writes what has been kept long enough; at a stop, all of it. The log's reserve is not for them.
     pub(super) fn write_overdue(&mut self) {
-        if self.unwritten.due_ms.is_some_and(|due| due <= self.now_ms || self.stopping) {
+        if !self.log_short && self.unwritten.due_ms.is_some_and(|due| due <= self.now_ms || self.stopping) {
             self.write_kept(if self.stopping { ALL } else { self.now_ms });
         }
     }
@@ -150,6 +151,7 @@ impl Shard {
         queues.retain(|&queue| {
             let Some(slot) = find(&mut self.queues, queue) else { return false };
             self.unwritten.write(slot, now_ms, &mut self.journal);
+            slot.recount_live(&mut self.live_bytes);
             let next = slot.unwritten.messages.front().map(|unwritten| unwritten.at_ms + UNWRITTEN_MS);
             due_ms = due_ms.into_iter().chain(next).min();
             next.is_some()

@@ -10,6 +10,9 @@ use super::house::House;
 
 const LARGE: usize = 20 * 1024;
 
+/// As many without receipts make a publisher patient.
+const PATIENT: usize = 22;
+
 /// A queue, somebody who publishes to it, and somebody who consumes from it.
 struct Pair {
     house: House,
@@ -17,35 +20,54 @@ struct Pair {
     publisher: usize,
     out: u32,
     consumer: usize,
+    /// Deliveries of the beginning.
+    settled: u32,
 }
 
 impl Pair {
-    /// A publisher that has as many unconfirmed as this is patient.
-    fn new(patient: u32, arguments: &[(&str, Value)]) -> Self {
-        let settings = Settings { max_link_credit: 8 * patient, ..Settings::default() };
-        let mut house = House::new(1, settings);
+    /// A queue with somebody who grants credit for all, or nobody, and a publisher that waits for each receipt, or not. The
+    /// log keeps what it is given to itself.
+    fn new(arguments: &[(&str, Value)], consumed: bool, patient: bool) -> Self {
+        let mut house = House::new(1, Settings::default());
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let queue = house.declare("q", arguments.collect::<Arguments>());
         let (publisher, consumer) = (house.connect(0), house.connect(0));
         let out = house.sender(publisher, "/queues/q");
-        Self { house, queue, publisher, out, consumer }
+        if consumed {
+            let link = house.receiver(consumer, "/queues/q");
+            house.grant(consumer, link, 100);
+        }
+        let mut pair = Self { house, queue, publisher, out, consumer, settled: 0 };
+        if patient {
+            pair.house.log_stopped = true;
+            pair.publish(&[1; PATIENT]);
+            pair.house.log_stopped = false;
+            pair.house.settle();
+            if consumed {
+                pair.settle(0, PATIENT as u32 - 1, &DeliveryState::Accepted);
+                pair.settled = PATIENT as u32;
+            }
+            pair.later(20);
+            assert_eq!(pair.accepted(), PATIENT);
+            pair.house.peers[pair.publisher].outcomes.clear();
+        }
+        pair.house.log_stopped = true;
+        pair
     }
 
-    /// With credit for all.
-    fn consumed(mut self) -> Self {
-        let link = self.house.receiver(self.consumer, "/queues/q");
-        self.house.grant(self.consumer, link, 100);
-        self.house.log_stopped = true;
-        self
+    fn patient() -> Self {
+        Self::new(&[], true, true)
     }
 
     fn publish(&mut self, sizes: &[usize]) {
         sizes.iter().for_each(|&size| self.house.send(self.publisher, self.out, &vec![b'x'; size]));
     }
 
+    /// By numbers from 0 on.
     fn settle(&mut self, first: u32, last: u32, state: &DeliveryState) {
         let conn = &mut self.house.peers[self.consumer].conn;
-        conn.disposition(0, Role::Receiver, (first, last), true, state);
+        let of = (self.settled + first, self.settled + last);
+        conn.disposition(0, Role::Receiver, of, true, state);
         self.house.settle();
     }
 
@@ -60,6 +82,13 @@ impl Pair {
         self.house.take_handovers().iter().map(|handover| handover.records.bytes()).sum()
     }
 
+    /// The log says whether it lives on its reserve.
+    fn short(&mut self, short: bool) {
+        let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
+        self.house.shards[0].handle_mail(vec![mail]);
+        self.house.settle();
+    }
+
     fn later(&mut self, ms: u64) {
         self.house.now_ms += ms;
         self.house.settle();
@@ -68,7 +97,7 @@ impl Pair {
 
 #[test]
 fn what_is_settled_in_time_is_confirmed_and_never_written() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 4]);
     assert_eq!((pair.accepted(), pair.given()), (0, 0));
     pair.settle(1, 2, &DeliveryState::Accepted);
@@ -82,7 +111,7 @@ fn what_is_settled_in_time_is_confirmed_and_never_written() {
 
 #[test]
 fn what_is_not_settled_in_time_is_written() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 2]);
     pair.later(10);
     pair.publish(&[LARGE]);
@@ -100,21 +129,34 @@ fn what_is_not_settled_in_time_is_written() {
 
 #[test]
 fn nobody_waits_longer_who_waits_for_it() {
-    let at_once = |mut pair: Pair, sizes: &[usize]| {
-        pair.house.log_stopped = true;
-        pair.publish(sizes);
-        assert!(pair.given() > sizes[sizes.len() - 1]);
-    };
-    at_once(Pair::new(2, &[]).consumed(), &[LARGE]);
-    at_once(Pair::new(1, &[]).consumed(), &[100]);
-    at_once(Pair::new(1, &[]), &[LARGE]);
-    at_once(Pair::new(1, &[("x-fsync", Value::Boolean(true))]).consumed(), &[LARGE]);
+    let fsync = [("x-fsync", Value::Boolean(true))];
+    for (arguments, consumed, patient, size) in [
+        (&[][..], true, false, LARGE),
+        (&[], false, true, LARGE),
+        (&fsync, true, true, LARGE),
+        (&[], true, true, 10_000),
+    ] {
+        let mut pair = Pair::new(arguments, consumed, patient);
+        pair.publish(&[size]);
+        assert!(pair.given() > size, "{arguments:?}, {consumed}, {patient}");
+    }
+}
+
+#[test]
+fn behind_a_backlog_there_is_nothing_to_wait_for() {
+    let mut pair = Pair::new(&[], true, true);
+    pair.house.log_stopped = false;
+    // Beyond the consumer's credit.
+    (0..360).for_each(|_| pair.publish(&[1]));
+    pair.house.log_stopped = true;
+    pair.publish(&[LARGE]);
+    assert!(pair.given() > LARGE);
 }
 
 /// The log must know a message before it is told what became of it.
 #[test]
 fn what_comes_back_is_written() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 3]);
     let failed = amqp10::Modified { delivery_failed: Some(true), ..Default::default() };
     pair.settle(1, 1, &DeliveryState::Modified(failed));
@@ -124,7 +166,7 @@ fn what_comes_back_is_written() {
 /// One that was written lies between two that were not.
 #[test]
 fn what_is_gone_of_both_kinds_is_said() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.house.log_stopped = false;
     pair.publish(&[LARGE, 100, LARGE]);
     pair.house.log_stopped = true;
@@ -137,28 +179,45 @@ fn what_is_gone_of_both_kinds_is_said() {
 /// Or what is written once more would come back if it were settled then, and nobody said so.
 #[test]
 fn an_evacuation_begins_with_what_is_left() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 2]);
     pair.house.shards[0].handle_mail(vec![Mail::Evacuate { file: 1 }]);
     pair.house.settle();
     assert!(pair.given() > 2 * LARGE);
 }
 
+/// That it ends is not written yet.
 #[test]
-fn what_ends_with_its_queue_is_confirmed() {
-    let mut pair = Pair::new(1, &[]).consumed();
+fn what_ends_with_its_queue_is_written() {
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 3]);
     pair.house.log_stopped = false;
     let queue = pair.queue;
     let then = Box::new(|result: Result<_, _>| drop(result.expect("it is there")));
     pair.house.shards[0].propose(Command::ForgetQueue { queue }, then);
     pair.house.settle();
-    assert_eq!((pair.accepted(), pair.given()), (3, 0));
+    assert_eq!((pair.house.shards[0].counters.never_written, pair.accepted()), (0, 0), "its link is gone");
+    assert!(!pair.house.shards[0].has_held_receipts());
+}
+
+/// The log's reserve is for what frees space.
+#[test]
+fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
+    let mut pair = Pair::patient();
+    pair.publish(&[LARGE; 2]);
+    pair.short(true);
+    pair.later(1000);
+    assert_eq!(pair.given(), 0);
+    pair.settle(0, 0, &DeliveryState::Accepted);
+    assert_eq!(pair.accepted(), 1);
+    pair.short(false);
+    pair.house.settle();
+    assert!(pair.given() > LARGE);
 }
 
 #[test]
 fn a_stop_writes_what_is_left() {
-    let mut pair = Pair::new(1, &[]).consumed();
+    let mut pair = Pair::patient();
     pair.publish(&[LARGE; 3]);
     assert!(pair.house.shards[0].has_held_receipts() && pair.house.shards[0].has_unlogged());
     pair.house.shards[0].shut_down("the test is over");

@@ -36,6 +36,9 @@ use crate::{
     Verdict,
 };
 
+/// Behind so many ready messages none is soon settled: consumers seldom have credit for more.
+const BRIEF_BEHIND_MAX: u64 = 256;
+
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -240,7 +243,8 @@ impl Fifo {
         let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
         // What is settled as it is sent need never be restored.
         let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        let brief = (patient && self.consumers.count() > 0).then_some((publisher, number));
+        let is_soon_settled = self.consumers.count() > 0 && self.ready.len() < BRIEF_BEHIND_MAX;
+        let brief = (patient && is_soon_settled).then_some((publisher, number));
         let is_owed = journaled && put(Put { seq, message: &message, at_ms: now_ms, brief });
         if !is_owed {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);

@@ -19,9 +19,14 @@ use crate::settings::{LinkCredit, Settings};
 /// No credit is granted to a link while this many bytes of its messages wait for a receipt.
 const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// A publisher with this part of its credit unconfirmed goes on without the receipts that it has coming. One that waits for
-/// each, or for a few, never has as many.
+/// Nor while this many messages have come since the first that has no receipt: a log that fails withholds one, and refuses those
+/// behind it.
+const PENDING_MAX: usize = 65_536;
+
+/// A publisher with more than this part of its credit unconfirmed, and more than so many messages, goes on without the receipts
+/// that it has coming. One that waits for each, or for a few, never has as many.
 const PATIENT_PART: u32 = 8;
+const PATIENT_MIN: u32 = 8;
 
 /// How long it is taken to go on so: receipts come in swarms, and behind one it has few coming.
 const PATIENT_MS: u64 = 1000;
@@ -150,6 +155,7 @@ impl Account {
         let max = self.adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
             credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
+        let due = due && self.pending.len() < PENDING_MAX;
         due.then(|| match &mut self.adaptive {
             Some(adaptive) => adaptive.poll_grant(credit, budget),
             None => fixed,
@@ -158,7 +164,7 @@ impl Account {
 
     /// Whether the publisher has, or had lately, so many receipts coming that it does not wait for any one of them.
     pub fn is_patient(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
-        if self.unconfirmed >= max_link_credit / PATIENT_PART {
+        if self.unconfirmed > PATIENT_MIN.max(max_link_credit / PATIENT_PART) {
             self.patient_ms = Some(now_ms);
         }
         self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
@@ -377,6 +383,41 @@ mod tests {
             account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| panic!("nobody asked"));
         assert_eq!(told, 0);
         assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
+    }
+
+    #[test]
+    fn who_is_refused_behind_a_receipt_that_is_withheld_stops_some_time() {
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut account = Intake::new(PublisherId(1), Target::Anonymous, &settings).account;
+        let (tag, message) = (Chunk::Borrowed(&[]), Chunk::Borrowed(&[]));
+        let rcv_settle_mode = ReceiverSettleMode::First;
+        let delivery = Delivery { id: 1, tag, message_format: 0, settled: false, rcv_settle_mode, message };
+        account.push(&delivery, 1, 1, 0);
+        for seq in 1..PENDING_MAX as u64 {
+            assert!(account.grant(0, settings.max_link_credit, &mut budget).is_some(), "{seq}");
+            account.push(&delivery, 1, 1, 0);
+            account.handle_receipts((seq, seq), Verdict::Released, 0, &mut budget, |_| ());
+        }
+        assert_eq!(account.grant(0, settings.max_link_credit, &mut budget), None);
+        account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| ());
+        assert!(account.pending.is_empty());
+        assert!(account.grant(0, settings.max_link_credit, &mut budget).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_a_few_is_not_patient() {
+        for (max, few) in [(1, 8), (8, 8), (10, 8), (170, 21)] {
+            let settings = Settings { max_link_credit: max, ..Settings::default() };
+            let mut account = Intake::new(PublisherId(1), Target::Anonymous, &settings).account;
+            account.unconfirmed = few;
+            assert!(!account.is_patient(max, 1000));
+            account.unconfirmed = few + 1;
+            assert!(account.is_patient(max, 1000));
+            account.unconfirmed = 0;
+            assert!(account.is_patient(max, 1000 + PATIENT_MS - 1), "receipts come in swarms");
+            assert!(!account.is_patient(max, 1000 + PATIENT_MS));
+        }
     }
 
     /// Deliveries 10, 11, ... to two queues each, and what the publisher is told when they have answered.
