@@ -1,0 +1,52 @@
+use broker::access::{Permissions, User};
+use broker::catalog::{Arguments, Catalog};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::*;
+
+#[test]
+fn pages_are_parts_of_the_sorted_list() {
+    let mut catalog = Catalog::default();
+    for name in (0..20).map(|i| format!("q{:02}", i * 7 % 20)) {
+        let declare = DeclareQueue::new("/", name, Arguments::new());
+        let decision = catalog.decide(Command::DeclareQueue(declare)).unwrap();
+        decision.changes.iter().for_each(|change| catalog.apply(change));
+    }
+    let all: Vec<_> = catalog.queues().cloned().collect();
+    let sorted: Vec<String> = (0..20).map(|i| format!("q{i:02}")).collect();
+    for (offset, limit) in [(0, 20), (0, 7), (7, 7), (14, 7), (19, 1), (20, 5), (99, 5), (3, 0), (0, 99)] {
+        let page = page_of(all.clone(), offset, limit);
+        let names: Vec<&str> = page.iter().map(|q| &*q.name).collect();
+        let expected: Vec<&String> = sorted.iter().skip(offset).take(limit).collect();
+        assert_eq!(names, expected, "{limit} from {offset} on");
+    }
+}
+
+/// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
+    let user = User {
+        name: "guest".into(),
+        password: Secret::new("guest"),
+        tags: vec!["administrator".into()],
+        loopback_only: false,
+        permissions: [("/".into(), Permissions::ALL)].into(),
+    };
+    let access = Arc::new(Access::new([user]));
+    let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+    let (shard, _held_up) = mpsc::unbounded_channel();
+    let desk = NodeDesk::new(vec![shard], Arc::default(), access, Clock::start(), Arc::default());
+
+    let soon = CHANGE_DEADLINE - Duration::from_millis(1);
+    assert!(timeout(soon, desk.purge_queue(&who, "/", "q")).await.is_err(), "a purge was given up");
+    assert!(
+        timeout(soon, desk.delete_queue(&who, "/", "q", false, false)).await.is_err(),
+        "a deletion was given up"
+    );
+    assert!(timeout(soon, desk.close_connection(&who, "c", "why")).await.is_err(), "a close was given up");
+    let numbers = timeout(soon, desk.overview()).await.expect("numbers are given up sooner");
+    assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
+    let purged = desk.purge_queue(&who, "/", "q").await;
+    assert!(matches!(purged, Err(DeskError::TimedOut)), "{purged:?}");
+}
