@@ -1,0 +1,294 @@
+//! The sockets of a shard's connections: a task reads each, and behind every turn all that have something to say are
+//! written to once.
+
+use std::cell::Cell;
+use std::future::poll_fn;
+use std::io;
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use broker::gate::amqp10::Phase;
+use broker::ids::ShardId;
+use bytes::BufMut;
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
+use tokio::task::AbortHandle;
+
+use super::{Host, Incoming, Shards, turn};
+use crate::shard::{Occupancy, READ_MAX, Shard};
+
+/// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
+const READS_MAX: usize = 64;
+
+/// As many bytes count as a read, so a turn takes on 1 MiB. A consumer is sent a part of that before its socket is looked at
+/// again; with turns of 16 MiB a fast publisher of large messages ran away from it.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Slices of one vectored write.
+const SLICES: usize = 64;
+
+/// A closed connection is kept this long for the peer to read the reason and close its side.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// The writing side of a connection.
+pub(super) struct Socket {
+    write: OwnedWriteHalf,
+    reader: Cell<Option<AbortHandle>>,
+    /// Wakes the reader: output has been written.
+    written: Notify,
+    /// The socket is full and a task waits until it is not.
+    blocked: Cell<bool>,
+    /// Our side is shut down since then.
+    done: Cell<Option<Instant>>,
+}
+
+impl Socket {
+    /// Whether it is full.
+    pub fn is_blocked(&self) -> bool {
+        self.blocked.get()
+    }
+}
+
+pub(super) fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+    let key = host.shard.borrow_mut().connect(peer, local);
+    serve(host, key, stream)
+}
+
+/// Reads and writes the socket of a connection from now on.
+pub(super) fn serve(host: &Rc<Host>, key: usize, stream: std::net::TcpStream) -> io::Result<()> {
+    let (read, write) = TcpStream::from_std(stream)?.into_split();
+    let socket = Rc::new(Socket {
+        write,
+        reader: Cell::new(None),
+        written: Notify::new(),
+        blocked: Cell::new(false),
+        done: Cell::new(None),
+    });
+    let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
+    socket.reader.set(Some(reader.abort_handle()));
+    host.sockets.borrow_mut().insert(key, socket);
+    Ok(())
+}
+
+/// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
+/// unread. Ends when the connection moves to another shard.
+async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
+    loop {
+        while !host.shard.borrow().takes_input(key) {
+            socket.written.notified().await;
+        }
+        let missing = host.shard.borrow_mut().missing(key);
+        let result = match missing {
+            Some(missing) => read_large(&host, key, &mut read, missing).await,
+            None => poll_fn(|cx| poll_input(&host, key, &mut read, cx)).await,
+        };
+        match result {
+            Ok(0) | Err(_) => break,
+            Ok(n) if host.shard.borrow().is_dirty() => {
+                host.reads.set(host.reads.get() + 1 + n / READ_BYTES);
+                match host.reads.get() < READS_MAX {
+                    true => host.wake.notify_one(),
+                    false => {
+                        turn(&host, &mut Vec::new());
+                        // Sockets that take more again are only seen when nobody runs.
+                        tokio::task::yield_now().await;
+                    }
+                }
+            }
+            Ok(_) => {}
+        }
+        let leaving = host.shard.borrow().leaving(key);
+        if let Some(to) = leaving {
+            (read, socket) = match move_away(&host, key, to, read, socket) {
+                Some(stays) => stays,
+                None => return,
+            };
+        }
+    }
+    host.sockets.borrow_mut().remove(&key);
+    host.shard.borrow_mut().disconnect(key);
+    host.wake.notify_one();
+}
+
+/// Reads into the shard's buffer: another one, if frames have stayed in the last.
+fn poll_input(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<usize>> {
+    let mut buffers = host.read_buffers.borrow_mut();
+    let buffer = buffers.ready();
+    let result = pin!(read.read_buf(&mut (&mut *buffer).limit(READ_MAX))).poll(cx);
+    if let Poll::Ready(Ok(_)) = result {
+        host.shard.borrow_mut().handle_input(key, buffer);
+    }
+    result
+}
+
+/// Takes a connection to another shard; one whose socket is full stays and comes back.
+fn move_away(
+    host: &Rc<Host>,
+    key: usize,
+    to: ShardId,
+    read: OwnedReadHalf,
+    socket: Rc<Socket>,
+) -> Option<(OwnedReadHalf, Rc<Socket>)> {
+    host.sockets.borrow_mut().remove(&key);
+    let mut shard = host.shard.borrow_mut();
+    let socket = match Rc::try_unwrap(socket) {
+        Ok(socket) => socket,
+        // The task that waits for it has it.
+        Err(socket) => {
+            host.sockets.borrow_mut().insert(key, socket.clone());
+            shard.stay(key);
+            return Some((read, socket));
+        }
+    };
+    let stream = read.reunite(socket.write).map_err(io::Error::other).and_then(TcpStream::into_std);
+    match (stream, shard.release(key)) {
+        (Ok(stream), Some(moved)) => {
+            // A shard that has ended serves nobody any more.
+            drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
+        }
+        (Err(error), _) => tracing::error!("a connection cannot be taken to another shard: {error}"),
+        (Ok(_), None) => {}
+    }
+    None
+}
+
+/// Reads on at a large frame, straight into its buffer.
+async fn read_large(
+    host: &Rc<Host>,
+    key: usize,
+    read: &mut OwnedReadHalf,
+    missing: usize,
+) -> io::Result<usize> {
+    let mut partial = host.shard.borrow_mut().take_partial(key);
+    let result = read.read_buf(&mut (&mut partial).limit(missing)).await;
+    host.shard.borrow_mut().give_partial(key, partial, *result.as_ref().unwrap_or(&0));
+    result
+}
+
+/// Writes each connection that has something to write once. Those with room again for what waits in their sessions are
+/// added to `pending`.
+pub(super) fn write_dirty(
+    host: &Rc<Host>,
+    shard: &mut Shard,
+    dirty: &mut Vec<usize>,
+    pending: &mut Vec<usize>,
+) {
+    shard.take_dirty(dirty);
+    for key in dirty.drain(..) {
+        let socket = host.sockets.borrow().get(&key).cloned();
+        if let Some(socket) = socket
+            && write(host, shard, key, &socket)
+        {
+            pending.push(key);
+        }
+    }
+}
+
+/// Writes a connection's output, as far as the socket takes it. True if there is room again for what waits in its sessions.
+fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> bool {
+    let now_ms = shard.now_ms();
+    let Some(conn) = shard.conn(key) else { return false };
+    let output = conn.gate.connection().output();
+    let mut written = 0;
+    let mut failed = false;
+    while !output.is_empty() && !socket.blocked.get() {
+        let mut slices = [io::IoSlice::new(&[]); SLICES];
+        let n = output.slices(&mut slices);
+        match socket.write.try_write_vectored(&slices[..n]) {
+            Ok(n) => {
+                output.advance(n);
+                written += n;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket.blocked.set(true);
+                tokio::task::spawn_local(unblock(host.clone(), key, socket.clone()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => {
+                failed = true;
+                break;
+            }
+        }
+    }
+    let (empty, left) = (output.is_empty(), output.len());
+    if empty {
+        output.shrink();
+    }
+    conn.send_bytes += written as u64;
+    conn.unwritten_bytes = left;
+    if written > 0 {
+        conn.gate.connection().handle_written(now_ms);
+        socket.written.notify_one();
+    }
+    let done = conn.gate.phase() == Phase::Done;
+    let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();
+    if failed {
+        // The reader notices, too, but may have nothing to read for a long time.
+        if let Some(reader) = socket.reader.take() {
+            reader.abort();
+        }
+        host.sockets.borrow_mut().remove(&key);
+        shard.disconnect(key);
+        host.wake.notify_one();
+    } else if done && empty && socket.done.get().is_none() {
+        socket.done.set(Some(Instant::now()));
+        drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
+        tokio::task::spawn_local(linger(host.clone(), key, socket.clone()));
+    }
+    has_room
+}
+
+/// Waits until a full socket takes more.
+async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
+    // An error shows at the next write.
+    drop(socket.write.writable().await);
+    socket.blocked.set(false);
+    host.shard.borrow_mut().touch(key);
+    host.wake.notify_one();
+}
+
+/// Gives the peer of a closed connection time to read the reason and to close its side.
+async fn linger(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
+    tokio::time::sleep(LINGER).await;
+    let same = host.sockets.borrow().get(&key).is_some_and(|s| Rc::ptr_eq(s, &socket));
+    if same {
+        if let Some(reader) = socket.reader.take() {
+            reader.abort();
+        }
+        host.sockets.borrow_mut().remove(&key);
+        host.shard.borrow_mut().disconnect(key);
+        host.wake.notify_one();
+    }
+}
+
+/// Accepts connections and gives each to the shard with the fewest.
+pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, occupancy: Arc<Occupancy>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                if let Ok(stream) = stream.into_std() {
+                    let shard = usize::from(occupancy.assign());
+                    drop(shards[shard].send(Incoming::Accepted(stream)));
+                }
+            }
+            Err(error) => {
+                // Out of file descriptors or the like: others go on, and it may pass.
+                tracing::error!("cannot accept connections: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
