@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use broker::access::{Permissions, User};
 use broker::catalog::{Arguments, Catalog};
 use tokio::sync::mpsc;
