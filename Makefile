@@ -1,10 +1,14 @@
 # Thin: each target is one or two commands that can be typed by hand.
-.PHONY: run test unit interop kill fmt lint bench bench-check soak
+.PHONY: run static test unit interop kill alone fmt lint bench bench-check soak
 
 run:
 	cargo run --release -p sluice -- serve
 
-test: unit interop kill
+# The program without shared libraries, in target/<host>/release: for machines and images that hold nothing else.
+static:
+	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
+
+test: unit interop kill alone
 
 unit:
 	cargo test --profile ci --workspace -- --skip a_killed_broker
@@ -15,6 +19,9 @@ interop:
 
 kill:
 	tests/kill/run.sh
+
+alone:
+	tests/alone/run.sh
 
 # More than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 of shards above them, a
 # million steps of flow control, and kills: some hours. SLUICE_SEED says at which seed to begin, so that a part can be run
