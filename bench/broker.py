@@ -20,12 +20,13 @@ CONNECTIONS = 32
 
 def metered(broker, work):
     """What `work` returns, and the harness's meter of it: seconds (`wall`), the broker's seconds of CPU (`cpu`) and most MiB
-    of memory (`peak_rss`), and the cores that others used: neither the broker, nor this process, nor children of it that
-    have ended."""
+    of memory (`peak_rss`), and as `load` the cores that the host took and those that others used: neither the broker, nor
+    this process, nor children of it that have ended."""
     own = own_cpu()
     with harness().Meter(broker) as meter:
         result = work()
-    meter.other_cores = meter.figures(0, own_cpu() - own)["other_cores"]
+    figures = meter.figures(0, own_cpu() - own)
+    meter.load = {name: figures[name] for name in ("other_cores", "stolen_cores")}
     return result, meter
 
 

@@ -59,7 +59,7 @@ def beside(work, neighbour, client):
         return {"fast_rate": round(fast / seconds), "neighbour_rate": round(slow / seconds) if neighbour else None,
                 "broker_cpu_s_per_million": round(meter.cpu / max(1, fast + slow) * 1e6, 2),
                 # Of this stretch: filling the queue took far longer.
-                "client_cores": round(said["cpu_s"] / seconds, 2), "other_cores": meter.other_cores}
+                "client_cores": round(said["cpu_s"] / seconds, 2), **meter.load}
     return run
 
 

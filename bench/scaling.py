@@ -30,7 +30,7 @@ def publish(broker, *words):
     if not result["complete"]:
         raise RuntimeError(f"incomplete: {result}")
     # Of this stretch: binding 100,000 keys took far longer.
-    return {"rate": round(result["messages_per_s"]), "other_cores": meter.other_cores,
+    return {"rate": round(result["messages_per_s"]), **meter.load,
             "broker_cpu_s_per_million": round(meter.cpu / result["received"] * 1e6, 2)}
 
 
