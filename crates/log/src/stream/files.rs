@@ -69,10 +69,10 @@ pub(super) fn header(magic: [u8; 4]) -> [u8; FILE_HEADER] {
     bytes
 }
 
-/// The version in a file's header, if it is one.
+/// The version in a file's header, if it is one: there was none before the first.
 pub(super) fn version(bytes: &[u8], magic: [u8; 4]) -> Option<u32> {
     let (found, version) = bytes.get(..FILE_HEADER)?.split_at(4);
-    (found == magic).then(|| u32_at(version, 0))
+    (found == magic).then(|| u32_at(version, 0)).filter(|&version| version > 0)
 }
 
 /// The big-endian word at `at`; the caller has checked the length.
@@ -111,5 +111,6 @@ mod tests {
         assert_eq!(version(&header(INDEX_MAGIC), INDEX_MAGIC), Some(STREAM_VERSION));
         assert_eq!(version(&header(INDEX_MAGIC), SEGMENT_MAGIC), None);
         assert_eq!(version(&header(INDEX_MAGIC)[..7], INDEX_MAGIC), None);
+        assert_eq!(version(b"SLsg\0\0\0\0", SEGMENT_MAGIC), None);
     }
 }
