@@ -1,5 +1,5 @@
 # Thin: each target is one or two commands that can be typed by hand.
-.PHONY: run static test unit interop kill alone fmt lint bench bench-check soak
+.PHONY: run static test unit interop kill alone fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
@@ -31,6 +31,13 @@ soak:
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh
+
+# Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers SECONDS=600. Needs cargo-fuzz; without a
+# sanitizer (there is no unsafe code to watch) the stable compiler does, told to take flags of the nightly one.
+fuzz:
+	mkdir -p .cache/fuzz/$(TARGET)
+	RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $(TARGET) .cache/fuzz/$(TARGET) fuzz/corpus/$(TARGET) -- \
+		-max_total_time=$(SECONDS) -max_len=4096 -timeout=10
 
 fmt:
 	cargo fmt --all

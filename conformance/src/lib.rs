@@ -11,4 +11,4 @@ mod track;
 mod world;
 
 pub use page::{Failure, check};
-pub use world::{Client, World};
+pub use world::{Client, Setup, World};

@@ -1,21 +1,13 @@
-//! Replays the fuzz corpora through the checks of the fuzz targets, so that what was found once stays found.
-
-use std::path::Path;
+//! Replays what the fuzz targets keep.
 
 #[path = "../../../fuzz/checks/frame_decoder.rs"]
 mod frame_decoder;
+#[path = "../../../fuzz/checks/replay.rs"]
+mod replay;
 #[path = "../../../fuzz/checks/section_scanner.rs"]
 mod section_scanner;
 
-fn replay(target: &str, check: fn(&[u8])) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus").join(target);
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        check(&std::fs::read(entry.unwrap().path()).unwrap());
-        files += 1;
-    }
-    assert!(files > 0, "the corpus of {target} is empty");
-}
+use replay::replay;
 
 #[test]
 fn frame_decoder_corpus() {

@@ -1,17 +1,20 @@
-//! Replays the fuzz corpus of segments through the check of the fuzz target, so that what was found once stays found.
+//! Replays what the fuzz targets keep.
 
-use std::path::Path;
-
+#[path = "../../../fuzz/checks/log_files.rs"]
+mod log_files;
+#[path = "../../../fuzz/checks/replay.rs"]
+mod replay;
 #[path = "../../../fuzz/checks/stream_segment.rs"]
 mod stream_segment;
 
+use replay::replay;
+
+#[test]
+fn log_files_corpus() {
+    replay("log_files", log_files::check);
+}
+
 #[test]
 fn stream_segment_corpus() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/stream_segment");
-    let mut files = 0;
-    for entry in std::fs::read_dir(folder).unwrap() {
-        stream_segment::check(&std::fs::read(entry.unwrap().path()).unwrap());
-        files += 1;
-    }
-    assert!(files > 0, "the corpus is empty");
+    replay("stream_segment", stream_segment::check);
 }

@@ -1,0 +1,13 @@
+//! Replays what the fuzz targets keep.
+
+#[path = "../../fuzz/checks/peers.rs"]
+mod peers;
+#[path = "../../fuzz/checks/replay.rs"]
+mod replay;
+
+use replay::replay;
+
+#[test]
+fn peers_corpus() {
+    replay("peers", peers::check);
+}
