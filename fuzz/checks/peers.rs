@@ -16,11 +16,11 @@ const NAMES: [&str; 3] = ["A", "B", "C"];
 /// The broker's largest frame.
 const MAX_FRAME_SIZE: u32 = 1 << 20;
 
-/// Plays `data` as a script. Its first octet is odd for a broker of two shards. A step begins with an octet: its lowest two bits name the client, the next two say what
-/// follows: octets with their length in front, the body of an AMQP frame with its channel and length in front, the same on
-/// the client's second thought (after the broker has acted), or nothing but that the broker acts. Client 3 is the world: time
-/// passes, a socket breaks, one breaks before its last words are heard, the broker is killed. Nothing may panic, and all that
-/// the broker says must be frames.
+/// Plays `data` as a script. Its first octet is odd for a broker of two shards. A step begins with an octet: its lowest two bits
+/// name the client, the next two say what follows: octets with their length in front, the body of an AMQP frame with its channel
+/// and length in front, the same and then the broker acts, or nothing but that it acts. Client 3 is the world: time passes, a
+/// socket breaks, one breaks before its last words are heard, the broker is killed. Nothing may panic, and all that the broker
+/// says must be frames.
 pub fn check(data: &[u8]) {
     let mut script = Script(data);
     let shards = 1 + (script.octet().unwrap_or(0) & 1);
@@ -35,8 +35,8 @@ pub fn check(data: &[u8]) {
             None => the_world(&mut world, what, &mut script),
             Some(name) => client(&mut world, (name, who), what, &mut script),
         }
-        listen(&mut world);
     }
+    listen(&mut world);
     world.restart();
 }
 
@@ -82,10 +82,10 @@ fn client(world: &mut World, (name, number): (&str, usize), what: u8, script: &m
             let channel = u16::from(script.octet().unwrap_or(0) & 3);
             world.input(name, &frame(FrameKind::Amqp, channel, |out| out.put_slice(script.octets())));
             if what == 2 {
-                world.settle();
+                listen(world);
             }
         }
-        _ => world.settle(),
+        _ => listen(world),
     }
 }
 
@@ -110,7 +110,7 @@ fn frame(kind: FrameKind, channel: u16, body: impl FnOnce(&mut BytesMut)) -> Vec
     [&size.to_be_bytes()[..], &[2, kind], &channel.to_be_bytes(), &octets].concat()
 }
 
-/// What clients hear is headers and whole frames that mean something.
+/// The broker acts: what clients hear is headers and whole frames that mean something.
 fn listen(world: &mut World) {
     world.settle();
     for name in NAMES {
