@@ -21,7 +21,7 @@ use bytes::BytesMut;
 use message::DeliveryHeads;
 use queue::{Delivery, Effect, Replay, Report, Request};
 
-use self::ask::{CHANGE_DEADLINE, refused};
+use self::ask::{CHANGE_DEADLINE, DEADLINE, refused};
 use crate::alarms::Measured;
 use crate::runtime::{Clock, Shards};
 use crate::shard::Shard;
@@ -202,7 +202,7 @@ impl Desk for NodeDesk {
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
         self.check_vhost(who, vhost)?;
-        let record = self.record(vhost, name).await?;
+        let record = self.record(DEADLINE, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
     }
@@ -227,13 +227,13 @@ impl Desk for NodeDesk {
         if_empty: bool,
     ) -> Result<u64, DeskError> {
         self.authorize(who, vhost, Resource::Queue(name), Permission::Configure)?;
-        let record = self.record(vhost, name).await?;
+        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, move |ticket| Request::Delete { ticket, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
         self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
-        let record = self.record(vhost, name).await?;
+        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, |ticket| Request::Purge { ticket }).await
     }
 
@@ -246,7 +246,7 @@ impl Desk for NodeDesk {
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
         self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
-        let record = self.record(vhost, name).await?;
+        let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
         }

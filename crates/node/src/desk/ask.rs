@@ -14,7 +14,7 @@ use crate::runtime::Incoming;
 use crate::shard::Shard;
 
 /// Numbers that take longer are given up: the shard is overloaded, and old numbers are no answer.
-const DEADLINE: Duration = Duration::from_secs(1);
+pub(super) const DEADLINE: Duration = Duration::from_secs(1);
 
 /// Whoever changes something waits for the log, which may be slow, and for a shard that a slow disk holds up.
 pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
@@ -114,11 +114,16 @@ impl NodeDesk {
         Ok(asked)
     }
 
-    /// What a purge, a deletion and whatever else is asked of one queue begin with: they wait as long as for their change.
-    pub(super) async fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
+    /// A queue, found within as much time as what is asked of it has.
+    pub(super) async fn record(
+        &self,
+        deadline: Duration,
+        vhost: &str,
+        name: &str,
+    ) -> Result<Arc<QueueRecord>, DeskError> {
         let (v, n) = (vhost.to_owned(), name.to_owned());
         let found = move |shard: &mut Shard| shard.catalog().queue(&v, &n).cloned();
-        let record = self.call_within(CHANGE_DEADLINE, 0, found).await?;
+        let record = self.call_within(deadline, 0, found).await?;
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 

@@ -7,6 +7,7 @@ use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
 
 use super::NodeDesk;
+use super::ask::DEADLINE;
 
 /// Between two looks: long enough for something that moves to be seen moving.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -43,7 +44,7 @@ impl NodeDesk {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
             Subject::Connection { name } => Wanted::Connection(name.clone()),
             Subject::Queue { vhost, name } => {
-                let record = self.record(vhost, name).await?;
+                let record = self.record(DEADLINE, vhost, name).await?;
                 let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
                 let wanted = Wanted::Consumers(record.id);
                 look.queues.push(QueueFacts::new(&record, report));

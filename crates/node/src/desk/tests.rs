@@ -49,6 +49,11 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
     assert!(timeout(soon, desk.close_connection(&who, "c", "why")).await.is_err(), "a close was given up");
     let numbers = timeout(soon, desk.overview()).await.expect("numbers are given up sooner");
     assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
+    let numbers = timeout(soon, desk.queue(&who, "/", "q")).await.expect("those of one queue, too");
+    assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
+    let subject = Subject::Queue { vhost: "/".into(), name: "q".into() };
+    let explained = timeout(soon, desk.explain(&who, subject)).await.expect("so is a look at it");
+    assert!(matches!(explained, Err(DeskError::TimedOut)), "{explained:?}");
     let purged = desk.purge_queue(&who, "/", "q").await;
     assert!(matches!(purged, Err(DeskError::TimedOut)), "{purged:?}");
 }
