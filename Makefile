@@ -5,8 +5,10 @@ run:
 	cargo run --release -p sluice -- serve
 
 # The program without shared libraries, in target/<host>/release: for machines and images that hold nothing else.
+static: PROFILE = release
 static:
-	RUSTFLAGS="-C target-feature=+crt-static" cargo build --release -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
+	RUSTFLAGS="-C target-feature=+crt-static" \
+		cargo build --profile $(PROFILE) -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
 
 test: unit interop kill alone
 

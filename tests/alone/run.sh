@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 host=$(rustc -vV | sed -n 's/^host: //p')
-RUSTFLAGS="-C target-feature=+crt-static" cargo build --profile dev -p sluice --target "$host"
+make static PROFILE=dev
 
 dir=$(mktemp -d)
 broker=
