@@ -302,7 +302,7 @@ impl Shard {
             let Some(Some(slot)) = self.queues.get_mut(at) else { continue };
             if slot.fifo.next_deadline().is_some_and(|due| due <= self.now_ms) {
                 let (id, mut output) = (slot.id, std::mem::take(&mut self.output));
-                slot.fifo.handle_timeout(self.now_ms, &mut output);
+                slot.fifo.handle_timeout(self.now_ms, &mut output, &mut deliver!(self));
                 self.take_output(id, &mut output);
                 self.output = output;
             } else {

@@ -15,10 +15,10 @@ use hashbrown::HashMap;
 use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 use queue::Load;
 
-use super::Shard;
 use super::compact::Moving;
 use super::receipts::Receipt;
 use super::slot::{Kept, find};
+use super::{Cx, Shard, deliver, with_gate};
 use crate::facts;
 
 /// A run's bytes: what makes about one pack.
@@ -310,7 +310,7 @@ impl Shard {
     fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
         let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
         let mut output = std::mem::take(&mut self.output);
-        slot.fifo_mut().handle_loaded(load, block, self.now_ms, &mut output);
+        slot.fifo.handle_loaded(load, block, self.now_ms, &mut output, &mut deliver!(self));
         self.take_output(queue, &mut output);
         self.output = output;
         self.send_receipts();

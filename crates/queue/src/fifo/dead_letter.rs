@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
-use super::{Fifo, Output};
+use super::{Deliver, Fifo, Output};
 use crate::{Effect, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
@@ -110,7 +110,14 @@ impl Fifo {
     }
 
     /// The answer to [`Effect::DeadLetter`].
-    pub(super) fn dead_lettered(&mut self, token: u64, refused: bool, now_ms: u64, out: &mut Output) {
+    pub(super) fn dead_lettered(
+        &mut self,
+        token: u64,
+        refused: bool,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: Deliver<'_>,
+    ) {
         let Some(dead) = self.leaving.on_way.remove(&token) else { return };
         let again = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
         if refused && again {
@@ -120,28 +127,28 @@ impl Fifo {
         let count = if refused { &mut self.counts.dropped } else { &mut self.counts.dead_lettered };
         *count += 1;
         self.journal.gone(&dead.entry);
-        self.make_room(now_ms, out);
+        self.make_room(now_ms, out, deliver);
     }
 
     /// Sends again what is due.
-    pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output) {
+    pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             if let Some((_, dead)) = self.leaving.waiting.pop_front() {
                 self.send(dead, now_ms, out);
             }
         }
-        self.make_room(now_ms, out);
+        self.make_room(now_ms, out, deliver);
     }
 
     /// Lets those go that waited for room: the parked first, then heads of the queue.
-    pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output) {
+    pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_parked(out) {
             let Some(dead) = self.leaving.parked.pop_front() else { break };
             self.send(dead, now_ms, out);
         }
         self.expire(now_ms, out);
         self.shed(now_ms, out);
-        self.dispatch(now_ms, out);
+        self.dispatch(now_ms, out, deliver);
     }
 
     /// Reads the first of the parked again if it must be sent and is not in memory; returns whether that is so.

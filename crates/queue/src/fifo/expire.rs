@@ -4,7 +4,7 @@ use message::DeathReason;
 
 use super::entry::Entry;
 use super::level::Head;
-use super::{Fifo, Output};
+use super::{Deliver, Fifo, Output};
 use crate::{DeletedReason, Overflow};
 
 impl Fifo {
@@ -19,7 +19,7 @@ impl Fifo {
     }
 
     /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
-    pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output) {
+    pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         if self.end.is_some() {
             return;
         }
@@ -30,7 +30,7 @@ impl Fifo {
             self.delete(DeletedReason::Expired, None, out);
             return;
         }
-        self.retry(now_ms, out);
+        self.retry(now_ms, out, deliver);
         self.journal.flush(out);
     }
 

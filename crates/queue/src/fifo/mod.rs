@@ -18,7 +18,7 @@ mod unsettled;
 #[cfg(test)]
 mod tests;
 
-use consumers::{Consumers, Slot, Standing};
+use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use entry::Entry;
@@ -28,16 +28,16 @@ use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
 pub use restore::Restoring;
 
-use message::Message;
-
 use crate::{
-    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Delivery, Effect, Fact, GoneReason,
-    Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket,
-    Verdict,
+    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Effect, Fact, GoneReason, Lent, Load,
+    Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// Behind so many ready messages none is soon settled: consumers seldom have credit for more.
 const BRIEF_BEHIND_MAX: u64 = 256;
+
+/// Is lent what goes to a consumer, and says whether it takes it.
+pub type Deliver<'a> = &'a mut dyn FnMut(Lent<'_>) -> bool;
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
@@ -121,15 +121,15 @@ impl Fifo {
 
     /// Does what is asked. `now_ms` counts from the epoch and never goes back. `put` is lent what is stored, at once: it
     /// comes in front of the facts in `out`, which have no [`Fact::Put`]; it says whether it gives the receipt of a brief
-    /// one itself. `deliver` is lent what goes to a consumer as it comes, while `out` has no effects that it would overtake; if
-    /// it does not take it, it is an effect like the others.
+    /// one itself. `deliver` is lent what goes to a consumer, while `out` has no effects that it would overtake; if it does
+    /// not take it, it is an effect like the others.
     pub fn apply(
         &mut self,
         request: Request,
         now_ms: u64,
         out: &mut Output,
         put: &mut dyn FnMut(Put<'_>) -> bool,
-        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
+        deliver: Deliver<'_>,
     ) {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
@@ -139,12 +139,12 @@ impl Fifo {
         match request {
             Request::Publish(publish) => self.publish(publish, now_ms, out, put, deliver),
             Request::Attach(attach) => self.attach(&attach, now_ms, out),
-            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out),
-            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out),
+            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out, deliver),
+            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out, deliver),
             Request::Grant { consumer, delivery_count, credit, drain, echo } => {
                 if let Some(slot) = self.consumers.slot(consumer) {
                     self.consumers.get(slot).grant.replace(delivery_count, credit);
-                    self.granted(slot, drain, echo, now_ms, out);
+                    self.granted(slot, drain, echo, now_ms, out, deliver);
                 }
             }
             Request::Fetch { ticket, holder, n, settled } => {
@@ -154,7 +154,10 @@ impl Fifo {
                 self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
-                self.settle(consumer, (first, last), outcome, answer, now_ms, out);
+                if answer {
+                    out.effects.push(Effect::Settled { consumer, first, last });
+                }
+                self.settle(consumer, (first, last), outcome, now_ms, out, deliver);
             }
             Request::Browse { ticket, .. } => {
                 let why = Refusal::NotSupported;
@@ -162,8 +165,10 @@ impl Fifo {
             }
             // Nobody follows a queue that is read where it lives, and no look is under way.
             Request::Follow { .. } | Request::GiveUp { .. } => {}
-            Request::DeadLettered { token, refused } => self.dead_lettered(token, refused, now_ms, out),
-            Request::Configure(config) => self.configure(*config, now_ms, out),
+            Request::DeadLettered { token, refused } => {
+                self.dead_lettered(token, refused, now_ms, out, deliver);
+            }
+            Request::Configure(config) => self.configure(*config, now_ms, out, deliver),
             Request::Purge { ticket } => {
                 let messages = self.purge();
                 out.effects.push(Effect::Done { ticket, messages });
@@ -224,7 +229,7 @@ impl Fifo {
         now_ms: u64,
         out: &mut Output,
         put: &mut dyn FnMut(Put<'_>) -> bool,
-        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
+        deliver: Deliver<'_>,
     ) {
         let Publish { publisher, seq: number, message, patient } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
@@ -249,25 +254,18 @@ impl Fifo {
         if !is_owed {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
-        if let Some(slot) = direct {
-            self.lend(slot, seq, &message, out, deliver);
-        }
         let entry = Entry { journaled, ..Entry::new(message, seq, now_ms) };
         if journaled {
             self.journal.put(&entry);
         }
         match direct {
-            Some(slot) => {
-                let settled = self.consumers.get(slot).settled;
-                self.hold(slot, entry, settled);
-                self.consumers.turn(slot);
-            }
+            Some(slot) => self.deliver(slot, entry, out, deliver),
             None => {
                 // Something is ready already or nobody has credit; yet a head that may not be delivered
                 // can have been overtaken by a higher level.
                 self.ready.push(entry);
                 self.shed(now_ms, out);
-                self.dispatch(now_ms, out);
+                self.dispatch(now_ms, out, deliver);
             }
         }
     }
@@ -309,13 +307,21 @@ impl Fifo {
     }
 
     /// Its grant has been replaced: uses it, and answers if asked.
-    fn granted(&mut self, slot: Slot, drain: bool, echo: bool, now_ms: u64, out: &mut Output) {
+    fn granted(
+        &mut self,
+        slot: Slot,
+        drain: bool,
+        echo: bool,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: Deliver<'_>,
+    ) {
         // Nothing will come: what is not asked to be drained is void.
         if self.consumers.get(slot).standing == Standing::Holding && !drain {
             self.consumers.get(slot).grant.credit = 0;
         }
         self.consumers.regrant(slot);
-        self.dispatch(now_ms, out);
+        self.dispatch(now_ms, out, deliver);
         if drain || echo {
             self.answer_grant(slot, drain, out);
         }
@@ -344,13 +350,13 @@ impl Fifo {
     }
 
     /// Heads to consumers, as long as there are both.
-    fn dispatch(&mut self, now_ms: u64, out: &mut Output) {
+    fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         self.expire(now_ms, out);
         while !self.ready.is_empty()
             && let Some(slot) = self.consumers.next()
             && let Some(entry) = self.take_head(now_ms, out)
         {
-            self.deliver(slot, entry, out);
+            self.deliver(slot, entry, out, deliver);
         }
         // The last delivery may have left an expired head, which nobody should count as ready.
         self.expire(now_ms, out);
@@ -365,54 +371,31 @@ impl Fifo {
         }
     }
 
-    /// To a consumer, what has just come: before it is held.
-    fn lend(
-        &mut self,
-        slot: Slot,
-        seq: u64,
-        message: &Message,
-        out: &mut Output,
-        deliver: &mut dyn FnMut(Lent<'_>) -> bool,
-    ) {
-        let consumer = self.consumers.get(slot);
-        consumer.grant.spend();
-        let (number, delivery_count) = (consumer.unsettled.next_number(), message.delivery_count());
-        let lent = Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered: false };
-        if !out.effects.is_empty() || !deliver(lent) {
-            out.effects.push(Effect::Delivery(lent.to_delivery()));
-        }
-    }
-
-    fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output) {
+    fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output, deliver: Deliver<'_>) {
         let consumer = self.consumers.get(slot);
         consumer.grant.spend();
         let settled = consumer.settled;
-        let delivery = self.hand_over(slot, entry, settled);
-        out.effects.push(Effect::Delivery(delivery));
+        let lent = lend(consumer, &entry);
+        if !out.effects.is_empty() || !deliver(lent) {
+            out.effects.push(Effect::Delivery(lent.to_delivery()));
+        }
+        self.hold(slot, entry, settled);
         self.consumers.turn(slot);
     }
 
-    fn hand_over(&mut self, slot: Slot, entry: Entry, settled: bool) -> Delivery {
-        let message = entry.message().expect("heads are taken in memory").clone();
-        let Entry { seq, delivery_count, redelivered, .. } = entry;
-        let number = self.hold(slot, entry, settled);
-        let consumer = self.consumers.get(slot).id;
-        Delivery { consumer, number, seq, message, delivery_count, redelivered }
-    }
-
-    /// What is delivered is the consumer's, unless it is settled as it is sent; returns its number.
-    fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) -> u64 {
+    /// What is delivered is the consumer's, unless it is settled as it is sent.
+    fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) {
         let consumer = self.consumers.get(slot);
         self.counts.delivered += 1;
         self.counts.redelivered += u64::from(entry.redelivered);
         if settled {
             self.counts.acknowledged += 1;
             self.journal.gone(&entry);
-            consumer.unsettled.skip()
+            consumer.unsettled.skip();
         } else {
             self.held.add(&entry);
             entry.forget_body();
-            consumer.unsettled.push(entry)
+            consumer.unsettled.push(entry);
         }
     }
 
@@ -422,7 +405,8 @@ impl Fifo {
         while fetch.deliveries.len() < n as usize
             && let Some(entry) = self.take_head(now_ms, out)
         {
-            fetch.deliveries.push(self.hand_over(slot, entry, settled));
+            fetch.deliveries.push(lend(self.consumers.get(slot), &entry).to_delivery());
+            self.hold(slot, entry, settled);
         }
         self.expire(now_ms, out);
         if fetch.deliveries.len() < n as usize && self.ready.missing().is_some() {
@@ -437,7 +421,7 @@ impl Fifo {
         out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
     }
 
-    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output) {
+    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         self.used_ms = Some(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
         // How many levels there are is settled when the queue is declared.
@@ -445,7 +429,7 @@ impl Fifo {
         for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
             self.tell_active(slot, out);
         }
-        self.make_room(now_ms, out);
+        self.make_room(now_ms, out, deliver);
     }
 
     fn purge(&mut self) -> u64 {
@@ -541,4 +525,12 @@ impl Fifo {
         };
         out.effects.push(effect);
     }
+}
+
+/// What goes to a consumer and is about to be held for it.
+fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> Lent<'a> {
+    let message = entry.message().expect("heads are taken in memory");
+    let Entry { seq, delivery_count, redelivered, .. } = *entry;
+    let number = consumer.unsettled.next_number();
+    Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered }
 }

@@ -7,7 +7,7 @@ use super::entry::{Entry, Reference, Spot};
 use super::held::Places;
 use super::level::Head;
 use super::unsettled::Unsettled;
-use super::{End, Fifo, Output};
+use super::{Deliver, End, Fifo, Output};
 use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
@@ -178,7 +178,14 @@ impl Fifo {
     }
 
     /// A block that was asked for in [`Output::loads`].
-    pub fn handle_loaded(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {
+    pub fn handle_loaded(
+        &mut self,
+        load: Load,
+        block: Block,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: Deliver<'_>,
+    ) {
         if self.reading != Some(load) {
             return;
         }
@@ -193,7 +200,7 @@ impl Fifo {
                 None => self.fill(level, load, block),
             }
         }
-        self.make_room(now_ms, out);
+        self.make_room(now_ms, out, deliver);
         self.journal.flush(out);
     }
 

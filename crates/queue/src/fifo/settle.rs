@@ -4,7 +4,7 @@ use message::DeathReason;
 
 use super::consumers::{Slot, Standing};
 use super::entry::Entry;
-use super::{Fifo, Output};
+use super::{Deliver, Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Effect, Fact, GoneReason, Outcome};
 
 /// Entries kept for the next range; a larger range gives its memory back.
@@ -16,30 +16,28 @@ impl Fifo {
         id: ConsumerId,
         (first, last): (u64, u64),
         outcome: Outcome,
-        answer: bool,
         now_ms: u64,
         out: &mut Output,
+        deliver: Deliver<'_>,
     ) {
-        let slot = self.consumers.slot(id);
-        if answer {
-            out.effects.push(Effect::Settled { consumer: id, first, last });
-        }
-        let Some(slot) = slot else { return };
+        let Some(slot) = self.consumers.slot(id) else { return };
         match outcome {
             Outcome::Accepted => self.accept(slot, first, last),
             Outcome::Rejected => self.reject(slot, first, last, true, now_ms, out),
             Outcome::Modified { failed, undeliverable_here: true } => {
                 self.reject(slot, first, last, failed, now_ms, out);
             }
-            Outcome::Released => self.release(slot, first, last, false, now_ms, out),
+            Outcome::Released => {
+                self.release(slot, (first, last), false, now_ms, out, deliver);
+            }
             Outcome::Modified { failed, undeliverable_here: false } => {
-                self.release(slot, first, last, failed, now_ms, out);
+                self.release(slot, (first, last), failed, now_ms, out, deliver);
             }
         }
         self.forget_if_done(slot);
     }
 
-    pub(super) fn cancel(&mut self, id: ConsumerId, now_ms: u64, out: &mut Output) {
+    pub(super) fn cancel(&mut self, id: ConsumerId, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Cancelled });
         let Some(slot) = self.consumers.slot(id) else { return };
         if self.consumers.get(slot).standing == Standing::Holding {
@@ -50,11 +48,18 @@ impl Fifo {
         self.forget_if_done(slot);
         if !self.end_if_unused(out) {
             next.into_iter().for_each(|next| self.tell_active(next, out));
-            self.dispatch(now_ms, out);
+            self.dispatch(now_ms, out, deliver);
         }
     }
 
-    pub(super) fn detach(&mut self, id: ConsumerId, failed: bool, now_ms: u64, out: &mut Output) {
+    pub(super) fn detach(
+        &mut self,
+        id: ConsumerId,
+        failed: bool,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: Deliver<'_>,
+    ) {
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Detached });
         let Some(slot) = self.consumers.slot(id) else { return };
         let was_consumer = self.consumers.get(slot).standing != Standing::Holding;
@@ -68,7 +73,7 @@ impl Fifo {
         // What comes back is available to it.
         next.into_iter().for_each(|next| self.tell_active(next, out));
         self.shed(now_ms, out);
-        self.dispatch(now_ms, out);
+        self.dispatch(now_ms, out, deliver);
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
@@ -93,13 +98,21 @@ impl Fifo {
         self.taken = entries;
     }
 
-    fn release(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
+    fn release(
+        &mut self,
+        slot: Slot,
+        (first, last): (u64, u64),
+        failed: bool,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: Deliver<'_>,
+    ) {
         let mut entries = self.take(slot, first, last);
         self.put_back(&mut entries, failed, out);
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
         self.shed(now_ms, out);
-        self.dispatch(now_ms, out);
+        self.dispatch(now_ms, out, deliver);
     }
 
     /// Back to their places; `entries` ascend by number.

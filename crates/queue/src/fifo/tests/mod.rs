@@ -10,8 +10,8 @@ mod shelf;
 mod transcript;
 mod walk;
 
-use super::{Fifo, Output};
-use crate::{Fact, Put, Request};
+use super::{Deliver, Fifo, Output};
+use crate::{Block, Effect, Fact, Load, Put, Request};
 
 impl Fifo {
     /// [`Fifo::apply`], with everything that it stores among its facts.
@@ -22,7 +22,27 @@ impl Fifo {
             puts.push(Fact::from(put));
             false
         };
-        self.apply(request, now_ms, out, &mut put, &mut |_| false);
+        lending(out, |out, deliver| self.apply(request, now_ms, out, &mut put, deliver));
         out.facts.splice(before..before, puts);
     }
+
+    fn time(&mut self, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.handle_timeout(now_ms, out, deliver));
+    }
+
+    fn bring(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.handle_loaded(load, block, now_ms, out, deliver));
+    }
+}
+
+/// Takes what is lent to every other consumer, and puts it where it would stand among the effects: nothing is lent
+/// behind one.
+fn lending(out: &mut Output, call: impl FnOnce(&mut Output, Deliver<'_>)) {
+    let mut taken = Vec::new();
+    call(out, &mut |lent| {
+        let takes = lent.consumer.0 % 2 == 1;
+        taken.extend(takes.then(|| Effect::Delivery(lent.to_delivery())));
+        takes
+    });
+    out.effects.splice(..0, taken);
 }

@@ -183,7 +183,7 @@ impl Run {
             Step::Tick { ms } => {
                 self.now_ms += ms;
                 self.model.timeout(self.now_ms);
-                self.fifo.handle_timeout(self.now_ms, &mut out);
+                self.fifo.time(self.now_ms, &mut out);
             }
             Step::PageOut { .. } if !self.pages => {}
             Step::PageOut { fails, .. } if self.writing => {
@@ -221,15 +221,15 @@ impl Run {
         if matches!(step, Step::PageOut { .. }) {
             // What leaves memory may be due before it did.
             self.model.timeout(self.now_ms);
-            self.fifo.handle_timeout(self.now_ms, &mut out);
+            self.fifo.time(self.now_ms, &mut out);
         }
         while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
             assert!(out.loads.is_empty(), "one at a time");
             // A block of a run that is gone is of no use to anybody.
             if self.fifo.runs().any(|run| run == load.run) {
-                self.fifo.handle_loaded(load, self.shelf.block(load), self.now_ms, &mut out);
+                self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
             } else {
-                self.fifo.handle_loaded(load, Block::default(), self.now_ms, &mut out);
+                self.fifo.bring(load, Block::default(), self.now_ms, &mut out);
             }
             if self.late {
                 break;
@@ -586,7 +586,7 @@ proptest! {
         // Long before anything dies of its own age.
         restored.ask(grant, 0, &mut out);
         while let Some(load) = out.loads.pop() {
-            restored.handle_loaded(load, run.shelf.block(load), 0, &mut out);
+            restored.bring(load, run.shelf.block(load), 0, &mut out);
         }
         for effect in &out.effects {
             if let Effect::Delivery(d) = effect {

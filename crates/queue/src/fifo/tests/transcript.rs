@@ -171,7 +171,7 @@ impl Page {
     pub fn timeout(&mut self, now_ms: u64) -> Said {
         self.now_ms = now_ms;
         let mut out = Output::default();
-        self.fifo.handle_timeout(now_ms, &mut out);
+        self.fifo.time(now_ms, &mut out);
         self.read(out)
     }
 
@@ -196,7 +196,7 @@ impl Page {
     pub fn load(&mut self) -> Said {
         let load = self.loads.remove(0);
         let mut out = Output::default();
-        self.fifo.handle_loaded(load, self.shelf.block(load), self.now_ms, &mut out);
+        self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
         self.read(out)
     }
 
