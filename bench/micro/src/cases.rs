@@ -57,6 +57,7 @@ pub const CASES: &[Case] = &[
     Case { name: "log-append", what: "one record of about 180 B, 64 per batch", prepare: log_append },
     Case { name: "transfer-encode", what: "delivery head, TRANSFER and payload", prepare: transfer_encode },
     Case { name: "walk", what: "the whole walk through a shard and a classic queue", prepare: walk::classic },
+    Case { name: "walk-waiting", what: "the same, of messages that wait for credit", prepare: walk::waiting },
     Case { name: "walk-stream", what: "the whole walk through a shard and a stream", prepare: walk::stream },
 ];
 

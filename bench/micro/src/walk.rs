@@ -57,17 +57,22 @@ const CREDIT: u32 = 200;
 
 /// The walk to a classic queue and out of it.
 pub fn classic() -> Box<dyn FnMut() -> u64> {
-    walk(Arguments::default())
+    walk(Arguments::default(), false)
+}
+
+/// The same where every message waits for credit, as behind a consumer that is slower than the publisher.
+pub fn waiting() -> Box<dyn FnMut() -> u64> {
+    walk(Arguments::default(), true)
 }
 
 /// The walk to a stream and to its reader, which is never behind.
 pub fn stream() -> Box<dyn FnMut() -> u64> {
-    walk([("x-queue-type".into(), "stream".into())].into())
+    walk([("x-queue-type".into(), "stream".into())].into(), false)
 }
 
 /// Every call is one message; the last of a turn moves all of them.
-fn walk(arguments: Arguments) -> Box<dyn FnMut() -> u64> {
-    let mut house = House::new(arguments);
+fn walk(arguments: Arguments, waits: bool) -> Box<dyn FnMut() -> u64> {
+    let mut house = House::new(arguments, waits);
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
@@ -86,13 +91,15 @@ struct House {
     answer: BytesMut,
     /// Messages sent so far, all of them received.
     moved: u32,
+    /// Credit comes behind the messages.
+    waits: bool,
     kept: Kept,
     dirty: Vec<usize>,
     now_ms: u64,
 }
 
 impl House {
-    fn new(arguments: Arguments) -> Self {
+    fn new(arguments: Arguments, waits: bool) -> Self {
         let user = User {
             name: "guest".into(),
             password: Secret::new("guest"),
@@ -110,8 +117,9 @@ impl House {
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
         let (transfers, kept) = (TRANSFER.repeat(TURN as usize), Kept::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
+        let moved = 0;
         let mut house =
-            Self { shard, publisher, consumer, transfers, input, answer, moved: 0, kept, dirty, now_ms };
+            Self { shard, publisher, consumer, transfers, input, answer, moved, waits, kept, dirty, now_ms };
         house.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
             house.shard.handle_input(client, &mut BytesMut::from(HELLO));
@@ -119,7 +127,7 @@ impl House {
             house.shard.handle_input(client, &mut BytesMut::from(attach));
             house.turn();
         }
-        house.grant();
+        house.answer((!waits).then_some(CREDIT));
         house.turn();
         house
     }
@@ -134,31 +142,40 @@ impl House {
         self.shard.handle_input(self.publisher, &mut self.input);
         self.input.clear();
         let mut bytes = self.turn();
+        if self.waits {
+            assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "nothing without credit");
+            self.answer(Some(TURN as u32));
+            bytes += self.turn();
+        }
         let (first, last) = (self.moved, self.moved + TURN as u32 - 1);
         self.moved = last + 1;
         assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "the turn brings them all");
         let accepted = DeliveryState::Accepted;
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
-        self.grant();
+        self.answer((!self.waits).then_some(CREDIT));
         bytes += self.turn();
         assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each has its receipt");
         bytes
     }
 
-    /// The consumer's answer: credit for the next turn, behind what it has settled.
-    fn grant(&mut self) {
+    /// The consumer says what it has to say: credit is the last of it.
+    fn answer(&mut self, credit: Option<u32>) {
+        credit.into_iter().for_each(|credit| self.grant(credit));
+        self.shard.handle_input(self.consumer, &mut self.answer);
+        self.answer.clear();
+    }
+
+    fn grant(&mut self, credit: u32) {
         let flow = Flow {
             next_incoming_id: Some(self.moved),
             incoming_window: i32::MAX as u32,
             outgoing_window: i32::MAX as u32,
             handle: Some(0),
             delivery_count: Some(self.moved),
-            link_credit: Some(CREDIT),
+            link_credit: Some(credit),
             ..Flow::default()
         };
         put_frame(&mut self.answer, 0, &flow);
-        self.shard.handle_input(self.consumer, &mut self.answer);
-        self.answer.clear();
     }
 
     /// Turns until nothing moves any more, as the runtime does them. Returns the bytes that both clients were sent.
