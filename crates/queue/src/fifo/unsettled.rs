@@ -61,10 +61,9 @@ impl Unsettled {
         self.next
     }
 
-    /// Holds the entry; returns its number.
-    pub fn push(&mut self, entry: Entry) -> u64 {
-        let number = self.next;
-        let at = (number - self.base) as usize;
+    /// Holds the entry.
+    pub fn push(&mut self, entry: Entry) {
+        let at = (self.next - self.base) as usize;
         while self.chunks.len() <= at / CHUNK {
             let chunk = Chunk::new(std::mem::take(&mut self.spare), !self.chunks.is_empty());
             self.chunks.push_back(chunk);
@@ -72,17 +71,14 @@ impl Unsettled {
         self.chunks[at / CHUNK].push(at % CHUNK, entry);
         self.next += 1;
         self.filled += 1;
-        number
     }
 
     /// Uses a number without holding anything: the delivery is settled as it is sent.
-    pub fn skip(&mut self) -> u64 {
-        let number = self.next;
+    pub fn skip(&mut self) {
         self.next += 1;
         if self.filled == 0 {
             self.restart();
         }
-        number
     }
 
     /// Takes `first..=last` out, in ascending order; what is not there is passed over.
