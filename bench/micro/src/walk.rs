@@ -57,22 +57,23 @@ const CREDIT: u32 = 200;
 
 /// The walk to a classic queue and out of it.
 pub fn classic() -> Box<dyn FnMut() -> u64> {
-    walk(Arguments::default(), false)
+    walk(Arguments::default(), Some(CREDIT))
 }
 
 /// The same where every message waits for credit, as behind a consumer that is slower than the publisher.
 pub fn waiting() -> Box<dyn FnMut() -> u64> {
-    walk(Arguments::default(), true)
+    walk(Arguments::default(), None)
 }
 
 /// The walk to a stream and to its reader, which is never behind.
 pub fn stream() -> Box<dyn FnMut() -> u64> {
-    walk([("x-queue-type".into(), "stream".into())].into(), false)
+    walk([("x-queue-type".into(), "stream".into())].into(), Some(CREDIT))
 }
 
-/// Every call is one message; the last of a turn moves all of them.
-fn walk(arguments: Arguments, waits: bool) -> Box<dyn FnMut() -> u64> {
-    let mut house = House::new(arguments, waits);
+/// Every call is one message; the last of a turn moves all of them. The consumer grants so much `ahead`, or credit for a turn
+/// behind its messages.
+fn walk(arguments: Arguments, ahead: Option<u32>) -> Box<dyn FnMut() -> u64> {
+    let mut house = House::new(arguments, ahead);
     let mut sent = 0;
     Box::new(move || {
         sent += 1;
@@ -91,15 +92,14 @@ struct House {
     answer: BytesMut,
     /// Messages sent so far, all of them received.
     moved: u32,
-    /// Credit comes behind the messages.
-    waits: bool,
+    ahead: Option<u32>,
     kept: Kept,
     dirty: Vec<usize>,
     now_ms: u64,
 }
 
 impl House {
-    fn new(arguments: Arguments, waits: bool) -> Self {
+    fn new(arguments: Arguments, ahead: Option<u32>) -> Self {
         let user = User {
             name: "guest".into(),
             password: Secret::new("guest"),
@@ -119,7 +119,7 @@ impl House {
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
         let mut house =
-            Self { shard, publisher, consumer, transfers, input, answer, moved, waits, kept, dirty, now_ms };
+            Self { shard, publisher, consumer, transfers, input, answer, moved, ahead, kept, dirty, now_ms };
         house.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
             house.shard.handle_input(client, &mut BytesMut::from(HELLO));
@@ -127,7 +127,7 @@ impl House {
             house.shard.handle_input(client, &mut BytesMut::from(attach));
             house.turn();
         }
-        house.answer((!waits).then_some(CREDIT));
+        house.answer(ahead);
         house.turn();
         house
     }
@@ -142,7 +142,7 @@ impl House {
         self.shard.handle_input(self.publisher, &mut self.input);
         self.input.clear();
         let mut bytes = self.turn();
-        if self.waits {
+        if self.ahead.is_none() {
             assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "nothing without credit");
             self.answer(Some(TURN as u32));
             bytes += self.turn();
@@ -152,7 +152,7 @@ impl House {
         assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "the turn brings them all");
         let accepted = DeliveryState::Accepted;
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
-        self.answer((!self.waits).then_some(CREDIT));
+        self.answer(self.ahead);
         bytes += self.turn();
         assert_eq!(self.shard.counters.confirmed, u64::from(self.moved), "each has its receipt");
         bytes
@@ -160,22 +160,20 @@ impl House {
 
     /// The consumer says what it has to say: credit is the last of it.
     fn answer(&mut self, credit: Option<u32>) {
-        credit.into_iter().for_each(|credit| self.grant(credit));
+        if credit.is_some() {
+            let flow = Flow {
+                next_incoming_id: Some(self.moved),
+                incoming_window: i32::MAX as u32,
+                outgoing_window: i32::MAX as u32,
+                handle: Some(0),
+                delivery_count: Some(self.moved),
+                link_credit: credit,
+                ..Flow::default()
+            };
+            put_frame(&mut self.answer, 0, &flow);
+        }
         self.shard.handle_input(self.consumer, &mut self.answer);
         self.answer.clear();
-    }
-
-    fn grant(&mut self, credit: u32) {
-        let flow = Flow {
-            next_incoming_id: Some(self.moved),
-            incoming_window: i32::MAX as u32,
-            outgoing_window: i32::MAX as u32,
-            handle: Some(0),
-            delivery_count: Some(self.moved),
-            link_credit: Some(credit),
-            ..Flow::default()
-        };
-        put_frame(&mut self.answer, 0, &flow);
     }
 
     /// Turns until nothing moves any more, as the runtime does them. Returns the bytes that both clients were sent.
