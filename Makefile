@@ -34,9 +34,11 @@ soak:
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh
 
-# Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers SECONDS=600. Needs cargo-fuzz; without a
+# Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz; without a
 # sanitizer (there is no unsafe code to watch) the stable compiler does, told to take flags of the nightly one.
+fuzz: SECONDS = 600
 fuzz:
+	$(if $(TARGET),,$(error which TARGET? $(basename $(notdir $(wildcard fuzz/fuzz_targets/*.rs)))))
 	mkdir -p .cache/fuzz/$(TARGET)
 	RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $(TARGET) .cache/fuzz/$(TARGET) fuzz/corpus/$(TARGET) -- \
 		-max_total_time=$(SECONDS) -max_len=4096 -timeout=10
