@@ -22,7 +22,7 @@ use crate::output::Output;
 use crate::performative::put_frame;
 use crate::session::{Session, SessionConfig};
 use crate::violation::Violation;
-use crate::{AmqpError, Close, Performative};
+use crate::{AmqpError, Close, Performative, Transfer};
 
 pub use self::event::{Event, Fault};
 
@@ -187,15 +187,31 @@ impl Connection {
                     return Err(Fault::connection(Violation::ChannelMax { channel: header.channel, max }));
                 }
                 let carries = self.open_received && self.state != ConnectionState::Closing;
-                match Performative::decode(body) {
-                    // Where it was decoded: most frames are transfers.
-                    Ok((Performative::Transfer(ref transfer), used)) if carries => {
-                        self.handle_transfer(header.channel, transfer, input, body_at + used)
-                    }
-                    Ok((performative, _)) => self.handle_performative(header.channel, performative),
-                    Err(error) => Err(Fault::connection(Violation::Decode(error))),
+                // Most frames are plain transfers: handled where they are decoded, before anything else is thought of.
+                if carries && let Some((transfer, payload)) = Transfer::decode_plain(body) {
+                    let payload_at = input.len() - payload.len();
+                    return self.handle_transfer(header.channel, &transfer, input, payload_at);
                 }
+                self.handle_any(header.channel, input, body_at, carries)
             }
+        }
+    }
+
+    /// A frame that is none of those: `carries` says whether transfers are let in.
+    #[inline(never)]
+    fn handle_any<'a>(
+        &mut self,
+        channel: u16,
+        input: &Chunk<'a>,
+        body_at: usize,
+        carries: bool,
+    ) -> Result<Option<Event<'a>>, Fault> {
+        match Performative::decode(&input[body_at..]) {
+            Ok((Performative::Transfer(ref transfer), used)) if carries => {
+                self.handle_transfer(channel, transfer, input, body_at + used)
+            }
+            Ok((performative, _)) => self.handle_performative(channel, performative),
+            Err(error) => Err(Fault::connection(Violation::Decode(error))),
         }
     }
 

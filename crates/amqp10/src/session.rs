@@ -200,7 +200,7 @@ impl Session {
     }
 
     /// One TRANSFER: its link, and what it made of a delivery.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn handle_transfer(
         &mut self,
         transfer: &Transfer<'_>,

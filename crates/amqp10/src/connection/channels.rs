@@ -84,6 +84,7 @@ impl Connection {
         Some(Event::End { session, error, answered })
     }
 
+    #[inline(always)]
     pub(super) fn handle_transfer<'a>(
         &mut self,
         channel: u16,

@@ -49,8 +49,8 @@ pub struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// Reads the transfer at the start of a frame body, if it is written as nearly all are, and gives the payload, which
     /// follows it.
-    #[inline]
-    pub(super) fn decode_plain(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
+    #[inline(always)]
+    pub(crate) fn decode_plain(body: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (&[0x00, 0x53, TRANSFER], list) = body.split_first_chunk()? else { return None };
         let (mut fields, payload) = PlainFields::of_list(list)?;
         let transfer = Self {
