@@ -124,10 +124,11 @@ impl Alike {
     }
 }
 
-const DURABLE: u8 = 1;
-const DURABLE_HEADER: u8 = 1 << 1;
-const HAS_PRIORITY: u8 = 1 << 2;
-const HAS_TTL: u8 = 1 << 3;
+// They stand in stored messages, too.
+pub(crate) const DURABLE: u8 = 1;
+pub(crate) const DURABLE_HEADER: u8 = 1 << 1;
+pub(crate) const HAS_PRIORITY: u8 = 1 << 2;
+pub(crate) const HAS_TTL: u8 = 1 << 3;
 
 /// Said by the sender, and shown to receivers.
 const LASTING: u8 = DURABLE_HEADER | HAS_PRIORITY | HAS_TTL;
@@ -194,6 +195,11 @@ impl Message {
     /// Where in them the bare message, the application-properties and the body start.
     pub(crate) fn offsets(&self) -> (u32, u32, u32) {
         (self.bare_at, self.application_properties_at, self.body_at)
+    }
+
+    /// Flags, priority and time to live as they are stored: 0 where there is none.
+    pub(crate) fn terms(&self) -> (u8, u8, u32) {
+        (self.flags, self.priority, self.ttl_ms)
     }
 
     /// Nothing is told of it beside its route: neither has its sender annotated it nor has it died.

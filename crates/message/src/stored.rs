@@ -16,17 +16,12 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::deaths::{Death, DeathReason, Deaths};
 use crate::delivery::deaths_value;
-use crate::envelope::{Message, Parts, Route};
+use crate::envelope::{DURABLE, DURABLE_HEADER, HAS_PRIORITY, HAS_TTL, Message, Parts, Route};
 
 const FORMAT: u8 = 1;
 
 /// Bytes in front of the route.
 const HEAD: usize = 8 + 16;
-
-const DURABLE: u8 = 1;
-const DURABLE_HEADER: u8 = 1 << 1;
-const HAS_PRIORITY: u8 = 1 << 2;
-const HAS_TTL: u8 = 1 << 3;
 
 /// Bytes that are no stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,24 +44,24 @@ impl std::error::Error for StoredError {}
 
 impl Message {
     /// Appends the head of the stored form; [`Message::stored_tail`] follows.
+    #[inline]
     pub fn put_stored_head(&self, out: &mut Vec<u8>) {
-        let flag = |on: bool, bit: u8| if on { bit } else { 0 };
-        let flags = flag(self.is_durable(), DURABLE)
-            | flag(self.durable_header(), DURABLE_HEADER)
-            | flag(self.priority().is_some(), HAS_PRIORITY)
-            | flag(self.ttl_ms().is_some(), HAS_TTL);
+        let (flags, priority, ttl_ms) = self.terms();
         let (bare_at, application_properties_at, body_at) = self.offsets();
         let deaths = self.deaths().map(encode_deaths);
+        let deaths_len = deaths.as_ref().map_or(0, |deaths| deaths.len() as u32);
         let mut head = [0; HEAD];
-        head[..4].copy_from_slice(&[FORMAT, flags, self.priority().unwrap_or(0), 0]);
-        head[4..8].copy_from_slice(&self.ttl_ms().unwrap_or(0).to_be_bytes());
-        head[8..12].copy_from_slice(&bare_at.to_be_bytes());
-        head[12..16].copy_from_slice(&application_properties_at.to_be_bytes());
-        head[16..20].copy_from_slice(&body_at.to_be_bytes());
-        head[20..].copy_from_slice(&deaths.as_ref().map_or(0, |deaths| deaths.len() as u32).to_be_bytes());
+        head[..4].copy_from_slice(&[FORMAT, flags, priority, 0]);
+        for (at, number) in
+            (4..).step_by(4).zip([ttl_ms, bare_at, application_properties_at, body_at, deaths_len])
+        {
+            head[at..at + 4].copy_from_slice(&number.to_be_bytes());
+        }
         out.extend_from_slice(&head);
         out.extend_from_slice(self.route().stored());
-        out.extend_from_slice(deaths.as_deref().unwrap_or_default());
+        if let Some(deaths) = deaths {
+            out.extend_from_slice(&deaths);
+        }
     }
 
     /// The bytes as they came.
