@@ -264,6 +264,16 @@ impl Shard {
         // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied yet is
         // refused (house.md section 5).
         let log_refuses = log_refuses && slot.logged;
+        let (journal, unwritten) = (&mut self.journal, &mut self.unwritten);
+        let (kept, logged, fsync) = (&mut slot.unwritten, slot.logged, slot.fsync);
+        let mut put = |put: Put<'_>| {
+            let is_kept = logged && !fsync && unwritten.keep(queue, kept, put);
+            if logged && !is_kept {
+                journal.push_put(queue, put, fsync);
+            }
+            is_kept
+        };
+        let mut deliver = deliver!(self);
         for request in run(queue, requests) {
             if (memory_is_full || log_refuses)
                 && let Request::Publish(Publish { publisher, seq, message, .. }) = &request
@@ -274,16 +284,7 @@ impl Shard {
                 push_receipt(&mut self.receipts, receipt);
                 continue;
             }
-            let (journal, unwritten) = (&mut self.journal, &mut self.unwritten);
-            let (kept, logged, fsync) = (&mut slot.unwritten, slot.logged, slot.fsync);
-            let mut put = |put: Put<'_>| {
-                let is_kept = logged && !fsync && unwritten.keep(queue, kept, put);
-                if logged && !is_kept {
-                    journal.push_put(queue, put, fsync);
-                }
-                is_kept
-            };
-            slot.fifo.apply(request, self.now_ms, &mut output, &mut put, &mut deliver!(self));
+            slot.fifo.apply(request, self.now_ms, &mut output, &mut put, &mut deliver);
             // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
             if !matches!(output.effects.last(), None | Some(Effect::Delivery(_))) {
                 break;

@@ -218,29 +218,37 @@ pub struct Shard {
     stopping: bool,
 }
 
-/// Splits a shard into a gate and the context that the gate is given.
+/// The context that gates are given.
+macro_rules! context {
+    ($shard:expr) => {
+        Cx {
+            now_ms: $shard.now_ms,
+            shard: $shard.id,
+            catalog: &$shard.catalog,
+            access: &$shard.access,
+            settings: &$shard.settings,
+            consumers: &mut $shard.consumers,
+            publishers: &mut $shard.publishers,
+            tickets: &mut $shard.tickets,
+            watchers: &mut $shard.watchers,
+            post: &mut $shard.post,
+            home: &mut $shard.home,
+            heads: &mut $shard.heads,
+            counters: &mut $shard.counters,
+            budget: &mut $shard.budget,
+            unique: &mut $shard.unique,
+            reply_keys: &$shard.reply_keys,
+        }
+    };
+}
+
+use context;
+
+/// Splits a shard into a gate and its context.
 macro_rules! with_gate {
     ($shard:expr, $key:expr, |$gate:ident, $cx:ident| $body:expr) => {
         if let Some(conn) = $shard.conns.get_mut($key) {
-            let $gate = &mut conn.gate;
-            let $cx = &mut Cx {
-                now_ms: $shard.now_ms,
-                shard: $shard.id,
-                catalog: &$shard.catalog,
-                access: &$shard.access,
-                settings: &$shard.settings,
-                consumers: &mut $shard.consumers,
-                publishers: &mut $shard.publishers,
-                tickets: &mut $shard.tickets,
-                watchers: &mut $shard.watchers,
-                post: &mut $shard.post,
-                home: &mut $shard.home,
-                heads: &mut $shard.heads,
-                counters: &mut $shard.counters,
-                budget: &mut $shard.budget,
-                unique: &mut $shard.unique,
-                reply_keys: &$shard.reply_keys,
-            };
+            let ($gate, $cx) = (&mut conn.gate, &mut $crate::shard::context!($shard));
             $body;
             if !conn.dirty {
                 conn.dirty = true;
@@ -252,17 +260,22 @@ macro_rules! with_gate {
 use with_gate;
 
 /// Takes what is lent to its consumer, if that is on this shard; else false. Of streams all are, or are gone, and their
-/// Detach is on its way.
+/// Detach is on its way. The context is put together once for all.
 macro_rules! deliver {
-    ($shard:expr) => {
-        |lent: queue::Lent<'_>| {
-            let to = $shard.consumers.get(lent.consumer.0).copied();
-            if let Some(to) = to {
-                with_gate!($shard, to.connection, |gate, cx| gate.handle_delivery(to, lent, cx));
+    ($shard:expr) => {{
+        let (mut cx, conns, dirty) = ($crate::shard::context!($shard), &mut $shard.conns, &mut $shard.dirty);
+        move |lent: queue::Lent<'_>| {
+            let Some(to) = cx.consumers.get(lent.consumer.0).copied() else { return false };
+            if let Some(conn) = conns.get_mut(to.connection) {
+                conn.gate.handle_delivery(to, lent, &mut cx);
+                if !conn.dirty {
+                    conn.dirty = true;
+                    dirty.push(to.connection);
+                }
             }
-            to.is_some()
+            true
         }
-    };
+    }};
 }
 use deliver;
 

@@ -18,7 +18,7 @@ use queue::Load;
 use super::compact::Moving;
 use super::receipts::Receipt;
 use super::slot::{Kept, find};
-use super::{Cx, Shard, deliver, with_gate};
+use super::{Cx, Shard, deliver};
 use crate::facts;
 
 /// A run's bytes: what makes about one pack.

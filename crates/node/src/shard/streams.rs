@@ -26,7 +26,7 @@ use queue::{
 
 use super::apply::{RUN_MAX, Requests, ends};
 use super::receipts::{Receipt, push_receipt};
-use super::{Cx, Shard, deliver, with_gate};
+use super::{Cx, Shard, deliver};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
