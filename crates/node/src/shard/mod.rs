@@ -233,6 +233,7 @@ macro_rules! context {
             watchers: &mut $shard.watchers,
             post: &mut $shard.post,
             home: &mut $shard.home,
+            input: broker::gate::amqp10::Input::default(),
             heads: &mut $shard.heads,
             counters: &mut $shard.counters,
             budget: &mut $shard.budget,

@@ -84,8 +84,8 @@ pub(super) enum Lone {
 /// What a record holds beside the bare message: its head and those of the message's stored form, about.
 const STORED_OVERHEAD: u64 = 80;
 
-/// What a message takes in memory beside its bytes, about.
-pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 32;
+/// What a message takes in memory beside its bytes, about: its entry, and what has come around it and stays in its home.
+pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 
 impl Entry {
     /// One that has just arrived.

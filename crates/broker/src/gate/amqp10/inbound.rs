@@ -9,6 +9,7 @@ use message::{Message, Route, kept};
 use queue::{Publish, Request};
 
 use super::address::Address;
+use super::home::home;
 use super::intake::Intake;
 use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::access::{Identity, Permission, Resource};
@@ -17,9 +18,6 @@ use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 /// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
 /// were read into (house.md section 4).
 const COPY_MAX: usize = 16 * 1024;
-
-/// Capacity of a fresh batch buffer.
-const HOME_CAPACITY: usize = 256 * 1024;
 
 /// Where a link's messages go.
 #[derive(Debug)]
@@ -130,13 +128,14 @@ impl Intake {
         match (&delivery.message, targets) {
             // Most are small and go to one queue: put together where they are kept, with no choice behind it.
             (chunk, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
-                let message = Message::new(kept.into_parts(home(&chunk[range], cx)), route);
+                let message =
+                    Message::new(kept.into_parts(home(&chunk[range], &mut cx.input, cx.home)), route);
                 cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
             }
             (chunk, targets) => {
                 let wire = match chunk {
                     Chunk::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
-                    chunk => home(&chunk[range], cx),
+                    chunk => home(&chunk[range], &mut cx.input, cx.home),
                 };
                 let message = Message::new(kept.into_parts(wire), route);
                 send(cx, vhost, Publish { publisher, seq, message, patient }, targets);
@@ -263,16 +262,6 @@ fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTar
         cx.post.publish(vhost, *target, publish.clone());
     }
     cx.post.publish(vhost, *last, publish);
-}
-
-/// Gives the kept bytes of a message their home in the batch buffer. Inlined, so that it is not put together twice.
-#[inline(always)]
-fn home(kept: &[u8], cx: &mut Cx<'_>) -> Bytes {
-    if cx.home.capacity() - cx.home.len() < kept.len() {
-        cx.home.reserve(HOME_CAPACITY.max(kept.len()));
-    }
-    cx.home.extend_from_slice(kept);
-    cx.home.split().freeze()
 }
 
 fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {

@@ -13,6 +13,7 @@ mod ends;
 mod filter;
 mod flush;
 mod follow;
+mod home;
 mod inbound;
 mod intake;
 mod management;
@@ -51,6 +52,7 @@ use crate::settings::Settings;
 
 pub use adaptive::Budget;
 pub use address::{Address, BadAddress, queue_address};
+pub use home::Input;
 
 /// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
 /// until it reads: whoever floods us with questions and takes no answers is held back by TCP.
@@ -71,8 +73,10 @@ pub struct Cx<'a> {
     /// Publishers to detach when their target queue goes.
     pub watchers: &'a mut HashMap<QueueId, Vec<u64>>,
     pub post: &'a mut Post,
-    /// The home of small messages (house.md section 4, "Where bodies live").
+    /// Where small messages get their homes.
     pub home: &'a mut BytesMut,
+    /// What was read and is being handled.
+    pub input: Input<'a>,
     /// Where heads of deliveries are made.
     pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
@@ -285,7 +289,8 @@ impl Gate {
     /// The frames at the start of `input` that are shorter than `large` bytes, as many as are whole and as the connection
     /// listens to; returns their bytes. What is left begins with a large frame or is the beginning of any, unless nobody
     /// listens.
-    pub fn handle_input(&mut self, input: &[u8], large: usize, cx: &mut Cx<'_>) -> usize {
+    pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
+        cx.input = Input::new(input, large);
         let mut rest = input;
         while self.phase.listens() && self.wants_to().is_none() {
             match self.conn.frame_len(rest) {
