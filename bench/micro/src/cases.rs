@@ -233,7 +233,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
     assert_eq!(stream.poll_work(0), Some(Work::Open));
     stream.handle_opened(Ok(kept.clone()), 0, &mut home);
-    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_| {});
+    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_| true);
     let message = message();
     let mut published = 0;
     Box::new(move || {
@@ -250,6 +250,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
             let mut deliver = |lent: Lent<'_>| {
                 black_box(lent);
                 delivered += 1;
+                true
             };
             for effect in home.effects.drain(..) {
                 if let Effect::News { news, .. } = effect {

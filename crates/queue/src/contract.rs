@@ -320,6 +320,10 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
+/// Is lent what goes to a consumer, and says whether it takes it. What a reader of a stream lends is taken, or there is nobody left
+/// to take it.
+pub type Deliver<'a> = &'a mut dyn FnMut(Lent<'_>) -> bool;
+
 /// A delivery whose message is lent, for as long as it takes to send it.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent<'a> {

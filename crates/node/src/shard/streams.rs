@@ -19,9 +19,9 @@ use log::{
     StreamLimits, Wanted,
 };
 use queue::{
-    Asked, CHUNK_BYTES, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, Lent,
-    LoadFrom, LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request,
-    Standing, Stream, StreamOutput, Verdict, Work,
+    Asked, CHUNK_BYTES, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom,
+    LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
+    StreamOutput, Verdict, Work,
 };
 
 use super::apply::{RUN_MAX, Requests, ends};
@@ -344,7 +344,7 @@ impl Shard {
         }
         let mut output = std::mem::take(&mut self.streams.readers_output);
         let following = self.streams.following.entry(queue).or_default();
-        following.readers.apply(request, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
+        following.readers.apply(request, self.now_ms, &mut output, &mut deliver!(self));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }
@@ -355,7 +355,7 @@ impl Shard {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let ended = news.end.is_some();
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        let deliver = &mut |lent: Lent<'_>| _ = deliver!(self)(lent);
+        let deliver = &mut deliver!(self);
         following.readers.handle_news(news, tail_bytes, self.now_ms, &mut output, deliver);
         if ended {
             // It follows nothing any more.
@@ -370,7 +370,7 @@ impl Shard {
         for queue in std::mem::take(&mut self.streams.going) {
             let Some(following) = self.streams.following.get_mut(&queue) else { continue };
             let mut output = std::mem::take(&mut self.streams.readers_output);
-            following.readers.go_on(self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
+            following.readers.go_on(self.now_ms, &mut output, &mut deliver!(self));
             self.take_readers_output(queue, &mut output);
             self.streams.readers_output = output;
         }
@@ -440,9 +440,7 @@ impl Shard {
             }
         };
         let mut output = std::mem::take(&mut self.streams.readers_output);
-        following
-            .readers
-            .handle_loaded(who, loaded, self.now_ms, &mut output, &mut |lent| _ = deliver!(self)(lent));
+        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output, &mut deliver!(self));
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
-use super::{Deliver, Fifo, Output};
-use crate::{Effect, Loaded};
+use super::{Fifo, Output};
+use crate::{Deliver, Effect, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
 /// (and an expired one is not delivered); rejected ones are parked in order.

@@ -4,8 +4,8 @@ use message::DeathReason;
 
 use super::entry::Entry;
 use super::level::Head;
-use super::{Deliver, Fifo, Output};
-use crate::{DeletedReason, Overflow};
+use super::{Fifo, Output};
+use crate::{DeletedReason, Deliver, Overflow};
 
 impl Fifo {
     /// When [`Fifo::handle_timeout`] has something to do, in milliseconds since the epoch.

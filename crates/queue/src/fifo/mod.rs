@@ -29,15 +29,12 @@ use ready::Ready;
 pub use restore::Restoring;
 
 use crate::{
-    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Effect, Fact, GoneReason, Lent, Load,
-    Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Deliver, Effect, Fact, GoneReason, Lent,
+    Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// Behind so many ready messages none is soon settled: consumers seldom have credit for more.
 const BRIEF_BEHIND_MAX: u64 = 256;
-
-/// Is lent what goes to a consumer, and says whether it takes it.
-pub type Deliver<'a> = &'a mut dyn FnMut(Lent<'_>) -> bool;
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]

@@ -7,8 +7,8 @@ use super::entry::{Entry, Reference, Spot};
 use super::held::Places;
 use super::level::Head;
 use super::unsettled::Unsettled;
-use super::{Deliver, End, Fifo, Output};
-use crate::{Ages, Block, ConsumerId, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
+use super::{End, Fifo, Output};
+use crate::{Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
 pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };

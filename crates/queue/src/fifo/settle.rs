@@ -4,8 +4,8 @@ use message::DeathReason;
 
 use super::consumers::{Slot, Standing};
 use super::entry::Entry;
-use super::{Deliver, Fifo, Output};
-use crate::{ConsumerId, DeletedReason, Effect, Fact, GoneReason, Outcome};
+use super::{Fifo, Output};
+use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Outcome};
 
 /// Entries kept for the next range; a larger range gives its memory back.
 const KEPT_ENTRIES: usize = 1024;

@@ -9,7 +9,7 @@ use super::readers::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
 use super::{BloomFilter, Chunk, Kept, Replay, Start};
 use crate::grant::Grant;
-use crate::{Asked, ConsumerId, CreditState, Delivery, Effect, Lent, Ticket};
+use crate::{Asked, ConsumerId, CreditState, Deliver, Delivery, Effect, Lent, Ticket};
 
 /// Messages that one reader looks at, and is not shown, before others have their turn.
 pub const SCAN_MAX: u32 = 200;
@@ -115,7 +115,7 @@ impl Reader {
         tail: &Tail,
         kept: &Kept,
         now_ms: u64,
-        deliver: &mut dyn FnMut(Lent<'_>),
+        deliver: Deliver<'_>,
     ) -> Served {
         let consumer = match who {
             Asked::Consumer(consumer) => consumer,
@@ -163,7 +163,7 @@ impl Reader {
             let number = self.number;
             let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
             match &mut self.browsed {
-                None => deliver(lent),
+                None => _ = deliver(lent),
                 Some(browsed) => {
                     if browsed.take(lent) {
                         break;

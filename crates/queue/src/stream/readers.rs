@@ -16,7 +16,7 @@ use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
 use super::{BloomFilter, Chunk, Kept, News};
 use crate::{
-    Asked, Attach, Capabilities, ConsumerId, Effect, GoneReason, Lent, Mode, Refusal, Request, Ticket,
+    Asked, Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Ticket,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -104,13 +104,7 @@ pub struct Readers {
 impl Readers {
     /// Does what is asked. `now_ms` counts from the epoch. Here as in all that follows `deliver` is lent each delivery at once:
     /// those of a call come in front of its effects.
-    pub fn apply(
-        &mut self,
-        request: Request,
-        now_ms: u64,
-        out: &mut ReadersOutput,
-        deliver: &mut dyn FnMut(Lent<'_>),
-    ) {
+    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
         if let Request::GiveUp { ticket } = request {
             self.give_up(ticket);
             return;
@@ -161,7 +155,7 @@ impl Readers {
         tail_bytes: usize,
         now_ms: u64,
         out: &mut ReadersOutput,
-        deliver: &mut dyn FnMut(Lent<'_>),
+        deliver: Deliver<'_>,
     ) {
         let News { kept, chunks, end } = news;
         if let Some(reason) = end {
@@ -189,7 +183,7 @@ impl Readers {
         loaded: Option<LoadedChunks>,
         now_ms: u64,
         out: &mut ReadersOutput,
-        deliver: &mut dyn FnMut(Lent<'_>),
+        deliver: Deliver<'_>,
     ) {
         let Some(reader) = self.readers.get_mut(&who) else { return };
         reader.loading = false;
@@ -203,7 +197,7 @@ impl Readers {
     }
 
     /// Goes on with those that were interrupted. To be called while [`Readers::is_going`].
-    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn FnMut(Lent<'_>)) {
+    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
         for who in std::mem::take(&mut self.going) {
             self.serve(who, now_ms, out, deliver);
         }
@@ -307,7 +301,7 @@ impl Readers {
     }
 
     /// Gives a reader what it may have.
-    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn FnMut(Lent<'_>)) {
+    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
         let Self { readers, tail, kept, going, delivered, .. } = self;
         let (Some(reader), Some(kept)) = (readers.get_mut(&who), kept.as_ref()) else { return };
         let before = reader.number;

@@ -116,13 +116,14 @@ struct World {
 }
 
 /// A consumer takes what it is shown.
-fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) {
+fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
     let got = got.get_mut(&lent.consumer.0).expect("a consumer");
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
     assert!(got.credit > 0, "credit is never exceeded");
     assert!(lent.seq < disk.next, "nothing is shown that is not written");
     (got.credit, got.count) = (got.credit - 1, got.count + 1);
     got.offsets.push(lent.seq);
+    true
 }
 
 impl World {
@@ -591,7 +592,7 @@ fn damage_that_a_reader_meets_is_its_own() {
     let bad = world.loads.iter().position(|load| load.who == Asked::Consumer(ConsumerId(1))).unwrap();
     world.loads.remove(bad);
     let mut out = ReadersOutput::default();
-    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out, &mut |_| {});
+    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out, &mut |_| true);
     assert_eq!(out.damaged, [0]);
     world.carry(out.effects);
     world.settle();
