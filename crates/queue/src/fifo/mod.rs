@@ -368,6 +368,7 @@ impl Fifo {
         }
     }
 
+    #[inline(always)]
     fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output, deliver: Deliver<'_>) {
         let consumer = self.consumers.get(slot);
         consumer.grant.spend();
@@ -381,6 +382,7 @@ impl Fifo {
     }
 
     /// What is delivered is the consumer's, unless it is settled as it is sent.
+    #[inline(always)]
     fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) {
         let consumer = self.consumers.get(slot);
         self.counts.delivered += 1;
