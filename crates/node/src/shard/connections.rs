@@ -339,11 +339,8 @@ impl Shard {
 
     /// Marks a connection as having something to write or to close.
     pub fn touch(&mut self, key: usize) {
-        if let Some(conn) = self.conns.get_mut(key)
-            && !conn.dirty
-        {
-            conn.dirty = true;
-            self.dirty.push(key);
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.touch(key, &mut self.dirty);
         }
     }
 

@@ -85,6 +85,16 @@ pub struct Conn {
     pub send_bytes: u64,
 }
 
+impl Conn {
+    /// Marks it, whose key this is, as having something to write or to close.
+    fn touch(&mut self, key: usize, dirty: &mut Vec<usize>) {
+        if !self.dirty {
+            self.dirty = true;
+            dirty.push(key);
+        }
+    }
+}
+
 /// What is to be done when the catalog has forgotten a queue.
 #[derive(Debug, Default)]
 struct Forgetting {
@@ -251,10 +261,7 @@ macro_rules! with_gate {
         if let Some(conn) = $shard.conns.get_mut($key) {
             let ($gate, $cx) = (&mut conn.gate, &mut $crate::shard::context!($shard));
             $body;
-            if !conn.dirty {
-                conn.dirty = true;
-                $shard.dirty.push($key);
-            }
+            conn.touch($key, &mut $shard.dirty);
         }
     };
 }
@@ -269,10 +276,7 @@ macro_rules! deliver {
             let Some(to) = cx.consumers.get(lent.consumer.0).copied() else { return false };
             if let Some(conn) = conns.get_mut(to.connection) {
                 conn.gate.handle_delivery(to, lent, &mut cx);
-                if !conn.dirty {
-                    conn.dirty = true;
-                    dirty.push(to.connection);
-                }
+                conn.touch(to.connection, dirty);
             }
             true
         }
