@@ -6,7 +6,7 @@
 //!   messages                            └── slice ──┘         └── slice ──┘
 //! ```
 
-use amqp10::frame::HEADER_SIZE;
+use amqp10::frame::parse_header;
 use bytes::{Bytes, BytesMut};
 
 /// Capacity of a fresh batch buffer.
@@ -16,8 +16,7 @@ const CAPACITY: usize = 256 * 1024;
 #[derive(Debug, Default)]
 pub struct Input<'a> {
     bytes: &'a [u8],
-    /// Where the frames end that are whole and small.
-    end: usize,
+    large: usize,
     /// The copy, once there is a message, and where in `bytes` it begins.
     home: Option<(Bytes, usize)>,
 }
@@ -25,7 +24,14 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// Frames of `large` bytes and more are none of its own, nor is what follows the first of them.
     pub(super) fn new(bytes: &'a [u8], large: usize) -> Self {
-        Self { bytes, end: small_frames(bytes, large), home: None }
+        Self { bytes, large, home: None }
+    }
+
+    /// Copies what is `at` this place and behind it, as far as frames are whole and small. Nothing, if that is elsewhere.
+    #[inline(never)]
+    fn copy_from(&mut self, at: usize, buffer: &mut BytesMut) {
+        let small = self.bytes.get(at..small_frames(self.bytes, self.large));
+        self.home = small.map(|small| (copy(small, buffer), at));
     }
 }
 
@@ -33,13 +39,16 @@ impl<'a> Input<'a> {
 #[inline(always)]
 pub(super) fn home(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut) -> Bytes {
     let at = kept.as_ptr().addr().wrapping_sub(input.bytes.as_ptr().addr());
-    if at >= input.end || kept.len() > input.end - at {
-        return copy(kept, buffer);
+    if input.home.is_none() {
+        input.copy_from(at, buffer);
     }
-    let (home, home_at) = input.home.get_or_insert_with(|| (copy(&input.bytes[at..input.end], buffer), at));
-    // Messages come in the order of their frames.
-    let from = at - *home_at;
-    home.slice(from..from + kept.len())
+    if let Some((home, home_at)) = &input.home {
+        let from = at.wrapping_sub(*home_at);
+        if from <= home.len() && kept.len() <= home.len() - from {
+            return home.slice(from..from + kept.len());
+        }
+    }
+    copy(kept, buffer)
 }
 
 /// Copies to the batch buffer.
@@ -55,12 +64,12 @@ fn copy(bytes: &[u8], buffer: &mut BytesMut) -> Bytes {
 /// Bytes of the frames at the start that are whole and smaller than `large`.
 fn small_frames(bytes: &[u8], large: usize) -> usize {
     let mut end = 0;
-    while let Some(size) = bytes[end..].first_chunk() {
-        let size = u32::from_be_bytes(*size) as usize;
-        if size < HEADER_SIZE || size >= large || size > bytes.len() - end {
-            break;
-        }
-        end += size;
+    while let Some(header) = bytes[end..].first_chunk()
+        && let Ok(header) = parse_header(header, u32::MAX)
+        && (header.size as usize) < large
+        && header.size as usize <= bytes.len() - end
+    {
+        end += header.size as usize;
     }
     end
 }
@@ -70,7 +79,7 @@ mod tests {
     use super::*;
 
     fn frame(bytes: usize) -> Vec<u8> {
-        let mut frame = (bytes as u32).to_be_bytes().to_vec();
+        let mut frame = [&(bytes as u32).to_be_bytes()[..], &[2, 0, 0, 0]].concat();
         frame.resize(bytes, bytes as u8);
         frame
     }
@@ -95,13 +104,13 @@ mod tests {
         for (read, large, end) in [
             (vec![], 100, 0),
             (b"AMQP\x00\x01\x00\x00".to_vec(), 100, 0),
-            (vec![0, 0, 0, 7, 0, 0, 0], 100, 0),
+            (vec![0, 0, 0, 7, 2, 0, 0, 0], 100, 0),
             (frame(8), 100, 8),
             (frame(100), 100, 0),
             ([frame(99), frame(8)].concat(), 100, 107),
             ([frame(99), frame(100), frame(8)].concat(), 100, 99),
             ([frame(99), vec![0, 0]].concat(), 100, 99),
-            ([frame(99), vec![0xff; 4]].concat(), usize::MAX, 99),
+            ([frame(99), vec![0xff; 8]].concat(), usize::MAX, 99),
         ] {
             assert_eq!(small_frames(&read, large), end, "{read:?}");
         }
