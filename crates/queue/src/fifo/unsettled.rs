@@ -14,6 +14,9 @@ use super::entry::{Entry, Lone, Reference, Spot};
 /// Numbers of a chunk.
 const CHUNK: usize = if cfg!(test) { 4 } else { 128 };
 
+/// Chunks that may be mostly holes. Who settles in order has the holes in the first and the last, and so never stragglers.
+const HOLLOW_CHUNKS: usize = 2;
+
 pub(super) struct Unsettled {
     /// The number of the first slot of the first chunk.
     base: u64,
@@ -147,7 +150,7 @@ impl Unsettled {
             self.base += CHUNK as u64;
             self.keep(empty);
         }
-        while self.chunks.len() > 1 && self.filled < self.chunks.len() * CHUNK / 4 {
+        while self.chunks.len() > HOLLOW_CHUNKS && self.filled < self.chunks.len() * CHUNK / 4 {
             for chunk in self.chunks.drain(..self.chunks.len() / 2) {
                 self.filled -= chunk.filled;
                 for (at, entry) in chunk.into_numbered() {
@@ -307,5 +310,35 @@ impl Chunk {
 
     fn into_entries(self) -> impl Iterator<Item = Entry> {
         self.into_numbered().map(|(_, entry)| entry)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn away(seq: u64) -> Entry {
+        let body = super::super::entry::Body::Away { bytes: 1, priority: None };
+        Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
+    }
+
+    #[test]
+    fn who_settles_in_order_leaves_no_stragglers() {
+        for credit in 1..=4 * CHUNK as u64 {
+            for step in 1..=credit {
+                let mut unsettled = Unsettled::new();
+                let mut settled = 0;
+                for number in 1..=20 * CHUNK as u64 {
+                    unsettled.push(away(number));
+                    if number - settled == credit {
+                        unsettled.take(settled + 1, settled + step, |entry| {
+                            settled += 1;
+                            assert_eq!(entry.seq, settled);
+                        });
+                    }
+                    assert!(unsettled.stragglers.is_empty(), "credit {credit}, {step} at a time");
+                }
+            }
+        }
     }
 }
