@@ -13,6 +13,9 @@ const SHARE_FROM: usize = 4096;
 /// What an output that has given its memory back asks for at most before it knows how much it needs, in bytes.
 const EXPECTED_MAX: usize = 64 * 1024;
 
+/// Of what has been expected, this part is forgotten each time that less was written.
+const EXPECTED_FADES: usize = 8;
+
 /// Bytes to write, in order.
 #[derive(Debug, Default)]
 pub struct Output {
@@ -21,8 +24,8 @@ pub struct Output {
     tail: BytesMut,
     /// Bytes written since it was made, or has given its memory back.
     written: usize,
-    /// Bytes that were written between the last two times: as much is asked for at once, so that an output in use grows
-    /// in one step each time.
+    /// The most bytes that were written between two such times lately: as much is asked for at once, so that an output in
+    /// use grows in one step each time, also if much and little take turns.
     expected: usize,
 }
 
@@ -102,7 +105,8 @@ impl Output {
     /// Gives the memory of an idle connection back.
     pub fn shrink(&mut self) {
         if self.is_empty() {
-            *self = Self { expected: self.written.min(EXPECTED_MAX), ..Self::default() };
+            let faded = self.expected - self.expected / EXPECTED_FADES;
+            *self = Self { expected: self.written.min(EXPECTED_MAX).max(faded), ..Self::default() };
         }
     }
 }
@@ -126,7 +130,11 @@ mod tests {
         };
         turn(10_000);
         assert!((10_000..20_000).contains(&turn(100)));
-        assert!((100..1_000).contains(&turn(1 << 20)), "it was little the last time");
+        assert!((8_000..10_000).contains(&turn(100)), "much and little may take turns");
+        for _ in 0..50 {
+            turn(100);
+        }
+        assert!((100..1_000).contains(&turn(1 << 20)), "it was little for long");
         assert!((EXPECTED_MAX..1 << 20).contains(&turn(1)));
     }
 }
