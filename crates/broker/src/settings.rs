@@ -43,7 +43,8 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkCredit {
     /// Adaptive on links to a queue whose receipts wait for the disk, so that more credit is not more backlog in memory:
-    /// streams, and queues with `x-fsync`. Fixed on all others.
+    /// streams, and queues with `x-fsync`. On all others for durable messages, whose receipts wait for consumers, but no higher
+    /// than pays while they come at once; fixed for the rest.
     Auto,
     /// As the setting says.
     Fixed,

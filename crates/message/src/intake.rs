@@ -15,7 +15,8 @@ pub struct Kept {
     bare_at: u32,
     application_properties_at: u32,
     body_at: u32,
-    durable: bool,
+    /// It is to survive.
+    pub durable: bool,
     durable_header: bool,
     priority: Option<u8>,
     ttl_ms: Option<u32>,

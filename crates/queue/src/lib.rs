@@ -11,6 +11,6 @@ mod storage;
 mod stream;
 
 pub use contract::*;
-pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring};
+pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
 pub use storage::*;
 pub use stream::*;

@@ -16,7 +16,6 @@ use super::pages::Reading;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{Kept, QueueSlot, find};
 use super::streams::is_of_readers;
-use super::unwritten::ALL;
 use super::{Cx, Forgetting, Shard, deliver, with_gate};
 use crate::facts::RestoredQueue;
 
@@ -157,10 +156,11 @@ impl Shard {
         if let Some(slot) = self.queues.get_mut(queue.slot())
             && let Some(mut gone) = slot.take_if(|s| s.id == queue)
         {
-            self.unwritten.write(&mut gone, ALL, &mut self.journal);
+            self.unwritten.release(&mut gone, &mut self.receipts);
             self.pages.recount(gone.pageable, 0);
             self.live_bytes -= gone.live_counted;
             self.counters.queues_deleted += 1;
+            self.send_receipts();
         }
         self.stream_forgotten(queue);
         for request in self.homeless.remove(&queue).into_iter().flatten() {
@@ -352,8 +352,7 @@ impl Shard {
         self.next_queue_due = slot.fifo.next_deadline().into_iter().chain(self.next_queue_due).min();
         let ends = ends(&output.effects);
         if ends {
-            // The end is not written yet.
-            self.unwritten.write(slot, ALL, &mut self.journal);
+            self.unwritten.release(slot, &mut self.receipts);
         }
         for receipt in output.receipts.drain() {
             let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;

@@ -58,7 +58,7 @@ use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
 use self::slot::QueueSlot;
 use self::streams::Streams;
-use self::unwritten::{KeptOfAll, UNWRITTEN_MIN};
+use self::unwritten::{KeptOfAll, UNWRITTEN_BYTES_MAX};
 pub use self::writes::Writes;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
@@ -111,8 +111,8 @@ pub struct StorageLimits {
     pub backlog_memory: u64,
     /// Bytes of the disk that the log keeps for the time when it is full; see [`log::Size::short`].
     pub reserve_bytes: u64,
-    /// Bytes of a message from which on it may be settled before it is written.
-    pub unwritten_min: u64,
+    /// Bytes of messages that may be settled before they are written.
+    pub unwritten_max: u64,
 }
 
 impl StorageLimits {
@@ -124,8 +124,8 @@ impl StorageLimits {
 impl Default for StorageLimits {
     fn default() -> Self {
         let (garbage_allowed, backlog_memory) = (GARBAGE_ALLOWED, Self::BACKLOG_MEMORY);
-        let (reserve_bytes, unwritten_min) = (RESERVE_BYTES, UNWRITTEN_MIN);
-        Self { garbage_allowed, backlog_memory, reserve_bytes, unwritten_min }
+        let (reserve_bytes, unwritten_max) = (RESERVE_BYTES, UNWRITTEN_BYTES_MAX);
+        Self { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max }
     }
 }
 
@@ -311,7 +311,7 @@ impl Shard {
             output: Output::default(),
             journal: Journal::default(),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
-            unwritten: KeptOfAll::new(limits.unwritten_min),
+            unwritten: KeptOfAll::new(limits.unwritten_max),
             streams: Streams::default(),
             gone: Vec::new(),
             next_queue_due: None,

@@ -1,67 +1,92 @@
-//! Large messages that may be settled before they are written.
+//! Messages that may be settled before they are written.
 //!
 //! ```text
-//!   published, and given to a consumer ──> kept from the log ──settled──> its receipt leaves; the log never hears of it
+//!   published, and consumers are there ──> kept from the log ──settled──> its receipt leaves; the log never hears of it
 //!                                                │
 //!                                                └──after a while, or when anything else is to be said of it──> journal
 //! ```
 //!
-//! A receipt leaves when its message is written or settled, whichever comes first. A small one costs less to be written than to be
-//! found again; a large one is read twice and copied once for it, and takes the disk. Nobody waits for these: their publishers have
-//! many more under way (docs/decisions/0022).
+//! A receipt leaves when its message is written or settled, whichever comes first. Nobody waits for these: their publishers have
+//! many more under way, and so go at the pace of the consumers (docs/decisions/0022). The messages are in their queue; what is
+//! kept here are their numbers.
 
 use std::collections::VecDeque;
 
 use broker::ids::QueueId;
-use message::Message;
-use queue::{PublisherId, Put, Verdict};
+use queue::{Fact, PublisherId, Put, Verdict};
 
 use super::Shard;
 use super::journal::Journal;
 use super::receipts::{Receipt, push_receipt};
 use super::slot::{QueueSlot, find};
 
-/// Bytes of a message from which on it is kept from the log: those that stay where the socket was read to.
-pub const UNWRITTEN_MIN: u64 = 16 * 1024;
-
-/// How long it is kept: what a publisher may have under way is settled by then, 99 times in 100, and records that nobody waits for
+/// How long one is kept: what a publisher may have under way is settled by then, 99 times in 100, and records that nobody waits for
 /// are kept as long.
 const UNWRITTEN_MS: u64 = 20;
 
-/// Bytes that are kept from the log at a time: what one link may have unconfirmed. What comes then is written at once.
-const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
+/// Bytes of records that are kept from the log at a time: what one link may have unconfirmed. What comes then is written at once.
+pub const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
 /// A time when all have been kept long enough.
 pub(super) const ALL: u64 = u64::MAX;
 
-/// A message that is kept from the log, and who waits for its receipt.
-#[derive(Debug)]
-struct Unwritten {
-    seq: u64,
-    message: Message,
-    at_ms: u64,
-    publisher: PublisherId,
+/// Consecutive messages of one publisher that came at one time and are of one size.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// The queue's numbers for them.
+    first: u64,
+    last: u64,
+    /// The publisher's number for the first.
     number: u64,
+    publisher: PublisherId,
+    at_ms: u64,
+    /// Of the record of each.
+    bytes: u64,
 }
 
-impl Unwritten {
-    fn receipt(&self, queue: QueueId) -> Receipt {
-        let (publisher, first, verdict) = (self.publisher, self.number, Verdict::Accepted);
-        Receipt { queue, publisher, first, last: first, verdict }
+impl Run {
+    fn messages(&self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    /// What of it lies in `first..=last`, which is some.
+    fn within(&self, first: u64, last: u64) -> Self {
+        let first = first.max(self.first);
+        let number = self.number + (first - self.first);
+        Self { first, last: last.min(self.last), number, ..*self }
+    }
+
+    /// Whether it becomes one with a run that comes next.
+    fn joins(&self, next: &Self) -> bool {
+        self.last + 1 == next.first
+            && self.number + self.messages() == next.number
+            && (self.publisher, self.at_ms, self.bytes) == (next.publisher, next.at_ms, next.bytes)
+    }
+
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.at_ms.saturating_add(UNWRITTEN_MS) <= now_ms
+    }
+
+    fn receipt(&self, queue: QueueId, verdict: Verdict) -> Receipt {
+        let (publisher, first) = (self.publisher, self.number);
+        Receipt { queue, publisher, first, last: first + self.messages() - 1, verdict }
     }
 }
 
-/// What is kept of one queue, oldest first.
+/// What is kept of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
-    messages: VecDeque<Unwritten>,
+    /// The oldest first, which have the lowest numbers.
+    runs: VecDeque<Run>,
     pub bytes: u64,
+    /// It is among the queues of [`KeptOfAll`].
+    listed: bool,
 }
 
 /// What is kept of all queues of a shard.
 #[derive(Debug)]
 pub(super) struct KeptOfAll {
-    least: u64,
+    bytes_max: u64,
     pub messages: u64,
     pub bytes: u64,
     /// The queues that have some, and some that had.
@@ -71,27 +96,37 @@ pub(super) struct KeptOfAll {
 }
 
 impl KeptOfAll {
-    /// Messages of `least` bytes and more are kept.
-    pub fn new(least: u64) -> Self {
-        Self { least, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
+    /// At most `bytes_max` are kept.
+    pub fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
     }
 
     /// Keeps a message and its receipt, if it is of the kind and there is room.
     pub fn keep(&mut self, queue: QueueId, kept: &mut Kept, put: Put<'_>) -> bool {
         let Put { seq, message, at_ms, brief } = put;
         let Some((publisher, number)) = brief else { return false };
-        let bytes = message.len();
-        if bytes < self.least || self.bytes + bytes > UNWRITTEN_BYTES_MAX {
+        let bytes = queue::stored_bytes(message);
+        self.keep_run(queue, kept, Run { first: seq, last: seq, number, publisher, at_ms, bytes })
+    }
+
+    /// A run of one message.
+    fn keep_run(&mut self, queue: QueueId, kept: &mut Kept, run: Run) -> bool {
+        if self.bytes + run.bytes > self.bytes_max {
             return false;
         }
-        if kept.messages.is_empty() && !self.queues.contains(&queue) {
-            self.queues.push(queue);
-        }
-        self.due_ms.get_or_insert(at_ms + UNWRITTEN_MS);
         self.messages += 1;
-        self.bytes += bytes;
-        kept.bytes += bytes;
-        kept.messages.push_back(Unwritten { seq, message: message.clone(), at_ms, publisher, number });
+        self.bytes += run.bytes;
+        kept.bytes += run.bytes;
+        match kept.runs.back_mut() {
+            Some(newest) if newest.joins(&run) => newest.last = run.last,
+            _ => {
+                if !std::mem::replace(&mut kept.listed, true) {
+                    self.queues.push(queue);
+                }
+                self.due_ms.get_or_insert(run.at_ms + UNWRITTEN_MS);
+                kept.runs.push_back(run);
+            }
+        }
         true
     }
 
@@ -103,31 +138,55 @@ impl KeptOfAll {
         (first, last): (u64, u64),
         receipts: &mut Vec<Receipt>,
     ) -> u64 {
-        let from = kept.messages.partition_point(|unwritten| unwritten.seq < first);
-        let to = kept.messages.partition_point(|unwritten| unwritten.seq <= last);
-        for unwritten in kept.messages.drain(from..to) {
-            kept.bytes -= unwritten.message.len();
-            self.leave(&unwritten);
-            push_receipt(receipts, unwritten.receipt(queue));
+        let before = self.messages;
+        let mut at = kept.runs.partition_point(|run| run.last < first);
+        while let Some(&run) = kept.runs.get(at).filter(|run| run.first <= last) {
+            let gone = run.within(first, last);
+            self.leave(kept, &gone);
+            push_receipt(receipts, gone.receipt(queue, Verdict::Accepted));
+            kept.runs.remove(at);
+            if run.first < gone.first {
+                kept.runs.insert(at, run.within(run.first, gone.first - 1));
+                at += 1;
+            }
+            if gone.last < run.last {
+                kept.runs.insert(at, run.within(gone.last + 1, run.last));
+            }
         }
-        (to - from) as u64
+        before - self.messages
     }
 
     /// Those of a queue that have been kept long enough at this time go to the journal.
     pub fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
-        let is_due = |unwritten: &mut Unwritten| unwritten.at_ms.saturating_add(UNWRITTEN_MS) <= now_ms;
-        while let Some(unwritten) = slot.unwritten.messages.pop_front_if(is_due) {
-            slot.unwritten.bytes -= unwritten.message.len();
-            self.leave(&unwritten);
-            let Unwritten { seq, ref message, at_ms, .. } = unwritten;
-            journal.push_put(slot.id, Put { seq, message, at_ms, brief: None }, slot.fsync);
-            journal.hold(unwritten.receipt(slot.id), slot.fsync);
+        let due = slot.unwritten.runs.partition_point(|run| run.is_due(now_ms));
+        let runs: Vec<Run> = slot.unwritten.runs.drain(..due).collect();
+        let (Some(oldest), Some(newest)) = (runs.first(), runs.last()) else { return };
+        slot.fifo.live_facts(oldest.first, newest.last, |fact| {
+            let (Fact::Put { seq, .. } | Fact::Returned { seq, .. }) = fact else { return };
+            let at = runs.partition_point(|run| run.last < seq);
+            if runs.get(at).is_some_and(|run| run.first <= seq) {
+                journal.push_fact(slot.id, &fact, None, slot.fsync);
+            }
+        });
+        for run in &runs {
+            self.leave(&mut slot.unwritten, run);
+            journal.hold(run.receipt(slot.id, Verdict::Accepted), slot.fsync);
         }
     }
 
-    fn leave(&mut self, unwritten: &Unwritten) {
-        self.messages -= 1;
-        self.bytes -= unwritten.message.len();
+    /// A queue has ended before its messages were settled or written: nobody has them.
+    pub fn release(&mut self, slot: &mut QueueSlot, receipts: &mut Vec<Receipt>) {
+        for run in std::mem::take(&mut slot.unwritten.runs) {
+            self.leave(&mut slot.unwritten, &run);
+            push_receipt(receipts, run.receipt(slot.id, Verdict::Released));
+        }
+    }
+
+    fn leave(&mut self, kept: &mut Kept, run: &Run) {
+        let bytes = run.messages() * run.bytes;
+        self.messages -= run.messages();
+        self.bytes -= bytes;
+        kept.bytes -= bytes;
     }
 
     /// `writes`: they are written when it is time.
@@ -152,11 +211,72 @@ impl Shard {
             let Some(slot) = find(&mut self.queues, queue) else { return false };
             self.unwritten.write(slot, now_ms, &mut self.journal);
             slot.recount_live(&mut self.live_bytes);
-            let next = slot.unwritten.messages.front().map(|unwritten| unwritten.at_ms + UNWRITTEN_MS);
+            let next = slot.unwritten.runs.front().map(|run| run.at_ms + UNWRITTEN_MS);
             due_ms = due_ms.into_iter().chain(next).min();
+            slot.unwritten.listed = next.is_some();
             next.is_some()
         });
         self.unwritten.queues = queues;
         self.unwritten.due_ms = due_ms;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: u64 = 2_000;
+
+    proptest! {
+        /// Whatever is kept and settled in any order, each receipt is given once, and what is left adds up.
+        #[test]
+        fn each_is_settled_once(
+            steps in vec((0u64..3, 0u64..3, 1u64..3, 0u64..3, 0u64..40, 0u64..8), 1..200),
+        ) {
+            let queue = QueueId(1);
+            let (mut all, mut kept) = (KeptOfAll::new(MAX), Kept::default());
+            // Publisher, number and bytes by seq.
+            let mut model: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+            let (mut next, mut numbers, mut now_ms) = (1, [0; 3], 0);
+            for (gap, publisher, bytes, later_ms, first, more) in steps {
+                next += gap;
+                now_ms += later_ms;
+                for _ in 0..4 {
+                    let (number, bytes) = (numbers[publisher as usize], bytes * 30);
+                    let run = Run {
+                        first: next,
+                        last: next,
+                        number,
+                        publisher: PublisherId(publisher),
+                        at_ms: now_ms,
+                        bytes,
+                    };
+                    let room = model.values().map(|m| m.2).sum::<u64>() + bytes <= MAX;
+                    prop_assert_eq!(all.keep_run(queue, &mut kept, run), room);
+                    if room {
+                        model.insert(next, (publisher, number, bytes));
+                    }
+                    numbers[publisher as usize] += 1;
+                    next += 1;
+                }
+                let (first, last) = (next.saturating_sub(first), next.saturating_sub(first) + more);
+                let mut receipts = Vec::new();
+                let settled = all.settle(queue, &mut kept, (first, last), &mut receipts);
+                let expected: Vec<_> = model.extract_if(first..=last, |_, _| true).collect();
+                prop_assert_eq!(settled, expected.len() as u64);
+                let given = receipts.iter().flat_map(|r| (r.first..=r.last).map(|n| (r.publisher.0, n)));
+                let wanted: Vec<_> = expected.iter().map(|(_, m)| (m.0, m.1)).collect();
+                prop_assert_eq!(given.collect::<Vec<_>>(), wanted);
+                prop_assert_eq!(all.messages, model.len() as u64);
+                prop_assert_eq!((all.bytes, kept.bytes), (model.values().map(|m| m.2).sum(), all.bytes));
+                let left = kept.runs.iter().flat_map(|run| run.first..=run.last);
+                prop_assert!(left.eq(model.keys().copied()));
+            }
+        }
     }
 }

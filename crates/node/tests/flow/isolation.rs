@@ -14,6 +14,8 @@ const MESSAGES: u64 = 5_000;
 const FOUR_BILLION: u32 = u32::MAX;
 /// The most that a publisher can have under way: link credit, granted again at half.
 const UNCONFIRMED_MAX: u64 = 255;
+/// How long receipts wait for consumers to settle.
+const PATIENCE_MS: u64 = 20;
 /// So many at a time, a publisher is granted credit again before it is stopped.
 const HALF: u64 = 85;
 
@@ -204,6 +206,8 @@ fn a_consumer_that_never_settles_holds_up_nobody() {
     for _ in 0..20 {
         publish(&mut world, &mut client, 2, SETTLED, 100, u64::MAX);
         settle(&mut world, &mut [&mut client]);
+        world.now_ms += PATIENCE_MS;
+        settle(&mut world, &mut [&mut client]);
         if got(&client, 3) == u64::from(max) {
             kept.push(kept_for(&mut world, &client));
         }
@@ -245,6 +249,8 @@ fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
         let mut kept = Vec::new();
         for _ in 0..40 {
             publish(&mut world, &mut client, 2, SETTLED, 1_000, u64::MAX);
+            settle(&mut world, &mut [&mut client]);
+            world.now_ms += PATIENCE_MS;
             settle(&mut world, &mut [&mut client]);
             kept.push(kept_for(&mut world, &stalled));
         }

@@ -75,7 +75,7 @@ pub struct World {
     /// Messages that were settled before they were written.
     pub never_written: u64,
     /// Bytes of a message that may be.
-    unwritten_min: u64,
+    unwritten_max: u64,
     /// Handovers that a shard has written itself, and appends to streams.
     pub at_once: [u64; 2],
     /// Bytes that the log keeps for a full disk.
@@ -234,7 +234,7 @@ impl World {
             followed: 0,
             forgotten: 0,
             never_written: 0,
-            unwritten_min: [1, 4096, u64::MAX][seed as usize % 3],
+            unwritten_max: [u64::MAX, 4096, 0][seed as usize % 3],
             at_once: [0; 2],
             reserve_bytes: 0,
             clients: Vec::new(),
@@ -271,8 +271,8 @@ impl World {
         let packs = Packs::open(self.packs_disk.clone(), options, restored.extents(), false)
             .expect("packs that only crashed can be opened");
         self.packs = Some((packs, PackReader::new(self.packs_disk.clone())));
-        let (garbage_allowed, backlog_memory, unwritten_min) = (20 * 1024, 24 * 1024, self.unwritten_min);
-        let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_min };
+        let (garbage_allowed, backlog_memory, unwritten_max) = (20 * 1024, 24 * 1024, self.unwritten_max);
+        let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
         self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));

@@ -84,6 +84,11 @@ pub(super) enum Lone {
 /// What a record holds beside the bare message: its head and those of the message's stored form, about.
 const STORED_OVERHEAD: u64 = 80;
 
+/// About the bytes of a message's record.
+pub fn stored_bytes(message: &Message) -> u64 {
+    message.len() + STORED_OVERHEAD
+}
+
 /// What a message takes in memory beside its bytes, about: its entry, and what has come around it and stays in its home.
 pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 

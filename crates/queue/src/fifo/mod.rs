@@ -22,6 +22,7 @@ use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
 pub use dead_letter::{DEAD_LETTER_RETRY_MS, LEAVING_MAX};
 use entry::Entry;
+pub use entry::stored_bytes;
 use held::Held;
 use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
@@ -33,8 +34,9 @@ use crate::{
     Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
 };
 
-/// Behind so many ready messages none is soon settled: consumers seldom have credit for more.
-const BRIEF_BEHIND_MAX: u64 = 256;
+/// Behind so many ready messages none is soon settled: consumers that settle 200,000 a second need 20 ms for as many, and that is
+/// how long receipts wait.
+const BRIEF_BEHIND_MAX: u64 = 4096;
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]

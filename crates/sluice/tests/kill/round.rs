@@ -32,7 +32,8 @@ const TTL_MS: u64 = 3_600_000;
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 /// So much that what leaves memory leaves it in packs of full size, with hundreds of messages that are kept.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// Where runs are to be copied, the consumer begins when so many messages are confirmed: some ten packs.
+/// Where copies are wanted, the consumer begins when so many messages are confirmed: some ten packs. What is settled behind them was
+/// written, and is garbage in the log then.
 const BACKLOG: u64 = 80_000;
 /// How often a kill at a copy is tried again if there was none at the kill.
 const COPY_TRIES: usize = 3;
@@ -271,8 +272,7 @@ impl Round {
         // A thread, so that the traffic goes on until the very moment.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
-        let keeps = if matches!(moment, Moment::Copy(_)) { KEEPS } else { 0 };
-        let backlog = if moment == Moment::Copy(Copied::Run) { BACKLOG } else { 0 };
+        let (keeps, backlog) = if matches!(moment, Moment::Copy(_)) { (KEEPS, BACKLOG) } else { (0, 0) };
         let (count, counted) = watch::channel(0_u64);
         let consumers: Vec<JoinHandle<_>> = self
             .queue_names()

@@ -17,7 +17,11 @@
 
 /// The most that a link is granted, whatever its messages weigh: above it, gathering receipts costs more than it
 /// brings. At the bound the credit stays.
-const CREDIT_MAX: u32 = 4_096;
+pub(super) const CREDIT_MAX: u32 = 4_096;
+
+/// The most that it is granted while receipts come at once, where they wait for consumers and not for the disk: larger turns bring
+/// no more from here on, and what is under way takes its time from end to end (docs/decisions/0022).
+pub(super) const PACED_CREDIT_MAX: u32 = 1_024;
 
 /// A rate is taken over at least this long, in milliseconds: several syncs of a slow disk, whose receipts come in
 /// bursts, and many steps of a clock that counts milliseconds.
@@ -60,6 +64,8 @@ impl Budget {
 pub(super) struct Adaptive {
     /// The fixed credit.
     base: u32,
+    /// The most that it is granted while receipts come at once.
+    at_once_max: u32,
     credit: u32,
     /// Bytes taken from the budget.
     reserved: u64,
@@ -112,9 +118,10 @@ impl Period {
 }
 
 impl Adaptive {
-    pub fn new(base: u32) -> Self {
+    pub fn new(base: u32, at_once_max: u32) -> Self {
         Self {
             base,
+            at_once_max,
             credit: base,
             reserved: 0,
             message_bytes: 1,
@@ -177,7 +184,8 @@ impl Adaptive {
             Step::Trial { credit, rate: before, .. } => {
                 let (credit, before) = (*credit, *before);
                 let worth = match self.way {
-                    Way::Up => period.at_once() || rate >= before + before / WORTH,
+                    Way::Up if period.at_once() => self.credit <= self.at_once_max,
+                    Way::Up => rate >= before + before / WORTH,
                     Way::Down => rate + before / WORTH >= before,
                 };
                 if worth {
@@ -195,7 +203,9 @@ impl Adaptive {
         match self.way {
             // Who does not use what it has is not helped by more.
             Way::Up if period.hungry => self.set(credit.saturating_mul(2), budget),
-            Way::Down if !(period.hungry && period.at_once()) => self.set(credit / 2, budget),
+            Way::Down if !(period.hungry && period.at_once() && credit <= self.at_once_max) => {
+                self.set(credit / 2, budget);
+            }
             _ => {}
         }
         if self.credit == credit {
@@ -213,8 +223,8 @@ impl Adaptive {
     fn set(&mut self, wanted: u32, budget: &mut Budget) {
         budget.left += std::mem::take(&mut self.reserved);
         let allowed = LINK_BYTES_MAX.min(budget.left) / self.message_bytes;
-        let most = self.base.saturating_add(u32::try_from(allowed).unwrap_or(u32::MAX));
-        self.credit = wanted.min(CREDIT_MAX).min(most).max(self.base);
+        let payable = self.base.saturating_add(u32::try_from(allowed).unwrap_or(u32::MAX));
+        self.credit = wanted.min(CREDIT_MAX).min(payable).max(self.base);
         self.reserved = u64::from(self.credit - self.base) * self.message_bytes;
         budget.left -= self.reserved;
     }
@@ -252,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_confirms_late_but_many_at_once_gets_more() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert!(granted.is_sorted());
         assert_eq!(granted.last(), Some(&CREDIT_MAX));
@@ -260,15 +270,26 @@ mod tests {
 
     #[test]
     fn a_queue_that_confirms_at_once_gets_all_that_is_used() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         let granted = bursts(&mut link, &mut budget, (1, 1_000), 10_000);
         assert!(granted.is_sorted());
         assert_eq!(granted.last(), Some(&CREDIT_MAX));
     }
 
     #[test]
+    fn where_receipts_wait_for_consumers_coming_at_once_is_worth_less() {
+        let (mut link, mut budget) = (Adaptive::new(BASE, PACED_CREDIT_MAX), Budget::share(1));
+        let granted = bursts(&mut link, &mut budget, (1, 600), 10_000);
+        let late = &granted[200..];
+        assert!(late.iter().filter(|c| **c == 680).count() * 4 > late.len() * 3, "{late:?}");
+        // As much as the others, if it is worth it.
+        bursts(&mut link, &mut budget, (20, u32::MAX), 200);
+        assert_eq!(link.credit(), CREDIT_MAX);
+    }
+
+    #[test]
     fn it_stops_where_more_brings_no_more_per_second() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
         let late = &granted[200..];
         // 680 is what 600 need; the tries up and down last a few periods and are taken back.
@@ -278,14 +299,14 @@ mod tests {
 
     #[test]
     fn a_queue_that_takes_no_more_leaves_it_at_the_fixed_credit() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, BASE), 1_000);
         assert!(granted.iter().filter(|c| **c == BASE).count() * 4 > granted.len() * 3, "{granted:?}");
     }
 
     #[test]
     fn it_comes_back_when_the_queue_has_become_slow() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert_eq!(link.credit(), CREDIT_MAX);
         // From now on 20 a millisecond.
@@ -295,7 +316,7 @@ mod tests {
 
     #[test]
     fn who_does_not_use_it_gets_no_more_and_gives_it_back() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         for now_ms in 0..1_000 {
             link.handle_receipt(0, now_ms, &mut budget);
             assert_eq!(link.poll_grant(BASE / 2, &mut budget), BASE);
@@ -312,7 +333,7 @@ mod tests {
 
     #[test]
     fn large_messages_are_not_promised() {
-        let (mut link, mut budget) = (Adaptive::new(BASE), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
         link.handle_sent(0, 1 << 20, 0);
         link.set(u32::MAX, &mut budget);
         assert!(link.credit() <= BASE + 4, "{}", link.credit());
@@ -329,7 +350,7 @@ mod tests {
             let mut budget = Budget::share(shards);
             let total = budget.left;
             let mut now_ms = 0;
-            let mut links: Vec<Adaptive> = (0..4).map(|_| Adaptive::new(base)).collect();
+            let mut links: Vec<Adaptive> = (0..4).map(|_| Adaptive::new(base, CREDIT_MAX)).collect();
             for (n, bytes, later_ms, left, receipts) in steps {
                 now_ms += later_ms;
                 let link = &mut links[n];

@@ -122,7 +122,8 @@ impl Intake {
         cx.counters.routed += 1;
         let kept = kept(found, cx.settings.durable_by_default);
         let range = kept.range.clone();
-        let seq = self.account.push(delivery, range.len() as u32, targets.len() as u32, cx.now_ms);
+        let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, kept.durable);
+        let seq = self.account.push(delivery, bytes, left, durable, cx.now_ms);
         let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (&delivery.message, targets) {

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use amqp10::{AmqpError, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol, Value, condition};
 use queue::{PublisherId, RejectReason, Verdict};
 
-use super::adaptive::{Adaptive, Budget};
+use super::adaptive::{Adaptive, Budget, CREDIT_MAX, PACED_CREDIT_MAX};
 use super::address::encode_segment;
 use super::flush::Told;
 use super::inbound::Target;
@@ -55,6 +55,11 @@ pub(super) struct Account {
     patient_ms: Option<u64>,
     /// None if its credit is fixed.
     pub adaptive: Option<Box<Adaptive>>,
+    /// Credit follows what it brings for durable messages alone: receipts of others wait for no consumer, and who gets ahead of
+    /// the consumers leaves a backlog.
+    durable_alone: bool,
+    /// It does for what came last.
+    follows: bool,
 }
 
 /// A message that waits for its receipts.
@@ -112,8 +117,17 @@ impl Intake {
                 unconfirmed: 0,
                 unconfirmed_bytes: 0,
                 patient_ms: None,
-                adaptive: (settings.link_credit == LinkCredit::Adaptive)
-                    .then(|| Box::new(Adaptive::new(settings.max_link_credit))),
+                adaptive: match settings.link_credit {
+                    LinkCredit::Fixed => None,
+                    LinkCredit::Auto => {
+                        Some(Box::new(Adaptive::new(settings.max_link_credit, PACED_CREDIT_MAX)))
+                    }
+                    LinkCredit::Adaptive => {
+                        Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)))
+                    }
+                },
+                durable_alone: settings.link_credit == LinkCredit::Auto,
+                follows: false,
             },
         }
     }
@@ -122,7 +136,8 @@ impl Intake {
     pub fn watch(&mut self, queue: &QueueRecord, settings: &Settings) {
         self.watched = Some(queue.id);
         if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
-            self.account.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit)));
+            self.account.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
+            self.account.durable_alone = false;
         }
     }
 
@@ -152,11 +167,12 @@ impl Account {
     /// The credit to grant now, if it is time: it has fallen to half, and receipts are not behind
     /// (behaviour S26, S103).
     fn grant(&mut self, credit: u32, fixed: u32, budget: &mut Budget) -> Option<u32> {
-        let max = self.adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
+        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.follows);
+        let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
             credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
         let due = due && self.pending.len() < PENDING_MAX;
-        due.then(|| match &mut self.adaptive {
+        due.then(|| match adaptive {
             Some(adaptive) => adaptive.poll_grant(credit, budget),
             None => fixed,
         })
@@ -170,12 +186,20 @@ impl Account {
         self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
     }
 
-    pub fn push(&mut self, delivery: &Delivery<'_>, bytes: u32, left: u32, now_ms: u64) -> u64 {
+    pub fn push(
+        &mut self,
+        delivery: &Delivery<'_>,
+        bytes: u32,
+        left: u32,
+        durable: bool,
+        now_ms: u64,
+    ) -> u64 {
         let seq = self.next_seq;
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
-        if let Some(adaptive) = &mut self.adaptive {
+        self.follows = durable || !self.durable_alone;
+        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
             adaptive.handle_sent(seq, bytes, now_ms);
         }
         let (delivery_id, answer) = (delivery.id, Answer::to(delivery));
@@ -203,7 +227,7 @@ impl Account {
             let Some(outcome) = pending.merge(verdict) else { continue };
             self.unconfirmed -= 1;
             self.unconfirmed_bytes -= u64::from(pending.bytes);
-            if let Some(adaptive) = &mut self.adaptive {
+            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
                 adaptive.handle_receipt(seq, now_ms, budget);
             }
             if pending.answer == Answer::Nothing {
@@ -369,10 +393,10 @@ mod tests {
         };
         let fixed = settings.max_link_credit;
         for _ in 1..UNCONFIRMED_BYTES_MAX / u64::from(BYTES) {
-            account.push(&delivery, BYTES, 1, 0);
+            account.push(&delivery, BYTES, 1, true, 0);
             assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
         }
-        account.push(&delivery, BYTES, 1, 0);
+        account.push(&delivery, BYTES, 1, true, 0);
         assert_eq!(
             account.grant(0, fixed, &mut budget),
             None,
@@ -393,10 +417,10 @@ mod tests {
         let (tag, message) = (Chunk::Borrowed(&[]), Chunk::Borrowed(&[]));
         let rcv_settle_mode = ReceiverSettleMode::First;
         let delivery = Delivery { id: 1, tag, message_format: 0, settled: false, rcv_settle_mode, message };
-        account.push(&delivery, 1, 1, 0);
+        account.push(&delivery, 1, 1, true, 0);
         for seq in 1..PENDING_MAX as u64 {
             assert!(account.grant(0, settings.max_link_credit, &mut budget).is_some(), "{seq}");
-            account.push(&delivery, 1, 1, 0);
+            account.push(&delivery, 1, 1, true, 0);
             account.handle_receipts((seq, seq), Verdict::Released, 0, &mut budget, |_| ());
         }
         assert_eq!(account.grant(0, settings.max_link_credit, &mut budget), None);
@@ -429,7 +453,7 @@ mod tests {
             let (tag, message) = (Chunk::Borrowed(&[]), Chunk::Borrowed(&[]));
             let rcv_settle_mode = ReceiverSettleMode::First;
             let delivery = Delivery { id, tag, message_format: 0, settled: false, rcv_settle_mode, message };
-            account.push(&delivery, 1, 2, 0);
+            account.push(&delivery, 1, 2, true, 0);
         }
         let mut told = Vec::new();
         for (first, last, verdict) in words {
