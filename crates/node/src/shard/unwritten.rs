@@ -24,6 +24,12 @@ use super::slot::{QueueSlot, find};
 /// are kept as long.
 const UNWRITTEN_MS: u64 = 20;
 
+/// Over so long it is judged whether consumers settle what is kept of a queue: several times as long as it is kept.
+const JUDGED_MS: u64 = 100;
+
+/// So long nothing is kept of a queue whose consumers had settled less than half in time: its publishers need not wait for them.
+const SLOW_MS: u64 = 1000;
+
 /// Bytes of records that are kept from the log at a time: what one link may have unconfirmed. What comes then is written at once.
 pub const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
@@ -81,6 +87,29 @@ pub(super) struct Kept {
     pub bytes: u64,
     /// It is among the queues of [`KeptOfAll`].
     listed: bool,
+    pace: Pace,
+}
+
+/// Whether the consumers of a queue settle what is kept of it.
+#[derive(Debug, Default)]
+struct Pace {
+    since_ms: u64,
+    /// Messages since then, and those that were written because it was time.
+    kept: u64,
+    late: u64,
+    slow: bool,
+}
+
+impl Pace {
+    /// Whether it is worth it to keep another message.
+    fn allows(&mut self, now_ms: u64) -> bool {
+        let period_ms = if self.slow { SLOW_MS } else { JUDGED_MS };
+        if now_ms.saturating_sub(self.since_ms) >= period_ms {
+            let slow = 2 * self.late > self.kept;
+            *self = Self { since_ms: now_ms, slow, ..Self::default() };
+        }
+        !self.slow
+    }
 }
 
 /// What is kept of all queues of a shard.
@@ -111,9 +140,10 @@ impl KeptOfAll {
 
     /// A run of one message.
     fn keep_run(&mut self, queue: QueueId, kept: &mut Kept, run: Run) -> bool {
-        if self.bytes + run.bytes > self.bytes_max {
+        if self.bytes + run.bytes > self.bytes_max || !kept.pace.allows(run.at_ms) {
             return false;
         }
+        kept.pace.kept += 1;
         self.messages += 1;
         self.bytes += run.bytes;
         kept.bytes += run.bytes;
@@ -169,6 +199,7 @@ impl KeptOfAll {
             }
         });
         for run in &runs {
+            slot.unwritten.pace.late += if run.is_due(now_ms) && now_ms < ALL { run.messages() } else { 0 };
             self.leave(&mut slot.unwritten, run);
             journal.hold(run.receipt(slot.id, Verdict::Accepted), slot.fsync);
         }

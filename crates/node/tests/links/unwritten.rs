@@ -143,6 +143,24 @@ fn what_is_not_settled_in_time_is_written() {
 }
 
 #[test]
+fn whoever_is_slow_is_waited_for_once_a_second() {
+    let mut pair = Pair::patient();
+    pair.house.log_stopped = false;
+    let mut kept = Vec::new();
+    // Patient all the time.
+    for _ in 0..200 {
+        let before = pair.accepted();
+        (0..PATIENT).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
+        pair.house.settle();
+        kept.push(pair.accepted() < before + PATIENT);
+        pair.later(20);
+        assert_eq!(pair.accepted(), before + PATIENT);
+    }
+    let waits = kept.iter().filter(|kept| **kept).count();
+    assert!((15..25).contains(&waits), "a tenth of four seconds: {kept:?}");
+}
+
+#[test]
 fn nobody_waits_longer_who_waits_for_it() {
     let fsync = [("x-fsync", Value::Boolean(true))];
     for (arguments, consumed, patient, size) in
