@@ -54,9 +54,20 @@ pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
-    /// Who waits for the receipt and its number for the message, if it is patient and there are consumers: the message may well
-    /// be settled before it is written.
-    pub brief: Option<(PublisherId, u64)>,
+    /// Its publisher is patient and there are consumers: the message may well be settled before it is written.
+    pub brief: Option<Brief>,
+}
+
+/// Who waits for the receipt of a message, and what tells how soon it may be settled.
+#[derive(Clone, Copy, Debug)]
+pub struct Brief {
+    pub publisher: PublisherId,
+    /// The publisher's number for it.
+    pub number: u64,
+    /// Ready messages in front of it.
+    pub ahead: u64,
+    /// Messages that consumers have accepted in this life of the queue.
+    pub acknowledged: u64,
 }
 
 impl From<Put<'_>> for Fact {

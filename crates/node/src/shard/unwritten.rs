@@ -13,7 +13,7 @@
 use std::collections::VecDeque;
 
 use broker::ids::QueueId;
-use queue::{Fact, PublisherId, Put, Verdict};
+use queue::{Brief, Fact, PublisherId, Put, Verdict};
 
 use super::Shard;
 use super::journal::Journal;
@@ -27,8 +27,16 @@ const UNWRITTEN_MS: u64 = 20;
 /// Over so long it is judged whether consumers settle what is kept of a queue: several times as long as it is kept.
 const JUDGED_MS: u64 = 100;
 
-/// So long nothing is kept of a queue whose consumers had settled less than half in time: its publishers need not wait for them.
+/// So long nothing is kept of a queue whose consumers had twice settled less than half in time: its publishers need not wait for
+/// them.
 const SLOW_MS: u64 = 1000;
+
+/// Behind so many ready messages one is kept in any case: consumers that settle 200,000 a second need [`UNWRITTEN_MS`] for them.
+const AHEAD: u64 = 4096;
+
+/// And behind as many as consumers settle in this time, in milliseconds: their publishers go slower while they wait, and so what
+/// has piled up in a bad moment is soon gone. It would stay for ever if they went on as fast as they can.
+const CATCH_UP_MS: u64 = 5000;
 
 /// Bytes of records that are kept from the log at a time: what one link may have unconfirmed. What comes then is written at once.
 pub const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -94,21 +102,36 @@ pub(super) struct Kept {
 #[derive(Debug, Default)]
 struct Pace {
     since_ms: u64,
-    /// Messages since then, and those that were written because it was time.
+    /// Messages that have been kept since then.
     kept: u64,
+    /// Those that were written because it was time.
     late: u64,
+    /// Those that consumers had accepted until then, kept or not.
+    acknowledged: u64,
+    /// In the period before, less than half was settled in time, or nothing was kept.
+    was_late: bool,
+    /// Nothing is kept.
     slow: bool,
+    /// Messages that consumers settle in [`CATCH_UP_MS`], as they did of late.
+    reach: u64,
 }
 
 impl Pace {
     /// Whether it is worth it to keep another message.
-    fn allows(&mut self, now_ms: u64) -> bool {
+    fn allows(&mut self, Brief { ahead, acknowledged, .. }: Brief, now_ms: u64) -> bool {
         let period_ms = if self.slow { SLOW_MS } else { JUDGED_MS };
-        if now_ms.saturating_sub(self.since_ms) >= period_ms {
-            let slow = 2 * self.late > self.kept;
-            *self = Self { since_ms: now_ms, slow, ..Self::default() };
+        let length_ms = now_ms.saturating_sub(self.since_ms);
+        if length_ms >= period_ms {
+            // One bad moment, be it a second, says little of those who were fast before it.
+            let settled = acknowledged - self.acknowledged;
+            let reach = (settled * CATCH_UP_MS / length_ms).max(self.reach - self.reach.div_ceil(8));
+            // Nor are those slow who have a backlog to settle first, and will soon have.
+            let is_behind = reach * UNWRITTEN_MS / CATCH_UP_MS < ahead && ahead <= reach;
+            let was_late = self.slow || 2 * self.late > self.kept && !is_behind;
+            let slow = was_late && self.was_late && !self.slow;
+            *self = Self { since_ms: now_ms, acknowledged, was_late, slow, reach, ..Self::default() };
         }
-        !self.slow
+        !self.slow && ahead <= self.reach.max(AHEAD)
     }
 }
 
@@ -133,14 +156,15 @@ impl KeptOfAll {
     /// Keeps a message and its receipt, if it is of the kind and there is room.
     pub fn keep(&mut self, queue: QueueId, kept: &mut Kept, put: Put<'_>) -> bool {
         let Put { seq, message, at_ms, brief } = put;
-        let Some((publisher, number)) = brief else { return false };
-        let bytes = queue::stored_bytes(message);
-        self.keep_run(queue, kept, Run { first: seq, last: seq, number, publisher, at_ms, bytes })
+        let Some(brief) = brief else { return false };
+        let (bytes, Brief { publisher, number, .. }) = (queue::stored_bytes(message), brief);
+        let run = Run { first: seq, last: seq, number, publisher, at_ms, bytes };
+        kept.pace.allows(brief, at_ms) && self.keep_run(queue, kept, run)
     }
 
     /// A run of one message.
     fn keep_run(&mut self, queue: QueueId, kept: &mut Kept, run: Run) -> bool {
-        if self.bytes + run.bytes > self.bytes_max || !kept.pace.allows(run.at_ms) {
+        if self.bytes + run.bytes > self.bytes_max {
             return false;
         }
         kept.pace.kept += 1;
@@ -199,7 +223,7 @@ impl KeptOfAll {
             }
         });
         for run in &runs {
-            slot.unwritten.pace.late += if run.is_due(now_ms) && now_ms < ALL { run.messages() } else { 0 };
+            slot.unwritten.pace.late += if now_ms < ALL { run.messages() } else { 0 };
             self.leave(&mut slot.unwritten, run);
             journal.hold(run.receipt(slot.id, Verdict::Accepted), slot.fsync);
         }
@@ -262,6 +286,58 @@ mod tests {
     use super::*;
 
     const MAX: u64 = 2_000;
+
+    impl Pace {
+        /// Of consumers that settled a hundred in a millisecond, and then nothing.
+        fn fast() -> Self {
+            let mut pace = Self::default();
+            assert!(pace.allows_behind(0, JUDGED_MS));
+            assert_eq!(pace.reach, 500_000);
+            pace
+        }
+
+        fn allows_behind(&mut self, ahead: u64, now_ms: u64) -> bool {
+            let acknowledged = 100 * JUDGED_MS;
+            self.allows(Brief { publisher: PublisherId(1), number: 0, ahead, acknowledged }, now_ms)
+        }
+    }
+
+    #[test]
+    fn whoever_has_a_backlog_to_settle_is_not_slow() {
+        for (ahead, slow) in [(0, true), (1_750, true), (1_751, false), (437_500, false), (437_501, true)] {
+            let mut pace = Pace { kept: 10, late: 6, was_late: true, ..Pace::fast() };
+            pace.allows_behind(ahead, 2 * JUDGED_MS);
+            assert_eq!(pace.slow, slow, "{ahead}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_late_twice_is_slow_until_in_time() {
+        let mut pace = Pace::fast();
+        let mut period = |late, length_ms| {
+            let since_ms = pace.since_ms;
+            pace = Pace { kept: 10, late, ..std::mem::take(&mut pace) };
+            pace.allows_behind(0, since_ms + length_ms);
+            pace.slow
+        };
+        assert_eq!([6, 0, 6, 6].map(|late| period(late, JUDGED_MS)), [false, false, false, true]);
+        assert!(period(0, SLOW_MS - 1) && !period(0, SLOW_MS) && period(6, JUDGED_MS));
+        assert!(!period(0, SLOW_MS) && !period(0, JUDGED_MS) && !period(6, JUDGED_MS));
+    }
+
+    #[test]
+    fn whoever_was_fast_may_be_so_again() {
+        let mut pace = Pace::fast();
+        assert!(pace.allows_behind(500_000, 2 * JUDGED_MS - 1));
+        assert!(!pace.allows_behind(437_501, 2 * JUDGED_MS) && pace.allows_behind(437_500, 2 * JUDGED_MS));
+        for period in 3..100 {
+            pace.allows_behind(0, period * JUDGED_MS);
+        }
+        assert_eq!(pace.reach, 0);
+        assert!(
+            !pace.allows_behind(AHEAD + 1, 100 * JUDGED_MS) && pace.allows_behind(AHEAD, 100 * JUDGED_MS)
+        );
+    }
 
     proptest! {
         /// Whatever is kept and settled in any order, each receipt is given once, and what is left adds up.

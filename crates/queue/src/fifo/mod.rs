@@ -30,13 +30,10 @@ use ready::Ready;
 pub use restore::Restoring;
 
 use crate::{
-    Asked, Attach, Capabilities, Config, CreditState, DeletedReason, Deliver, Effect, Fact, GoneReason, Lent,
-    Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request, Ticket, Verdict,
+    Asked, Attach, Brief, Capabilities, Config, CreditState, DeletedReason, Deliver, Effect, Fact,
+    GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request,
+    Ticket, Verdict,
 };
-
-/// Behind so many ready messages none is soon settled: consumers that settle 200,000 a second need 20 ms for as many, and that is
-/// how long receipts wait.
-const BRIEF_BEHIND_MAX: u64 = 4096;
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
 #[derive(Debug, Default)]
@@ -247,8 +244,11 @@ impl Fifo {
         let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
         // What is settled as it is sent need never be restored.
         let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
-        let is_soon_settled = self.consumers.count() > 0 && self.ready.len() < BRIEF_BEHIND_MAX;
-        let brief = (patient && is_soon_settled).then_some((publisher, number));
+        let is_brief = patient && self.consumers.count() > 0;
+        let brief = is_brief.then(|| {
+            let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
+            Brief { publisher, number, ahead, acknowledged }
+        });
         let is_owed = journaled && put(Put { seq, message: &message, at_ms: now_ms, brief });
         if !is_owed {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);

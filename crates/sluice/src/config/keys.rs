@@ -122,7 +122,7 @@ pub const KEYS: &[Key] = &[
     key(
         "amqp10.link_credit",
         "auto",
-        "adaptive: more than amqp10.max_link_credit while that brings more confirms per second; fixed: never; auto: adaptive to streams and queues with x-fsync, to others up to 1,024 durable messages while confirms come at once.",
+        "adaptive: more than amqp10.max_link_credit while that brings more confirms per second; fixed: never; auto: adaptive to streams and queues with x-fsync, to others up to 1,024 durable messages.",
         |c, _, v| put(&mut c.settings.link_credit, link_credit(v)),
     ),
     key("amqp10.max_queue_credit", "256", "Messages that a consumer's link asks of its queue.", |c, _, v| {
