@@ -32,9 +32,11 @@ const TTL_MS: u64 = 3_600_000;
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 /// So much that what leaves memory leaves it in packs of full size, with hundreds of messages that are kept.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// Where copies are wanted, the consumer begins when so many messages are confirmed: some ten packs. What is settled behind them was
-/// written, and is garbage in the log then.
+/// Where copies are wanted, the consumer begins when so many messages are confirmed: some ten packs.
 const BACKLOG: u64 = 80_000;
+/// And it accepts a message when so many more have come: more than a publisher may have unconfirmed, so that all are written before
+/// they are settled, and are garbage in the log then.
+const LAG: usize = 5_000;
 /// How often a kill at a copy is tried again if there was none at the kill.
 const COPY_TRIES: usize = 3;
 /// What the consumer keeps where copies are wanted: one message of so many stays alive.
@@ -272,7 +274,8 @@ impl Round {
         // A thread, so that the traffic goes on until the very moment.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
-        let (keeps, backlog) = if matches!(moment, Moment::Copy(_)) { (KEEPS, BACKLOG) } else { (0, 0) };
+        let (keeps, lag, backlog) =
+            if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG, BACKLOG) } else { (0, 0, 0) };
         let (count, counted) = watch::channel(0_u64);
         let consumers: Vec<JoinHandle<_>> = self
             .queue_names()
@@ -281,7 +284,7 @@ impl Round {
                 let (mut counted, url) = (counted.clone(), url.clone());
                 tokio::spawn(async move {
                     match counted.wait_for(|count| *count >= backlog).await.map(|_| ()) {
-                        Ok(()) => consume(url, format!("/queues/{queue}"), seed, keeps).await,
+                        Ok(()) => consume(url, format!("/queues/{queue}"), seed, keeps, lag).await,
                         // The publishers have ended.
                         Err(_) => Ok(Vec::new()),
                     }

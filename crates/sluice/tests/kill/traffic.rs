@@ -1,5 +1,6 @@
 //! Publishers and consumers, each with a connection of its own.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -89,25 +90,37 @@ pub async fn publish(
     published
 }
 
-/// Accepts messages until the connection breaks; of `keeps` messages it keeps one, unsettled; 0: none.
+/// Accepts messages until the connection breaks, each when `lag` more have come; of `keeps` messages it keeps one, unsettled;
+/// 0: none.
 ///
 /// # Errors
 /// A message that nobody made, or no link.
-pub async fn consume(url: String, address: String, seed: u64, keeps: u64) -> Result<Vec<Id>, String> {
+pub async fn consume(
+    url: String,
+    address: String,
+    seed: u64,
+    keeps: u64,
+    lag: usize,
+) -> Result<Vec<Id>, String> {
     let receiver = async {
         let (_, session) = connect(&url).await?;
         session.receiver(Some(&address), ReceiverOptions::default()).await
     };
     let receiver = receiver.await.map_err(|error| error.to_string())?;
-    let mut came = Vec::new();
+    let (mut came, mut held) = (Vec::new(), VecDeque::new());
     while let Ok(delivery) = receiver.recv().await {
         let id = identify(seed, &delivery.message)?;
         if id.number.checked_rem(keeps) == Some(0) {
             continue;
         }
-        came.push(id);
-        // A failure is the end of the connection, which comes with the next one.
-        drop(delivery.accept());
+        held.push_back((id, delivery));
+        if held.len() > lag
+            && let Some((id, delivery)) = held.pop_front()
+        {
+            came.push(id);
+            // A failure is the end of the connection, which comes with the next one.
+            drop(delivery.accept());
+        }
     }
     Ok(came)
 }
