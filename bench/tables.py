@@ -37,9 +37,15 @@ def good_runs(results, target, key):
     return [r for r in runs if "error" not in r and r.get("complete") is not False]
 
 
+def disturbance(run, quiet_cores, quiet_host_cores):
+    """What others and the host took, of what is still quiet: above 1, the run is disturbed. Where no limit is given for the
+    host, it does not count."""
+    others, stolen = (run.get(name, float("inf")) for name in ("other_cores", "stolen_cores"))
+    return max(others / quiet_cores, 0 if quiet_host_cores is None else stolen / quiet_host_cores)
+
+
 def is_disturbed(run, machine):
-    limit = machine.get("quiet_host_cores")
-    return run["other_cores"] > machine["quiet_cores"] or limit is not None and run["stolen_cores"] > limit
+    return disturbance(run, machine["quiet_cores"], machine.get("quiet_host_cores")) > 1
 
 
 def last_good(*where):
