@@ -32,10 +32,10 @@ const TTL_MS: u64 = 3_600_000;
 const PAGING: &str = "classic_queue.backlog_memory=256KiB";
 /// So much that what leaves memory leaves it in packs of full size, with hundreds of messages that are kept.
 const PAGING_LATE: &str = "classic_queue.backlog_memory=8MiB";
-/// Where copies are wanted, the consumer begins when so many messages are confirmed: some ten packs.
+/// Where runs are to be copied, the consumer begins when so many messages are confirmed: some ten packs.
 const BACKLOG: u64 = 80_000;
-/// And it accepts a message when so many more have come: more than a publisher may have unconfirmed, so that all are written before
-/// they are settled, and are garbage in the log then.
+/// Where copies are wanted, it accepts a message when so many more have come: more than a publisher may have unconfirmed, so that
+/// all are written before they are settled, and are garbage in the log then.
 const LAG: usize = 5_000;
 /// How often a kill at a copy is tried again if there was none at the kill.
 const COPY_TRIES: usize = 3;
@@ -274,8 +274,8 @@ impl Round {
         // A thread, so that the traffic goes on until the very moment.
         let seed = self.seed;
         let killer = std::thread::spawn(move || moment.wait_and_kill(broker, &data, seed, &triggered, delay));
-        let (keeps, lag, backlog) =
-            if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG, BACKLOG) } else { (0, 0, 0) };
+        let (keeps, lag) = if matches!(moment, Moment::Copy(_)) { (KEEPS, LAG) } else { (0, 0) };
+        let backlog = if moment == Moment::Copy(Copied::Run) { BACKLOG } else { 0 };
         let (count, counted) = watch::channel(0_u64);
         let consumers: Vec<JoinHandle<_>> = self
             .queue_names()
