@@ -64,8 +64,12 @@ pub use self::writes::Writes;
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
 const ROUNDS_MAX: usize = 64;
 
-/// How often the deadlines of connections are looked at: they are whole seconds.
+/// How often the deadlines of connections are looked at, at most: they are whole seconds.
 const CONNECTION_CHECK_MS: u64 = 500;
+
+/// How often a shard looks after what nobody waits for: room in the log, runs that hold too much, what was read and is
+/// not wanted. Being woken for it is most of what a broker costs that does nothing.
+const CHORES_MS: u64 = 1000;
 
 /// One connection of a shard.
 #[derive(Debug)]
@@ -221,6 +225,7 @@ pub struct Shard {
     reply_keys: RandomState,
     now_ms: u64,
     connections_checked_ms: u64,
+    chores_done_ms: u64,
     /// When which connection is looked at for its deadline, which may have moved on meanwhile: none of thousands that
     /// have time left is touched.
     deadlines: BTreeSet<(u64, usize)>,
@@ -341,6 +346,7 @@ impl Shard {
             reply_keys,
             now_ms: 0,
             connections_checked_ms: 0,
+            chores_done_ms: 0,
             deadlines: BTreeSet::new(),
             blocked: false,
             stopping: false,
@@ -360,30 +366,37 @@ impl Shard {
         self.now_ms
     }
 
-    /// Timers of connections and queues.
+    /// Timers of connections and queues, and the chores.
     pub fn handle_timeout(&mut self) {
         self.queue_timeouts();
         self.stream_timeouts();
-        if self.now_ms < self.connections_checked_ms + CONNECTION_CHECK_MS {
-            return;
+        if self.chores_done_ms + CHORES_MS <= self.now_ms {
+            self.chores_done_ms = self.now_ms;
+            self.publish_live_bytes();
+            self.forget_again();
+            self.reclaim();
+            self.find_stuck();
+            self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         }
-        self.connections_checked_ms = self.now_ms;
-        self.publish_live_bytes();
-        self.forget_again();
-        self.reclaim();
-        self.find_stuck();
-        self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
-        self.connection_timeouts();
+        if self.next_connection_check().is_some_and(|at| at <= self.now_ms) {
+            self.connections_checked_ms = self.now_ms;
+            self.connection_timeouts();
+        }
+    }
+
+    fn next_connection_check(&self) -> Option<u64> {
+        self.deadlines.first().map(|&(at, _)| at.max(self.connections_checked_ms + CONNECTION_CHECK_MS))
     }
 
     /// When [`Shard::handle_timeout`] has something to do.
     pub fn next_timeout(&self) -> u64 {
-        let check = self.connections_checked_ms + CONNECTION_CHECK_MS;
+        let connections = self.next_connection_check();
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         let disk = journal.into_iter().chain(pages).chain(self.streams.next_deadline());
         let disk = disk.chain(self.unwritten.next_deadline(!self.log_short));
-        self.next_queue_due.into_iter().chain(disk).fold(check, u64::min)
+        let others = self.next_queue_due.into_iter().chain(connections).chain(disk);
+        others.fold(self.chores_done_ms + CHORES_MS, u64::min)
     }
 
     /// Whether records wait for the log, or for its answer.
