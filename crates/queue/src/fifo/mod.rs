@@ -65,8 +65,8 @@ pub struct Fifo {
     used_ms: Option<u64>,
     end: Option<End>,
     counts: Counts,
-    /// A run that is on its way to the disk.
-    writing: Option<Writing>,
+    /// A run that is on its way to the disk. Boxed, for hardly a queue ever has one.
+    writing: Option<Box<Writing>>,
     /// A block that is on its way from the disk.
     reading: Option<Load>,
     /// Who waits for a message to be read.

@@ -90,7 +90,7 @@ impl Fifo {
         }
         let (writing, messages) = found?;
         let run = writing.run;
-        self.writing = Some(writing);
+        self.writing = Some(Box::new(writing));
         Some(PageOut { run, messages })
     }
 
@@ -127,9 +127,9 @@ impl Fifo {
             return;
         }
         if !writing.places.is_empty() {
-            return self.stored_held(writing, out);
+            return self.stored_held(*writing, out);
         }
-        let Writing { run, level, last, messages, ages, .. } = writing;
+        let Writing { run, level, last, messages, ages, .. } = *writing;
         let (mut first, mut living, mut durable, mut bytes, mut live_bytes) = (0, 0, 0, 0, 0);
         let mut marks = BTreeMap::new();
         self.ready.paged_out(level, Load { run, block: 0 }, |entry| {
