@@ -36,7 +36,9 @@ pub struct Counters {
     pub connections_opened: u64,
     pub connections_closed: u64,
     pub sessions_opened: u64,
+    /// Declarations that were granted, over any protocol, also those of queues that were there.
     pub queues_declared: u64,
+    /// Of those, the ones that made a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
     pub io_write_bytes: u64,

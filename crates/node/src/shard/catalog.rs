@@ -79,6 +79,10 @@ impl Shard {
                     self.apply_change(change);
                     self.follow_history(change);
                 }
+                if let Answer::Queue { created, .. } = &decision.answer {
+                    self.counters.queues_declared += 1;
+                    self.counters.queues_created += u64::from(*created);
+                }
                 Ok(decision.answer)
             }
         };

@@ -1,6 +1,7 @@
 //! Links of real peers on whole shards, in one thread.
 
 mod backlog;
+mod counts;
 mod direct_reply;
 mod explain;
 mod follow;

@@ -404,8 +404,6 @@ impl Gate {
     ) {
         let reply = match result {
             Ok(Answer::Queue { record, created }) => {
-                cx.counters.queues_declared += 1;
-                cx.counters.queues_created += u64::from(created);
                 if created && record.exclusive == Some(self.id) {
                     self.exclusive.push(record.id);
                 }

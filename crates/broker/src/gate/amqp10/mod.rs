@@ -336,7 +336,7 @@ impl Gate {
             Event::SaslInit(init) => self.handle_sasl_init(&init, cx),
             Event::Open(open) => self.handle_open(*open, cx),
             Event::Close(error) => self.handle_close(error.as_ref(), cx),
-            Event::Begin { session, .. } => self.handle_begin(session),
+            Event::Begin { session, .. } => self.handle_begin(session, cx),
             Event::End { session, error, answered } => self.handle_end(session, error.as_ref(), answered, cx),
             Event::Attach { session, link, attach } => self.attach_or_follow(session, link, attach, cx),
             Event::Detach { session, link, answered, .. } => {
@@ -375,7 +375,8 @@ impl Gate {
 
     // ---- sessions ---------------------------------------------------------------------------------------
 
-    fn handle_begin(&mut self, session: u16) {
+    fn handle_begin(&mut self, session: u16, cx: &mut Cx<'_>) {
+        cx.counters.sessions_opened += 1;
         let at = usize::from(session);
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
