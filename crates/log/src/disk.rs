@@ -138,7 +138,7 @@ pub(crate) fn read_all<D: Disk>(
 }
 
 /// The name of the file whose lock stands for the directory.
-const LOCK: &str = "lock";
+pub(crate) const LOCK: &str = "lock";
 
 /// A directory of the file system.
 #[derive(Debug)]

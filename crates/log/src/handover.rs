@@ -62,9 +62,12 @@ impl WriteError {
 
 impl std::fmt::Display for WriteError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if !self.file.is_empty() {
+            write!(f, "log file {}: ", self.file)?;
+        }
         match self.errno {
-            Some(errno) => write!(f, "log file {}: {}", self.file, io::Error::from_raw_os_error(errno)),
-            None => write!(f, "log file {}: {}", self.file, self.kind),
+            Some(errno) => write!(f, "{}", io::Error::from_raw_os_error(errno)),
+            None => write!(f, "{}", self.kind),
         }
     }
 }

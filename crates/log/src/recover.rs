@@ -20,7 +20,7 @@ use std::io;
 use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
-use crate::disk::Disk;
+use crate::disk::{Disk, LOCK};
 use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, LOG_MAGIC};
 use crate::machine::{Closed, Size, Span};
 use crate::record::{self, Record};
@@ -45,6 +45,7 @@ impl std::fmt::Display for OpenError {
             Self::NewerFormat { file, version } => {
                 write!(f, "log file {file} has format version {version}; this program knows {FORMAT_VERSION}")
             }
+            Self::Io { file, error } if file.is_empty() => write!(f, "its directory: {error}"),
             Self::Io { file, error } => write!(f, "log file {file}: {error}"),
         }
     }
@@ -137,7 +138,7 @@ struct Gap {
 pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) -> Result<Opened, OpenError> {
     disk.lock().map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked,
-        _ => OpenError::Io { file: String::new(), error },
+        _ => OpenError::Io { file: LOCK.to_owned(), error },
     })?;
     let mut directory = Directory::read(disk)?;
     let mut recovery = Recovery {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use bytes::Bytes;
 use log::{
     Completion, Flaw, Handover, LARGE, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs,
-    ReadError, RealDisk, Record, Records, Recovery, Run, Step, Writer,
+    ReadError, RealDisk, Record, Records, Recovery, Run, Step, Streams, Writer,
 };
 
 struct Directory(PathBuf);
@@ -77,6 +77,21 @@ fn a_second_opener_is_refused() {
     assert!(matches!(directory.open(), Err(OpenError::Locked)));
     drop(first);
     directory.open().unwrap();
+}
+
+#[test]
+fn what_cannot_be_locked_is_named() {
+    let directory = Directory::new("unlockable");
+    std::fs::create_dir_all(directory.0.join("lock")).unwrap();
+    let disk = || RealDisk::new(&directory.0).unwrap();
+    let said = [
+        directory.open().map(|_| ()).unwrap_err().to_string(),
+        Packs::open(disk(), PackOptions::default(), [], false).map(|_| ()).unwrap_err().to_string(),
+        Streams::new(disk()).map(|_| ()).unwrap_err().to_string(),
+    ];
+    for (said, file) in said.iter().zip(["log file lock: ", "pack lock: ", "stream file lock: "]) {
+        assert!(said.starts_with(file), "{said}");
+    }
 }
 
 #[test]

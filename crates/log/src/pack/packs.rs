@@ -12,7 +12,7 @@ use std::io::{self, IoSlice};
 
 use super::block::{BLOCK_HEADER, BlockHeader, Place};
 use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
-use crate::disk::{Disk, read_all, write_all};
+use crate::disk::{Disk, LOCK, read_all, write_all};
 use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, PACK_MAGIC};
 
 /// Spent packs that could not be removed; at the bound nothing is written until one can, and no more of them are
@@ -53,6 +53,7 @@ impl std::fmt::Display for PackError {
             Self::NewerFormat { file, version } => {
                 write!(f, "pack {file} has format version {version}; this program knows {FORMAT_VERSION}")
             }
+            Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
             Self::Io { file, error } => write!(f, "pack {file}: {error}"),
         }
     }
@@ -126,7 +127,7 @@ impl<D: Disk> Packs<D> {
     ) -> Result<Self, PackError> {
         disk.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => PackError::Locked,
-            _ => PackError::Io { file: String::new(), error },
+            _ => PackError::Io { file: LOCK.to_owned(), error },
         })?;
         let mut packs: BTreeMap<u64, Pack> = BTreeMap::new();
         let names = disk.list().map_err(|error| PackError::Io { file: String::new(), error })?;

@@ -8,7 +8,7 @@ use super::files::{Kind, parse};
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::{AppendFailure, Kept, NewChunk, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits};
-use crate::disk::Disk;
+use crate::disk::{Disk, LOCK};
 
 /// Files that may refuse to be removed before the rest is left for later.
 const REFUSED_MAX: usize = 4;
@@ -34,7 +34,7 @@ impl<D: Disk> Streams<D> {
     pub fn new(mut disk: D) -> Result<Self, StreamError> {
         disk.lock().map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock => StreamError::Locked,
-            _ => StreamError::io("")(error),
+            _ => StreamError::io(LOCK)(error),
         })?;
         let names = disk.list().map_err(StreamError::io(""))?;
         let files = Files::new(disk)?;
