@@ -1,6 +1,7 @@
 //! Queue arguments (behaviour D.4): which are known, what they may hold, and what they mean to the machine.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use amqp10::Value;
@@ -105,9 +106,11 @@ pub fn queue_config(
     let mut dead_letter_exchange = None;
     let mut dead_letter_key = None;
     for (key, value) in arguments {
-        let number = |max: u64| match value.as_u64() {
-            Some(n) if n <= max => Ok(n),
-            _ => Err(invalid(key, "a whole number that is not negative is needed")),
+        let number = |within: RangeInclusive<u64>| {
+            value.as_u64().filter(|n| within.contains(n)).ok_or_else(|| {
+                let (least, most) = within.into_inner();
+                invalid(key, &format!("a whole number from {least} to {most} is needed"))
+            })
         };
         let text = || value.as_str().ok_or_else(|| invalid(key, "a string is needed"));
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
@@ -126,23 +129,14 @@ pub fn queue_config(
                 stream.age_max_ms =
                     Some(age.ok_or_else(|| invalid(key, "a number and one of Y, M, D, h, m, s is needed"))?);
             }
-            "x-stream-max-segment-size-bytes" => match number(SEGMENT_BYTES_MAX)? {
-                0 => return Err(invalid(key, "it must be above 0")),
-                bytes => stream.segment_bytes = bytes,
-            },
-            "x-stream-filter-size-bytes" => match number(255)? {
-                bytes @ 16.. => stream.filter_bytes = bytes as u8,
-                _ => return Err(invalid(key, "it must be from 16 to 255")),
-            },
+            "x-stream-max-segment-size-bytes" => stream.segment_bytes = number(1..=SEGMENT_BYTES_MAX)?,
+            "x-stream-filter-size-bytes" => stream.filter_bytes = number(16..=255)? as u8,
             // There is one node: whatever is asked for is what there is.
-            "x-initial-cluster-size" => drop(number(u64::MAX)?),
-            "x-message-ttl" => config.message_ttl_ms = Some(number(TIMER_MS_MAX)?),
-            "x-expires" => match number(TIMER_MS_MAX)? {
-                0 => return Err(invalid(key, "it must be above 0")),
-                ms => config.expires_ms = Some(ms),
-            },
-            "x-max-length" => config.max_length = Some(number(u64::MAX)?),
-            "x-max-length-bytes" => config.max_length_bytes = Some(number(u64::MAX)?),
+            "x-initial-cluster-size" => drop(number(0..=u64::MAX)?),
+            "x-message-ttl" => config.message_ttl_ms = Some(number(0..=TIMER_MS_MAX)?),
+            "x-expires" => config.expires_ms = Some(number(1..=TIMER_MS_MAX)?),
+            "x-max-length" => config.max_length = Some(number(0..=u64::MAX)?),
+            "x-max-length-bytes" => config.max_length_bytes = Some(number(0..=u64::MAX)?),
             "x-overflow" => {
                 config.overflow = match text()? {
                     "drop-head" => queue::Overflow::DropHead,
@@ -158,10 +152,7 @@ pub fn queue_config(
             }
             "x-dead-letter-exchange" => dead_letter_exchange = Some(Arc::from(text()?)),
             "x-dead-letter-routing-key" => dead_letter_key = Some(Arc::from(text()?)),
-            "x-max-priority" => match number(255)? {
-                0 => return Err(invalid(key, "it must be from 1 to 255")),
-                levels => config.max_priority = Some(levels as u8),
-            },
+            "x-max-priority" => config.max_priority = Some(number(1..=255)? as u8),
             "x-single-active-consumer" => config.single_active_consumer = boolean()?,
             "x-fsync" => fsync = boolean()?,
             "x-queue-leader-locator" => match text()? {
@@ -205,6 +196,21 @@ mod tests {
         }
         for text in ["", "D", "7", "7d", "-1s", "+1s", "1.5h", "7 D", "99999999999999999999s", "7é"] {
             assert_eq!(span_ms(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_number_out_of_bounds_is_told_the_bounds() {
+        for (key, number, bounds) in [
+            ("x-max-priority", 300, "from 1 to 255"),
+            ("x-max-priority", 0, "from 1 to 255"),
+            ("x-message-ttl", u64::from(u32::MAX) + 1, "from 0 to 4294967295"),
+            ("x-expires", 0, "from 1 to 4294967295"),
+        ] {
+            let refused = config(&[(key, Value::Ulong(number))]).unwrap_err();
+            let expected =
+                format!("invalid arg '{key}' for queue 'q' in vhost '/': a whole number {bounds} is needed");
+            assert!(refused.contains(&expected), "{refused}");
         }
     }
 
