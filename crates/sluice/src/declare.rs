@@ -26,7 +26,7 @@ enum New {
     #[command(alias = "queues")]
     Queue {
         name: String,
-        /// Such as classic
+        /// classic or stream; without it, classic
         #[arg(long = "type", value_name = "TYPE")]
         kind: Option<String>,
         /// Delete it when its last consumer has gone
@@ -39,7 +39,8 @@ enum New {
     #[command(alias = "exchanges")]
     Exchange {
         name: String,
-        /// direct, fanout or topic
+        /// direct, fanout, topic, headers, x-consistent-hash, x-modulus-hash, x-random, x-local-random or
+        /// x-recent-history
         #[arg(long = "type", value_name = "TYPE", default_value = "direct")]
         kind: String,
         /// Delete it when its last binding has gone
