@@ -144,7 +144,6 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
             c.auth_attempts_succeeded,
         ),
         ("auth_attempts_failed_total", "Authentication attempts that failed", c.auth_attempts_failed),
-        ("io_write_bytes_total", "I/O bytes written", c.io_write_bytes),
     ];
     for (name, help, value) in counters {
         page.family(Kind::Counter, name, help).sample(&[], value);

@@ -41,7 +41,6 @@ pub struct Counters {
     /// Of those, the ones that made a queue.
     pub queues_created: u64,
     pub queues_deleted: u64,
-    pub io_write_bytes: u64,
     /// Now.
     pub connections: u64,
     pub publishers: u64,
@@ -77,12 +76,11 @@ impl Counters {
             queues_declared,
             queues_created,
             queues_deleted,
-            io_write_bytes,
             connections,
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 29] = [
+        let pairs: [(&mut u64, &u64); 28] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -108,7 +106,6 @@ impl Counters {
             (&mut self.queues_declared, queues_declared),
             (&mut self.queues_created, queues_created),
             (&mut self.queues_deleted, queues_deleted),
-            (&mut self.io_write_bytes, io_write_bytes),
             (&mut self.connections, connections),
             (&mut self.publishers, publishers),
             (&mut self.consumers, consumers),
