@@ -143,13 +143,21 @@ impl House {
         self.input.clear();
         let mut bytes = self.turn();
         if self.ahead.is_none() {
-            assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "nothing without credit");
+            assert_eq!(
+                self.shard.counters.deliveries().sent(),
+                u64::from(self.moved),
+                "nothing without credit"
+            );
             self.answer(Some(TURN as u32));
             bytes += self.turn();
         }
         let (first, last) = (self.moved, self.moved + TURN as u32 - 1);
         self.moved = last + 1;
-        assert_eq!(self.shard.counters.delivered, u64::from(self.moved), "the turn brings them all");
+        assert_eq!(
+            self.shard.counters.deliveries().sent(),
+            u64::from(self.moved),
+            "the turn brings them all"
+        );
         let accepted = DeliveryState::Accepted;
         put_disposition_frame(&mut self.answer, 0, Role::Receiver, first, Some(last), true, &accepted);
         self.answer(self.ahead);

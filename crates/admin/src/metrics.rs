@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use broker::counters::Deliveries;
 use broker::desk::{Alarms, Desk, Overview, QueueRow};
 
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
@@ -14,6 +15,7 @@ const QUEUE_ROWS_MAX: usize = 10_000;
 
 const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
+const STREAM: (&str, &str) = ("queue_type", "rabbit_stream_queue");
 const VOLATILE: (&str, &str) = ("queue_type", "rabbit_volatile_queue");
 const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
@@ -79,6 +81,17 @@ fn common(overview: &Overview, alarms: &Alarms) -> Exposition {
     page
 }
 
+/// What is counted for each type of queue: name, help, and where it is.
+type ByType = (&'static str, &'static str, fn(&Deliveries) -> u64);
+
+const DELIVERIES: &[ByType] = &[
+    ("delivered", "Messages delivered to consumers", Deliveries::sent),
+    ("delivered_consume_manual_ack", "Messages delivered that consumers settle", |d| d.manual_ack),
+    ("delivered_consume_auto_ack", "Messages delivered settled", |d| d.auto_ack),
+    ("redelivered", "Messages redelivered to consumers", |d| d.redelivered),
+    ("acknowledged", "Messages acknowledged by consumers", |d| d.acknowledged),
+];
+
 fn global(page: &mut Exposition, overview: &Overview) {
     let c = &overview.counters;
     let by_protocol = [
@@ -98,18 +111,17 @@ fn global(page: &mut Exposition, overview: &Overview) {
     ] {
         page.family(Kind::Gauge, name, help).sample(&[PROTOCOL], value);
     }
-    let by_queue_type = [
-        ("delivered", "Messages delivered to consumers", c.delivered),
-        ("delivered_consume_manual_ack", "Messages delivered that consumers settle", c.delivered_manual_ack),
-        ("delivered_consume_auto_ack", "Messages delivered settled", c.delivered_auto_ack),
-        ("redelivered", "Messages redelivered to consumers", c.redelivered),
-        ("acknowledged", "Messages acknowledged by consumers", c.acknowledged),
-        ("never_written", "Durable messages settled before they were written to disk", c.never_written),
-    ];
-    for (name, help, value) in by_queue_type {
-        page.family(Kind::Counter, &format!("global_messages_{name}_total"), help)
-            .sample(&[PROTOCOL, CLASSIC], value);
+    for (name, help, of) in DELIVERIES {
+        let mut family = page.family(Kind::Counter, &format!("global_messages_{name}_total"), help);
+        for (queue_type, deliveries) in
+            [(CLASSIC, c.from_classic), (STREAM, c.from_streams), (VOLATILE, c.from_volatile)]
+        {
+            family.sample(&[PROTOCOL, queue_type], of(&deliveries));
+        }
     }
+    let never_written = "Durable messages settled before they were written to disk";
+    page.family(Kind::Counter, "global_messages_never_written_total", never_written)
+        .sample(&[PROTOCOL, CLASSIC], c.never_written);
     // A reply that its link has no credit for counts as one too many, as in the reference.
     let (expired, rejected, maxlen) =
         (c.dead_lettered_expired, c.dead_lettered_rejected, c.dead_lettered_maxlen);

@@ -110,6 +110,7 @@ fn to_json(o: &Overview) -> Value {
         })
         .collect();
     let c = &o.counters;
+    let d = c.deliveries();
     json!({
         "management_version": o.product_version,
         "rates_mode": "none",
@@ -127,11 +128,11 @@ fn to_json(o: &Overview) -> Value {
             "confirm": c.confirmed,
             "drop_unroutable": c.unroutable_dropped,
             "return_unroutable": c.unroutable_returned,
-            "deliver": c.delivered_manual_ack,
-            "deliver_no_ack": c.delivered_auto_ack,
-            "deliver_get": c.delivered,
-            "redeliver": c.redelivered,
-            "ack": c.acknowledged,
+            "deliver": d.manual_ack,
+            "deliver_no_ack": d.auto_ack,
+            "deliver_get": d.sent(),
+            "redeliver": d.redelivered,
+            "ack": d.acknowledged,
         },
         "churn_rates": {
             "connection_created": c.connections_opened,

@@ -15,14 +15,10 @@ pub struct Counters {
     pub unroutable_dropped: u64,
     /// Unsettled messages that no queue wanted: released.
     pub unroutable_returned: u64,
-    /// Messages sent to consumers.
-    pub delivered: u64,
-    /// Of those, the ones to be settled by the consumer.
-    pub delivered_manual_ack: u64,
-    pub delivered_auto_ack: u64,
-    pub redelivered: u64,
-    /// Deliveries that consumers settled as accepted.
-    pub acknowledged: u64,
+    pub from_classic: Deliveries,
+    pub from_streams: Deliveries,
+    /// Direct replies.
+    pub from_volatile: Deliveries,
     /// Durable messages that went before they were written.
     pub never_written: u64,
     pub dead_lettered_expired: u64,
@@ -47,7 +43,42 @@ pub struct Counters {
     pub consumers: u64,
 }
 
+/// What consumers of queues of one type were sent, and what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deliveries {
+    /// To be settled by the consumer.
+    pub manual_ack: u64,
+    /// Settled as they were sent.
+    pub auto_ack: u64,
+    /// Of both, those that had been sent before.
+    pub redelivered: u64,
+    /// Those that consumers settled as accepted.
+    pub acknowledged: u64,
+}
+
+impl Deliveries {
+    pub fn sent(&self) -> u64 {
+        self.manual_ack + self.auto_ack
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { manual_ack, auto_ack, redelivered, acknowledged } = other;
+        self.manual_ack += manual_ack;
+        self.auto_ack += auto_ack;
+        self.redelivered += redelivered;
+        self.acknowledged += acknowledged;
+    }
+}
+
 impl Counters {
+    /// Over queues of all types.
+    pub fn deliveries(&self) -> Deliveries {
+        let mut sum = self.from_classic;
+        sum.add(&self.from_streams);
+        sum.add(&self.from_volatile);
+        sum
+    }
+
     /// Adds another shard's counts.
     pub fn add(&mut self, other: &Self) {
         let Self {
@@ -57,11 +88,9 @@ impl Counters {
             confirmed,
             unroutable_dropped,
             unroutable_returned,
-            delivered,
-            delivered_manual_ack,
-            delivered_auto_ack,
-            redelivered,
-            acknowledged,
+            from_classic,
+            from_streams,
+            from_volatile,
             never_written,
             dead_lettered_expired,
             dead_lettered_rejected,
@@ -80,18 +109,13 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 28] = [
+        let pairs: [(&mut u64, &u64); 23] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
             (&mut self.confirmed, confirmed),
             (&mut self.unroutable_dropped, unroutable_dropped),
             (&mut self.unroutable_returned, unroutable_returned),
-            (&mut self.delivered, delivered),
-            (&mut self.delivered_manual_ack, delivered_manual_ack),
-            (&mut self.delivered_auto_ack, delivered_auto_ack),
-            (&mut self.redelivered, redelivered),
-            (&mut self.acknowledged, acknowledged),
             (&mut self.never_written, never_written),
             (&mut self.dead_lettered_expired, dead_lettered_expired),
             (&mut self.dead_lettered_rejected, dead_lettered_rejected),
@@ -111,5 +135,8 @@ impl Counters {
             (&mut self.consumers, consumers),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
+        self.from_classic.add(from_classic);
+        self.from_streams.add(from_streams);
+        self.from_volatile.add(from_volatile);
     }
 }

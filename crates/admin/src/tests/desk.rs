@@ -10,6 +10,7 @@ use broker::catalog::{
     Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange,
     Policy, QueueRecord, SetPolicy,
 };
+use broker::counters::{Counters, Deliveries};
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
 
@@ -135,7 +136,12 @@ impl Desk for FakeDesk {
             connections: state.connections.len() as u64,
             queues: state.catalog.queues().count() as u64,
             messages_ready: state.ready.values().sum(),
-            counters: broker::counters::Counters { received: 7, delivered: 5, ..Default::default() },
+            counters: Counters {
+                received: 7,
+                from_classic: Deliveries { manual_ack: 4, auto_ack: 1, ..Default::default() },
+                from_streams: Deliveries { manual_ack: 3, ..Default::default() },
+                ..Default::default()
+            },
             listeners,
             ..Overview::default()
         })

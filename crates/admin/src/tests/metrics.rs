@@ -23,6 +23,8 @@ async fn sums_over_everything() {
         "rabbitmq_identity_info{rabbitmq_node=\"n@h\",rabbitmq_cluster=\"c\"} 1",
         "rabbitmq_global_messages_received_total{protocol=\"amqp10\"} 7",
         "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 5",
+        "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_stream_queue\"} 3",
+        "rabbitmq_global_messages_delivered_total{protocol=\"amqp10\",queue_type=\"rabbit_volatile_queue\"} 0",
         "rabbitmq_global_messages_never_written_total{protocol=\"amqp10\",queue_type=\"rabbit_classic_queue\"} 0",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_classic_queue\",dead_letter_strategy=\"at_most_once\"} 0",
         "rabbitmq_global_messages_dead_lettered_maxlen_total{queue_type=\"rabbit_volatile_queue\",dead_letter_strategy=\"disabled\"} 0",

@@ -25,3 +25,19 @@ fn sessions_are_counted_where_they_begin() {
     house.sender(peer, "/queues/q");
     assert_eq!(house.shards.iter().map(|s| s.counters.sessions_opened).collect::<Vec<_>>(), [0, 1]);
 }
+
+#[test]
+fn deliveries_are_counted_by_the_type_of_their_queue() {
+    let mut house = House::new(1, Settings::default());
+    house.declare("c", Arguments::new());
+    house.declare("s", [("x-queue-type".to_owned(), "stream".into())].into());
+    let peer = house.connect(0);
+    for (address, messages) in [("/queues/c", 2), ("/queues/s", 3)] {
+        let out = house.sender(peer, address);
+        (0..messages).for_each(|_| house.send(peer, out, b"1"));
+        let link = house.reader(peer, address);
+        house.grant(peer, link, 9);
+    }
+    let counters = &house.shards[0].counters;
+    assert_eq!((counters.from_classic.sent(), counters.from_streams.sent()), (2, 3));
+}

@@ -12,6 +12,7 @@ use super::attach::Refused;
 use super::bridge::Bridge;
 use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::catalog::QueueRecord;
+use crate::counters::{Counters, Deliveries};
 use crate::explain;
 use crate::ids::QueueId;
 use crate::settings::Settings;
@@ -43,6 +44,11 @@ pub(super) struct Outlet {
 }
 
 impl Outlet {
+    /// Where its deliveries are counted.
+    fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
+        if self.stream { &mut counters.from_streams } else { &mut counters.from_classic }
+    }
+
     pub fn new(consumer: ConsumerId, record: &QueueRecord, attach: Attach, settings: &Settings) -> Self {
         Self {
             consumer,
@@ -219,12 +225,12 @@ impl Gate {
             );
             return;
         }
-        cx.counters.delivered += 1;
-        cx.counters.redelivered += u64::from(redelivered);
+        let counts = outlet.counts(cx.counters);
+        counts.redelivered += u64::from(redelivered);
         if settled {
-            cx.counters.delivered_auto_ack += 1;
+            counts.auto_ack += 1;
         } else {
-            cx.counters.delivered_manual_ack += 1;
+            counts.manual_ack += 1;
             outlet.unsettled += 1;
         }
         self.touch(session, link);
@@ -278,7 +284,7 @@ impl Gate {
             };
             cx.post.request(outlet.queue, request);
             if outcome == Outcome::Accepted {
-                cx.counters.acknowledged += u64::from(n);
+                outlet.counts(cx.counters).acknowledged += u64::from(n);
             }
             self.touch(session, run.link);
             if !settled && let Some(state) = &state {

@@ -177,8 +177,7 @@ impl Gate {
             cookie: replies.sent,
         };
         if self.conn.send(session, link, &outgoing) {
-            cx.counters.delivered += 1;
-            cx.counters.delivered_auto_ack += 1;
+            cx.counters.from_volatile.auto_ack += 1;
         } else {
             cx.counters.replies_dropped += 1;
         }
