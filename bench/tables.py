@@ -105,13 +105,15 @@ def table(header, rows):
 # ---- the parts -------------------------------------------------------------
 
 def setting(results):
-    """The machines and commits of all that is shown: more than one if workloads were measured apart."""
+    """The machines, commits and commands of all that is shown: more than one if workloads were measured apart."""
     seen = {}
     for data in results.values():
         for key, workload in data["workloads"].items():
-            m = workload["machine"]
+            # Those that there are: a command may have been interrupted.
+            m, runs = workload["machine"], len(workload["runs"])
             line = (f"{m['date']}, commit {m['commit']}, {m['rustc']}; {m['cpu']}, {m['cores']} cores, "
-                    f"{m['memory_gib']} GiB, Linux {m['kernel']}; {m['runs']} {'run' if m['runs'] == 1 else 'runs each'}")
+                    f"{m['memory_gib']} GiB, Linux {m['kernel']}; {runs} {'run' if runs == 1 else 'runs each'}, "
+                    f"`{m['command']}`")
             if m["scale"] != 1:
                 line += f"; **scale {m['scale']}: this shows that the command works, not how fast anything is**"
             seen.setdefault(line, set()).add(key)
