@@ -85,6 +85,16 @@ pub enum LoginRefused {
     AnonymousDisabled,
 }
 
+impl fmt::Display for LoginRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::UnknownUserOrPassword => "unknown user or wrong password",
+            Self::TooManyFailures => "too many failed logins from its address",
+            Self::AnonymousDisabled => "anonymous login is disabled",
+        })
+    }
+}
+
 /// A refusal, worded as the reference words it (behaviour B.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRefused {

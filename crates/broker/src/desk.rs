@@ -17,7 +17,7 @@ use crate::explain::{Explanation, Subject};
 /// Why the desk did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeskError {
-    /// Wrong user or password, or not from there.
+    /// Wrong user or password, or not from there. The reason goes to the log, not to who asks.
     LoginRefused(String),
     /// He may not.
     AccessRefused(String),

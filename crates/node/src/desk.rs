@@ -143,7 +143,7 @@ impl Desk for NodeDesk {
         let access = &self.inner.access;
         let identity = access
             .login(user, password.expose(), peer, self.inner.clock.now_ms())
-            .map_err(|_| DeskError::LoginRefused("Not_Authorized".into()))?;
+            .map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
         access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
         Ok(identity)
     }

@@ -25,17 +25,33 @@ fn pages_are_parts_of_the_sorted_list() {
     }
 }
 
-/// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
-#[tokio::test(start_paused = true)]
-async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
-    let user = User {
+fn guest() -> User {
+    User {
         name: "guest".into(),
         password: Secret::new("guest"),
         tags: vec!["administrator".into()],
         loopback_only: false,
         permissions: [("/".into(), Permissions::ALL)].into(),
-    };
-    let access = Arc::new(Access::new([user]));
+    }
+}
+
+/// What the log says of refusals over HTTP; whoever asks is not told.
+#[test]
+fn why_a_login_is_refused_is_known() {
+    let access = Arc::new(Access::new([guest()]));
+    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default());
+    let refused =
+        |password: &str| desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into());
+    let because = |why: &str| Err(DeskError::LoginRefused(why.into()));
+    assert_eq!(refused("wrong"), because("unknown user or wrong password"));
+    while refused("wrong") == because("unknown user or wrong password") {}
+    assert_eq!(refused("guest"), because("too many failed logins from its address"));
+}
+
+/// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
+#[tokio::test(start_paused = true)]
+async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
+    let access = Arc::new(Access::new([guest()]));
     let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
     let (shard, _held_up) = mpsc::unbounded_channel();
     let desk = NodeDesk::new(vec![shard], Arc::default(), access, Clock::start(), Arc::default());

@@ -5,7 +5,6 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 
 use super::ends::Farewell;
 use super::{Client, Cx, Gate, Phase, error};
-use crate::access::LoginRefused;
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
 
@@ -36,13 +35,13 @@ impl Gate {
                 Ok(plain) => cx
                     .access
                     .login(&plain.user, plain.password.expose(), self.peer, cx.now_ms)
-                    .map_err(|refused| format!("user '{}': {}", plain.user, explain(refused))),
+                    .map_err(|refused| format!("user '{}': {refused}", plain.user)),
                 Err(malformed) => Err(format!("malformed PLAIN response: {malformed}")),
             },
             sasl::ANONYMOUS => cx
                 .access
                 .login_anonymous(cx.settings.anonymous_login_user.as_deref())
-                .map_err(|r| explain(r).into()),
+                .map_err(|refused| refused.to_string()),
             other => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         };
         cx.counters.auth_attempts += 1;
@@ -133,14 +132,6 @@ impl Gate {
         self.send_open_if_needed(cx);
         self.conn.close(None, true);
         self.phase = Phase::Done;
-    }
-}
-
-fn explain(refused: LoginRefused) -> &'static str {
-    match refused {
-        LoginRefused::UnknownUserOrPassword => "unknown user or wrong password",
-        LoginRefused::TooManyFailures => "too many failed logins from its address",
-        LoginRefused::AnonymousDisabled => "anonymous login is disabled",
     }
 }
 
