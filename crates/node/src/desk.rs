@@ -4,6 +4,7 @@ mod ask;
 mod explain;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
@@ -12,6 +13,7 @@ use broker::catalog::{
     Answer, Binding, Command, DeclareExchange, DeclareQueue, Destination, Exchange, Policy, QueueRecord,
     SetPolicy,
 };
+use broker::counters::Counters;
 use broker::desk::{
     Alarms, BrowsedRow, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec, Start,
 };
@@ -44,6 +46,29 @@ struct Inner {
     clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
+    logins: Logins,
+}
+
+/// Logins over HTTP, which no shard sees. Each request brings one.
+#[derive(Debug, Default)]
+struct Logins {
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Logins {
+    fn note(&self, succeeded: bool) {
+        let count = if succeeded { &self.succeeded } else { &self.failed };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn add_to(&self, counters: &mut Counters) {
+        let (succeeded, failed) =
+            (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed));
+        counters.auth_attempts += succeeded + failed;
+        counters.auth_attempts_succeeded += succeeded;
+        counters.auth_attempts_failed += failed;
+    }
 }
 
 impl NodeDesk {
@@ -55,7 +80,9 @@ impl NodeDesk {
         measured: Arc<Mutex<Measured>>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
-        let inner = Inner { shards, settings, access, node, clock, listeners: Mutex::default(), measured };
+        let listeners = Mutex::default();
+        let logins = Logins::default();
+        let inner = Inner { shards, settings, access, node, clock, listeners, measured, logins };
         Self { inner: Arc::new(inner) }
     }
 
@@ -141,9 +168,9 @@ fn changed(answer: Answer) -> bool {
 impl Desk for NodeDesk {
     fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.inner.access;
-        let identity = access
-            .login(user, password.expose(), peer, self.inner.clock.now_ms())
-            .map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
+        let login = access.login(user, password.expose(), peer, self.inner.clock.now_ms());
+        self.inner.logins.note(login.is_ok());
+        let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
         access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
         Ok(identity)
     }
@@ -171,6 +198,7 @@ impl Desk for NodeDesk {
             overview.messages_unacknowledged += totals.unsettled;
             overview.counters.add(&totals.counters);
         }
+        self.inner.logins.add_to(&mut overview.counters);
         overview.connections = overview.counters.connections;
         overview.consumers = overview.counters.consumers;
         Ok(overview)

@@ -48,6 +48,19 @@ fn why_a_login_is_refused_is_known() {
     assert_eq!(refused("guest"), because("too many failed logins from its address"));
 }
 
+#[test]
+fn logins_at_the_desk_are_attempts_like_others() {
+    let access = Arc::new(Access::new([guest()]));
+    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default());
+    for password in ["guest", "wrong", "guest"] {
+        let _ = desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into());
+    }
+    let mut counters = Counters { auth_attempts: 1, auth_attempts_succeeded: 1, ..Counters::default() };
+    desk.inner.logins.add_to(&mut counters);
+    let counts = (counters.auth_attempts, counters.auth_attempts_succeeded, counters.auth_attempts_failed);
+    assert_eq!(counts, (4, 3, 1));
+}
+
 /// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
 #[tokio::test(start_paused = true)]
 async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
