@@ -22,7 +22,7 @@ use std::path::Path;
 
 use amqp10::sasl::Secret;
 use broker::settings::Settings;
-use node::{AlarmLimits, StorageLimits};
+use node::{AlarmLimits, Limit, StorageLimits};
 
 /// Bytes of a configuration file; a larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -140,6 +140,9 @@ struct Draft {
     default_pass: Secret,
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
+    /// The other form of each limit, which replaces it.
+    memory_instead: Option<Limit>,
+    disk_free_instead: Option<Limit>,
     storage: StorageLimits,
     accept_lost_definitions: bool,
     log_level: &'static str,
@@ -158,6 +161,8 @@ impl Default for Draft {
             default_pass: Secret::new("guest"),
             loopback_users: vec!["guest".into()],
             alarms: AlarmLimits::default(),
+            memory_instead: None,
+            disk_free_instead: None,
             storage: StorageLimits::default(),
             accept_lost_definitions: false,
             log_level: "info",
@@ -188,7 +193,10 @@ impl Draft {
             default_user: self.default_user,
             default_pass: self.default_pass,
             loopback_users: self.loopback_users,
-            alarms: self.alarms,
+            alarms: AlarmLimits {
+                memory: self.memory_instead.unwrap_or(self.alarms.memory),
+                disk_free: self.disk_free_instead.unwrap_or(self.alarms.disk_free),
+            },
             storage: self.storage,
             accept_lost_definitions: self.accept_lost_definitions,
             log_level: self.log_level,

@@ -165,10 +165,7 @@ pub const KEYS: &[Key] = &[
         "vm_memory_high_watermark.absolute",
         "none",
         "The same in bytes (1GB, 512MiB); replaces the relative limit.",
-        |c, _, v| match or_none(v, bytes)? {
-            Some(limit) => put(&mut c.alarms.memory, Ok(Limit::Absolute(limit))),
-            None => Ok(()),
-        },
+        |c, _, v| put(&mut c.memory_instead, or_none(v, bytes).map(|limit| limit.map(Limit::Absolute))),
     ),
     key(
         "disk_free_limit.absolute",
@@ -180,10 +177,7 @@ pub const KEYS: &[Key] = &[
         "disk_free_limit.relative",
         "none",
         "The same as a part of the memory; replaces the absolute limit.",
-        |c, _, v| match or_none(v, part)? {
-            Some(limit) => put(&mut c.alarms.disk_free, Ok(Limit::Relative(limit))),
-            None => Ok(()),
-        },
+        |c, _, v| put(&mut c.disk_free_instead, or_none(v, part).map(|limit| limit.map(Limit::Relative))),
     ),
     key("compat.product", "RabbitMQ", "The product that clients are told they talk to.", |c, _, v| {
         put(&mut c.settings.compat_product, text(v))

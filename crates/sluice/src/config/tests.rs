@@ -1,3 +1,5 @@
+use node::Limit;
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, String> {
@@ -148,6 +150,28 @@ fn bounds_are_checked_at_both_ends() {
         assert!(set(&format!("{key}={good}")).is_ok(), "{key}={good}");
         assert!(set(&format!("{key}={bad}")).is_err(), "{key}={bad}");
     }
+}
+
+/// As the example file says, whichever line comes first; and `none` takes it back.
+#[test]
+fn one_form_of_a_limit_replaces_the_other() {
+    let (memory, disk) = ("vm_memory_high_watermark", "disk_free_limit");
+    let limits = |lines: [&str; 2], sets: &[String]| {
+        let alarms = Config::parse(&lines.join("\n"), "", sets).unwrap().alarms;
+        (alarms.memory, alarms.disk_free)
+    };
+    for [memory_first, memory_second, disk_first, disk_second] in [
+        ["absolute = 1GB", "relative = 0.4", "relative = 0.5", "absolute = 1MB"],
+        ["relative = 0.4", "absolute = 1GB", "absolute = 1MB", "relative = 0.5"],
+    ] {
+        let memory = limits([&format!("{memory}.{memory_first}"), &format!("{memory}.{memory_second}")], &[]);
+        assert_eq!(memory.0, Limit::Absolute(1_000_000_000));
+        let disk = limits([&format!("{disk}.{disk_first}"), &format!("{disk}.{disk_second}")], &[]);
+        assert_eq!(disk.1, Limit::Relative(0.5));
+    }
+    let file = [&*format!("{memory}.absolute = 1GB"), &*format!("{disk}.relative = 0.5")];
+    let sets = [format!("{memory}.absolute=none"), format!("{disk}.relative=none")];
+    assert_eq!(limits(file, &sets), (Limit::Relative(0.6), Limit::Absolute(50_000_000)));
 }
 
 #[test]
