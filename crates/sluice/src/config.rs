@@ -88,6 +88,7 @@ impl Config {
     /// The first key or value that is refused, with its place.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
         let mut draft = Draft::default();
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         for (index, line) in text.lines().enumerate() {
             let at = |problem: String| ConfigError { place: format!("{name}:{}", index + 1), problem };
             let line = line.trim();

@@ -174,6 +174,12 @@ fn one_form_of_a_limit_replaces_the_other() {
     assert_eq!(limits(file, &sets), (Limit::Relative(0.6), Limit::Absolute(50_000_000)));
 }
 
+/// Some editors put one in front.
+#[test]
+fn a_byte_order_mark_is_no_key() {
+    assert_eq!(parse("\u{feff}shards = 3").unwrap().shards, 3);
+}
+
 #[test]
 fn secrets_are_never_shown() {
     let config = set("default_pass=hunter2").unwrap();
