@@ -59,6 +59,16 @@ pub struct Sections {
     pub bare: Range<u32>,
 }
 
+impl Sections {
+    /// See [`scan_bare`].
+    #[inline(always)]
+    fn places_if_bare(&self) -> Option<[u32; 2]> {
+        let application_properties = self.application_properties.as_ref();
+        let places = [application_properties.map_or(self.body.start, |range| range.start), self.body.start];
+        (self.bare.start == 0).then_some(places)
+    }
+}
+
 /// What a body is made of [3.2].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyKind {
@@ -78,6 +88,17 @@ pub fn scan(message: &[u8]) -> Result<Sections, SectionError> {
     match plain::scan(message) {
         Some(sections) => Ok(sections),
         None => scan_any(message),
+    }
+}
+
+/// Where application-properties and body begin in a message that is bare: nothing stands before its properties. Without
+/// application-properties both are the body's place; `None` if it is no bare message. See [`scan`], of which this is the
+/// part that whoever reads messages back needs of each.
+pub fn scan_bare(message: &[u8]) -> Option<[u32; 2]> {
+    // Of what is inlined here the compiler leaves out what is not asked for.
+    match plain::scan(message) {
+        Some(sections) => sections.places_if_bare(),
+        None => scan_any(message).ok()?.places_if_bare(),
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use amqp10::Reader;
 use amqp10::encode::Gathered;
-use amqp10::sections::{Sections, map_content, map_pairs, scan};
+use amqp10::sections::{map_content, map_pairs, scan, scan_bare};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use crate::StoredError;
@@ -170,11 +170,8 @@ impl Entries {
         match &mut self.message {
             Some(message) if !self.head.is_empty() && entry.starts_with(&self.head) => {
                 entry.advance(self.head.len());
-                let sections = scan(&entry).ok()?;
-                if sections.header.is_some() || sections.bare.start > 0 {
-                    return None;
-                }
-                message.set_wire(entry, &places(&sections, 0));
+                let [application_properties_at, body_at] = scan_bare(&entry)?;
+                message.set_wire(entry, &[0, application_properties_at, body_at]);
             }
             _ => self.read_anew(&entry)?,
         }
@@ -196,11 +193,13 @@ impl Entries {
         if plain {
             self.head.extend_from_slice(&entry[..start as usize]);
         }
-        let [bare_at, application_properties_at, body_at] = places(&sections, start);
+        let body_at = sections.body.start - start;
         let parts = Parts {
             wire: entry.slice(start as usize..),
-            bare_at,
-            application_properties_at,
+            bare_at: sections.bare.start - start,
+            application_properties_at: sections
+                .application_properties
+                .map_or(body_at, |range| range.start - start),
             body_at,
             durable: true,
             durable_header: header.and_then(|h| h.durable).unwrap_or(false),
@@ -210,13 +209,6 @@ impl Entries {
         self.message = Some(Message::new(parts, route));
         Some(())
     }
-}
-
-/// Where bare message, application-properties and body lie in what begins at `start` of what was scanned.
-fn places(sections: &Sections, start: u32) -> [u32; 3] {
-    let body_at = sections.body.start - start;
-    let properties = sections.application_properties.as_ref();
-    [sections.bare.start - start, properties.map_or(body_at, |range| range.start - start), body_at]
 }
 
 /// The route that the annotations begin with.
