@@ -201,6 +201,64 @@ fn formats_are_versioned() {
     assert_eq!(decode_change(b""), None);
 }
 
+/// Exchanges that go with the last of their bindings, however these lie between them: in a circle, or to two things that go
+/// together.
+#[test]
+fn exchanges_go_with_their_last_binding() {
+    let exchange = |name: &str| {
+        let (vhost, name, kind) = ("/".into(), name.into(), "fanout".into());
+        let (durable, auto_delete, internal, arguments) = (true, true, false, Arguments::new());
+        Command::DeclareExchange(DeclareExchange {
+            vhost,
+            name,
+            kind,
+            durable,
+            auto_delete,
+            internal,
+            arguments,
+        })
+    };
+    let binding = |source: &str, destination| {
+        let (vhost, source, key) = ("/".into(), source.into(), "".into());
+        Binding { vhost, source, destination, key, arguments: Arguments::new() }
+    };
+    let to = |name: &str| Destination::Exchange(name.into());
+    let delete =
+        |name: &str| Command::DeleteExchange { vhost: "/".into(), name: name.into(), if_unused: false };
+    let left = |bindings: &[(&str, Destination)], last: &dyn Fn(&Catalog) -> Command| {
+        let mut catalog = Catalog::default();
+        let predeclared = catalog.exchanges().count();
+        for name in ["a", "b", "c"] {
+            run(&mut catalog, exchange(name));
+        }
+        run(&mut catalog, queue("q", &[]));
+        for (source, destination) in bindings {
+            run(&mut catalog, Command::Bind(binding(source, destination.clone())));
+        }
+        let command = last(&catalog);
+        let (_, changes) = run(&mut catalog, command);
+        for (at, change) in changes.iter().enumerate() {
+            assert!(!changes[..at].contains(change), "{change:?} is said twice");
+        }
+        let mut left: Vec<_> = catalog.exchanges().map(|x| x.name.to_string()).collect();
+        left.retain(|name| ["a", "b", "c"].contains(&&**name));
+        assert_eq!(catalog.exchanges().count(), predeclared + left.len());
+        left.sort();
+        left.concat()
+    };
+    let forget = |catalog: &Catalog| Command::ForgetQueue { queue: catalog.queue("/", "q").unwrap().id };
+    let q = || Destination::Queue("q".into());
+
+    assert_eq!(left(&[("a", to("a"))], &|_| delete("a")), "bc");
+    assert_eq!(left(&[("a", to("a"))], &|_| Command::Unbind(binding("a", to("a")))), "bc");
+    assert_eq!(left(&[("a", to("b")), ("b", to("a"))], &|_| delete("a")), "c");
+    assert_eq!(left(&[("a", to("b")), ("b", to("c")), ("c", to("a"))], &|_| delete("b")), "");
+    assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "it leads to itself");
+    assert_eq!(left(&[("a", q()), ("b", to("a")), ("c", to("b"))], &forget), "");
+    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("a"))], &forget), "c", "b led to nothing else");
+    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("c"))], &forget), "bc");
+}
+
 #[test]
 fn the_default_exchange_leads_to_links_that_take_replies() {
     let catalog = Catalog::default();

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+
 use super::super::exchange::{ALTERNATE, Exchange, ExchangeKind};
 use super::super::{Binding, Catalog, Change, Destination, RESERVED_PREFIX};
 use super::{
@@ -10,20 +12,40 @@ use super::{
 };
 
 impl Catalog {
-    /// Everything that binds to `destination`, and the exchanges that this leaves unused.
+    /// Everything that binds to `destination`, which goes, and the exchanges that this leaves unused, with what binds to
+    /// them in turn. Of an exchange that goes, its own bindings are the caller's to unbind.
     pub(super) fn unbind_all(&self, vhost: &Arc<str>, destination: &Destination) -> Vec<Change> {
-        let mut changes = Vec::new();
+        let (mut changes, mut deleted) = (Vec::new(), Vec::new());
         let Some(v) = self.vhosts.get(vhost) else { return changes };
-        for table in v.exchanges.values() {
-            let before = changes.len();
-            changes.extend(table.bindings.to(destination).cloned().map(Change::Unbound));
-            let gone = changes.len() - before;
-            if gone > 0 && gone == table.bindings.len() && table.exchange.auto_delete {
-                changes.extend(self.unbind_all(vhost, &Destination::Exchange(table.exchange.name.clone())));
-                let name = table.exchange.name.clone();
-                changes.push(Change::ExchangeDeleted { vhost: vhost.clone(), name });
+        // Bindings that an exchange has left, of those that lose any: what leads to several things that go loses the last
+        // of them once, and a circle ends where it began.
+        let mut left: HashMap<&str, usize> = HashMap::new();
+        if let Destination::Exchange(name) = destination {
+            left.insert(name, 0);
+        }
+        let mut todo = vec![destination.clone()];
+        while let Some(destination) = todo.pop() {
+            for table in v.exchanges.values() {
+                let name = &table.exchange.name;
+                let before = left.get(&**name).copied().unwrap_or(table.bindings.len());
+                if before == 0 {
+                    continue;
+                }
+                let unbound = changes.len();
+                changes.extend(table.bindings.to(&destination).cloned().map(Change::Unbound));
+                let gone = changes.len() - unbound;
+                if gone == 0 {
+                    continue;
+                }
+                left.insert(name, before - gone);
+                if gone == before && table.exchange.auto_delete {
+                    todo.push(Destination::Exchange(name.clone()));
+                    deleted.push(Change::ExchangeDeleted { vhost: vhost.clone(), name: name.clone() });
+                }
             }
         }
+        // Behind all bindings, so that no change speaks of an exchange that is not there.
+        changes.append(&mut deleted);
         changes
     }
 
