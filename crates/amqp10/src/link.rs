@@ -168,6 +168,11 @@ impl Link {
         self.remote_handle.is_none() && !self.peer_detached
     }
 
+    /// The peer has proposed it and we have not answered.
+    pub fn awaits_answer(&self) -> bool {
+        self.state == LinkState::Half && !self.awaits_attach()
+    }
+
     pub fn is_sending(&self) -> bool {
         matches!(self.end, End::Sending(_))
     }

@@ -1,7 +1,7 @@
 //! How connections, sessions and links end: by the client's word, by ours, or because the socket is gone. What goes with
 //! them is given up in one place, and an answer waits until the queues that go with them are gone.
 
-use amqp10::{AmqpError, condition};
+use amqp10::{AmqpError, Attach, Role, condition};
 use queue::Request;
 
 use super::{Cx, Gate, LinkRole, Phase, Waiting, error};
@@ -90,7 +90,7 @@ impl Gate {
 
     fn say_farewell(&mut self, farewell: Farewell, cx: &mut Cx<'_>) {
         match farewell {
-            Farewell::Detach { session, link } => self.put_detach(session, link, None),
+            Farewell::Detach { session, link } => self.put_detach(session, link, None, cx),
             Farewell::End { session } => self.conn.end(session, None),
             Farewell::Close => self.answer_close(cx),
         }
@@ -189,13 +189,34 @@ impl Gate {
         // What is known of its deliveries goes out first (behaviour B.4).
         self.flush_session(session);
         self.drop_link(session, link, true, cx);
-        self.put_detach(session, link, Some(error));
+        self.put_detach(session, link, Some(error), cx);
     }
 
-    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>) {
+    fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>, cx: &mut Cx<'_>) {
+        // [2.6.3] No DETACH before ATTACH. Who detaches before it is answered is told of a link that leads nowhere.
+        if let Some(reply) = self.answer_in_passing(session, link)
+            && !self.answer_attach(session, link, reply, cx)
+        {
+            return;
+        }
         self.conn.detach(session, link, error);
         // What waited of it holds up the other links no longer.
         self.touch_session(session);
+    }
+
+    /// What answers the ATTACH of a link that ends before it has been answered.
+    fn answer_in_passing(&self, session: u16, link: u32) -> Option<Attach> {
+        let link = self.conn.session(session)?.link(link)?;
+        if !link.awaits_answer() {
+            return None;
+        }
+        let role = if link.is_sending() { Role::Sender } else { Role::Receiver };
+        Some(Attach {
+            snd_settle_mode: link.snd_settle_mode,
+            rcv_settle_mode: link.rcv_settle_mode,
+            initial_delivery_count: link.is_sending().then_some(0),
+            ..Attach::new(link.name.clone(), 0, role)
+        })
     }
 
     // ---- queues that go with them ---------------------------------------------------------------------------
