@@ -169,10 +169,9 @@ impl Gate {
                 cx.consumers.remove(replies.to.outlet.0);
                 cx.counters.consumers -= 1;
             }
-            LinkRole::Requests { pair } | LinkRole::Responses { pair } => {
-                // A pair needs both of its links; the other one is told at its next use.
-                self.drop_pair(pair);
-            }
+            // A pair needs both of its links; the other one is told at its next use.
+            LinkRole::Requests { pair } => self.drop_half(pair, Role::Sender),
+            LinkRole::Responses { pair } => self.drop_half(pair, Role::Receiver),
         }
     }
 

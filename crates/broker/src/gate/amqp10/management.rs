@@ -133,15 +133,29 @@ impl Gate {
         Ok(at as u32)
     }
 
-    /// Forgets a pair. What is under way is carried out, and its answer goes nowhere.
-    pub(super) fn drop_pair(&mut self, pair: u32) {
-        self.pairs.try_remove(pair as usize);
-        for waiting in self.waiting.values_mut() {
-            // The next pair may get this number.
-            if let Waiting::Management { pair: of, .. } = waiting
-                && *of == pair
-            {
-                *of = NO_PAIR;
+    /// One link of a pair is gone. The other one waits for a new one of its name, and the pair goes with the last of them.
+    /// Without its response link what is under way is carried out, and its answer goes nowhere.
+    pub(super) fn drop_half(&mut self, pair: u32, role: Role) {
+        let Some(p) = self.pairs.get_mut(pair as usize) else { return };
+        match role {
+            Role::Sender => p.requests = None,
+            Role::Receiver => {
+                (p.responses, p.busy) = (None, false);
+                p.backlog.clear();
+            }
+        }
+        let is_empty = p.requests.is_none() && p.responses.is_none();
+        if is_empty {
+            self.pairs.remove(pair as usize);
+        }
+        if is_empty || role == Role::Receiver {
+            for waiting in self.waiting.values_mut() {
+                // What waits there next is not for it, nor is the pair that gets this number.
+                if let Waiting::Management { pair: of, .. } = waiting
+                    && *of == pair
+                {
+                    *of = NO_PAIR;
+                }
             }
         }
     }
