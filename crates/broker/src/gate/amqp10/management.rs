@@ -8,6 +8,7 @@ use amqp10::{
     Attach, Delivery, Outgoing, Role, SenderSettleMode, Source, Tag, Target, TargetArchetype, Value,
     condition,
 };
+use bytes::Bytes;
 use queue::{Effect, Refusal, Request, Ticket};
 
 use self::request::{Parsed, Reply, Verb};
@@ -42,8 +43,10 @@ pub(super) struct Pair {
     /// Requests that wait for the one before them: answers keep the order, and each request sees what the one
     /// before it has done. At most [`CREDIT`].
     backlog: VecDeque<Parsed>,
-    /// A request is under way.
+    /// A request is under way, or its response waits.
     busy: bool,
+    /// A response whose credit was taken back while its request was under way.
+    response: Option<Bytes>,
 }
 
 impl Gate {
@@ -121,6 +124,7 @@ impl Gate {
                 next_tag: 0,
                 backlog: VecDeque::new(),
                 busy: false,
+                response: None,
             })
         });
         let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
@@ -140,7 +144,7 @@ impl Gate {
         match role {
             Role::Sender => p.requests = None,
             Role::Receiver => {
-                (p.responses, p.busy) = (None, false);
+                (p.responses, p.busy, p.response) = (None, false, None);
                 p.backlog.clear();
             }
         }
@@ -163,6 +167,7 @@ impl Gate {
     /// Credit has come for responses, or requests have been read: goes on with those that wait, and grants
     /// credit for more unless too many wait.
     pub(super) fn regulate_management(&mut self, session: u16, pair: u32, cx: &mut Cx<'_>) {
+        self.send_response(pair);
         self.next_request(pair, cx);
         let Some(p) = self.pairs.get(pair as usize) else { return };
         let Some(link) = p.requests else { return };
@@ -448,11 +453,20 @@ impl Gate {
 
     fn respond(&mut self, pair: u32, pending: Pending, reply: Reply) {
         let Some(p) = self.pairs.get_mut(pair as usize) else { return };
-        let Some(link) = p.responses else { return };
+        p.response = Some(reply.encode(pending.message_id));
+        self.send_response(pair);
+    }
+
+    /// Sends the response that waits, if there is credit for it.
+    fn send_response(&mut self, pair: u32) {
+        if !self.may_respond(pair) {
+            return;
+        }
+        let Some(p) = self.pairs.get_mut(pair as usize) else { return };
+        let Some((link, message)) = p.responses.zip(p.response.take()) else { return };
         p.next_tag += 1;
         p.busy = false;
         let tag = Tag::from_number(p.next_tag);
-        let message = reply.encode(pending.message_id);
-        self.conn.send(pending.session, link, &Outgoing::whole(tag, true, &message, 0));
+        self.conn.send(p.session, link, &Outgoing::whole(tag, true, &message, 0));
     }
 }
