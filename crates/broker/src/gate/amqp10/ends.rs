@@ -15,6 +15,12 @@ pub(super) enum Farewell {
     Close,
 }
 
+impl Farewell {
+    fn is_detach_on(self, session: u16) -> bool {
+        matches!(self, Self::Detach { session: on, .. } if on == session)
+    }
+}
+
 impl Gate {
     // ---- connections --------------------------------------------------------------------------------------
 
@@ -79,9 +85,14 @@ impl Gate {
         self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
     }
 
-    /// Answers at once, or when the deletions are done that have begun since there were `before`.
+    /// Answers at once, or when the deletions are done that have begun since there were `before`. The answer to END waits
+    /// for those to DETACH: the session's number may soon be another session's.
     pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
-        if self.deletions() > before {
+        let others_first = match farewell {
+            Farewell::End { session } => self.farewells.iter().any(|f| f.is_detach_on(session)),
+            Farewell::Detach { .. } | Farewell::Close => false,
+        };
+        if self.deletions() > before || others_first {
             self.farewells.push(farewell);
         } else {
             self.say_farewell(farewell, cx);
@@ -116,6 +127,8 @@ impl Gate {
         );
         self.flush_session(session);
         self.drop_session(session, true, cx);
+        // Nothing follows our END [2.5.5].
+        self.farewells.retain(|farewell| !farewell.is_detach_on(session));
         self.conn.end(session, Some(error));
     }
 
