@@ -323,9 +323,14 @@ pub fn make_shards(
     limits: StorageLimits,
     now_ms: u64,
 ) -> Vec<Shard> {
-    let Restored { mut catalog, queues, .. } = restored;
-    // A queue with messages needs its machine at once; the others get theirs with their first link.
-    let mut placed: Vec<_> = queues.into_iter().filter(|(_, q)| !q.is_unused()).collect();
+    let Restored { mut catalog, mut queues, .. } = restored;
+    // A queue with messages needs its machine at once, and so does one that may expire; the others get theirs with their
+    // first link.
+    queues.retain(|_, queue| !queue.is_unused());
+    for expiring in catalog.queues().filter(|queue| queue.may_expire()) {
+        queues.entry(expiring.id).or_default();
+    }
+    let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
     for (i, (queue, _)) in placed.iter().enumerate() {
         catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });

@@ -53,7 +53,7 @@ pub struct QueueRecord {
     /// The policy that counts for it. Follows from its name: never stored with it.
     pub policy: Option<Arc<Policy>>,
     pub operator_policy: Option<Arc<Policy>>,
-    /// Where its machine runs; nowhere until the first link comes (house.md section 5).
+    /// Where its machine runs; nowhere until the first link comes (house.md section 5), unless it may expire.
     pub home: Option<ShardId>,
 }
 
@@ -61,6 +61,11 @@ impl QueueRecord {
     /// Whether it is a stream.
     pub fn is_stream(&self) -> bool {
         self.config.stream.is_some()
+    }
+
+    /// Whether it goes when nobody has used it for some time, which its machine counts.
+    pub fn may_expire(&self) -> bool {
+        self.config.expires_ms.is_some()
     }
 
     /// The queue type by its name.

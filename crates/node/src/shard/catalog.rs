@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use broker::catalog::{Answer, CatalogError, Change, Command};
+use broker::catalog::{Answer, CatalogError, Change, Command, QueueRecord};
 use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
 use queue::{Request, Ticket};
@@ -78,6 +78,7 @@ impl Shard {
                     }
                     self.apply_change(change);
                     self.follow_history(change);
+                    self.place_expiring(change, from);
                 }
                 if let Answer::Queue { created, .. } = &decision.answer {
                     self.counters.queues_declared += 1;
@@ -92,6 +93,26 @@ impl Shard {
         }
         self.decider = Some(decider);
         self.send_answers();
+    }
+
+    /// To be called when a change has been applied on the shard that decides: a queue that may expire gets its machine at
+    /// once, for nothing else counts the time in which nobody uses it. `from`: the shard of who asked for the change.
+    fn place_expiring(&mut self, change: &Change, from: ShardId) {
+        let waits = |queue: &&Arc<QueueRecord>| queue.home.is_none() && queue.may_expire();
+        match change {
+            Change::QueueDeclared(record) => {
+                if let Some(queue) = self.catalog.queue_by_id(record.id).filter(waits) {
+                    self.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
+                }
+            }
+            Change::PolicySet(_) | Change::PolicyCleared { .. } => {
+                let shards = (0..self.outboxes.len() as ShardId).cycle();
+                for (queue, home) in self.catalog.queues().filter(waits).zip(shards) {
+                    self.post.propose(None, Command::PlaceQueue { queue: queue.id, home });
+                }
+            }
+            _ => {}
+        }
     }
 
     /// Changes that another shard has decided.
