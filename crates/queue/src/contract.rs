@@ -64,6 +64,14 @@ pub enum Request {
     Report { ticket: Ticket },
 }
 
+impl Request {
+    /// Uses the queue ([`Config::expires_ms`]) and takes nothing. Answered by [`Effect::Fetched`].
+    pub fn use_only(ticket: Ticket) -> Self {
+        // Who takes nothing holds nothing, whatever the id.
+        Self::Fetch { ticket, holder: ConsumerId(ticket.0), n: 0, settled: true }
+    }
+}
+
 /// One message to store.
 #[derive(Clone, Debug)]
 pub struct Publish {

@@ -170,6 +170,8 @@ enum Waiting {
     },
     /// A queue of this connection is being deleted.
     Deletion,
+    /// A queue has been told that it is used.
+    Use,
 }
 
 /// Twice the largest message (house.md section 4): one that comes, and as much for all others.
@@ -455,7 +457,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Dynamic { .. }) | None => {}
+            Some(Waiting::Dynamic { .. } | Waiting::Use) | None => {}
         }
     }
 
@@ -467,7 +469,7 @@ impl Gate {
             Some(Waiting::Dynamic { session, link, attach }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
             }
-            Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}
+            Some(Waiting::Deletion | Waiting::Replies { .. } | Waiting::Use) | None => {}
         }
     }
 
