@@ -95,10 +95,11 @@ impl Gate {
         }
     }
 
-    /// Whether the link whose ATTACH has been put off is still there. One that has a role is another, of the same name.
+    /// Whether the link whose ATTACH has been put off is still there and waits. One that has a role is another, of the same
+    /// name.
     pub(super) fn awaits_reply(&self, session: u16, link: u32, attach: &Attach) -> bool {
         let l = self.conn.session(session).and_then(|s| s.link(link));
-        l.is_some_and(|l| l.remote_handle.is_some() && l.name == attach.name)
+        l.is_some_and(|l| l.remote_handle.is_some() && l.awaits_answer() && l.name == attach.name)
             && self.sessions.get(usize::from(session)).is_some_and(Option::is_some)
             && self.role_of(session, link).is_none()
     }
