@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp10::types::Described;
-use amqp10::{Attach, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
+use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
 use message::Route;
 
 use super::address::queue_address;
@@ -56,12 +56,25 @@ impl Gate {
             home: Some(cx.shard),
             ..DeclareQueue::new(self.vhost.clone(), queue, Arguments::new())
         });
-        let waiting = Waiting::Dynamic { session, link, attach: Box::new(attach.clone()) };
+        let waiting = Waiting::Dynamic { session, link, attach: Box::new(attach.clone()), flow: None };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
         })?;
         cx.post.propose(Some(ticket), command);
         Ok(())
+    }
+
+    /// A FLOW for a link that nobody has yet: the newest counts, but every echo is to be answered.
+    pub(super) fn put_off_flow(&mut self, at: (u16, u32), new: &Flow) {
+        let mut waiting = self.waiting.values_mut();
+        let flow = waiting.find_map(|waiting| match waiting {
+            Waiting::Dynamic { session, link, flow, .. } if (*session, *link) == at => Some(flow),
+            _ => None,
+        });
+        if let Some(flow) = flow {
+            let echo = new.echo || flow.as_ref().is_some_and(|flow| flow.echo);
+            *flow = Some(Box::new(Flow { drain: new.drain, echo, ..Flow::default() }));
+        }
     }
 
     pub(super) fn finish_dynamic(

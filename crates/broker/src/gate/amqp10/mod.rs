@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    AmqpError, Chunk, Connection, Event, Fault, Map, Radius, Role, SessionConfig, Symbol, condition,
+    AmqpError, Chunk, Connection, Event, Fault, Flow, Map, Radius, Role, SessionConfig, Symbol, condition,
 };
 use bytes::BytesMut;
 use hashbrown::HashMap;
@@ -160,6 +160,8 @@ enum Waiting {
         session: u16,
         link: u32,
         attach: Box<amqp10::Attach>,
+        /// What FLOWs have asked for meanwhile.
+        flow: Option<Box<Flow>>,
     },
     /// Whether there is the reply link whose address this link has.
     Replies {
@@ -466,8 +468,10 @@ impl Gate {
         cx.tickets.remove(ticket.0);
         match self.waiting.remove(&ticket) {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
-            Some(Waiting::Dynamic { session, link, attach }) => {
+            Some(Waiting::Dynamic { session, link, attach, flow }) => {
                 self.finish_dynamic(session, link, attach, result, cx);
+                // There is somebody now to answer it.
+                flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
             Some(Waiting::Deletion | Waiting::Replies { .. } | Waiting::Use) | None => {}
         }

@@ -98,6 +98,7 @@ impl Gate {
             Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
+            None => self.put_off_flow((session, link), flow),
             _ => {}
         }
         self.touch(session, link);
