@@ -17,7 +17,7 @@ use super::attach::{Refused, on_link};
 use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
-use crate::catalog::{Answer, CatalogError, Command, Destination};
+use crate::catalog::{Answer, Binding, CatalogError, Command, Destination, QueueRecord};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
 
@@ -260,8 +260,7 @@ impl Gate {
                         self.respond(pair, pending, reply);
                     }
                     None => self.respond(pair, pending, Reply::message_count(0)),
-                    Some(record) if record.exclusive.is_some_and(|owner| owner != self.id) => {
-                        let locked = CatalogError::locked(&vhost, &record.name);
+                    Some(record) if let Some(locked) = self.locked(&record) => {
                         self.respond(pair, pending, Reply::from_error(&locked));
                     }
                     Some(record) => {
@@ -284,6 +283,12 @@ impl Gate {
             Verb::DeleteExchange { name } => {
                 let command = Command::DeleteExchange { vhost, name: name.clone(), if_unused: false };
                 self.propose(pair, pending, command, cx);
+            }
+            Verb::Bind(Binding { destination: Destination::Queue(name), .. })
+            | Verb::Unbind { destination: Destination::Queue(name), .. }
+                if let Some(locked) = cx.catalog.queue(&vhost, name).and_then(|queue| self.locked(queue)) =>
+            {
+                self.respond(pair, pending, Reply::from_error(&locked));
             }
             Verb::Bind(binding) => {
                 let command = Command::Bind(binding.clone());
@@ -356,6 +361,12 @@ impl Gate {
             }
             Verb::Other => Ok(()),
         }
+    }
+
+    /// Why this connection may not touch a queue: it is another one's own.
+    fn locked(&self, queue: &QueueRecord) -> Option<CatalogError> {
+        let others = queue.exclusive.is_some_and(|owner| owner != self.id);
+        others.then(|| CatalogError::locked(&queue.vhost, &queue.name))
     }
 
     fn ask_queue(
