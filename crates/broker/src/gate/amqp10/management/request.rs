@@ -291,10 +291,10 @@ impl Reply {
     /// The one table from a catalog's refusal to a status.
     pub fn from_error(refused: &CatalogError) -> Self {
         let status = match refused {
-            CatalogError::NotFound { .. } => 404,
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } => 403,
-            CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
+            // What is not found is what a binding is to lead from or to: the path is there.
+            CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
         };
         Self::error(status, refused.to_string())
     }
