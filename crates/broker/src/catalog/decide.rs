@@ -202,7 +202,8 @@ impl Catalog {
         self.check_vhost(&vhost)?;
         arguments.remove(NAME_PREFIX);
         if let Some(known) = self.queue(&vhost, &name) {
-            if known.exclusive.is_some() && known.exclusive != connection {
+            let owner = connection.filter(|_| exclusive);
+            if known.exclusive != owner {
                 return Err(CatalogError::locked(&vhost, &name));
             }
             let differs = |what: &str, got: String, current: String| CatalogError::Inequivalent {
@@ -213,9 +214,6 @@ impl Catalog {
             };
             if known.durable != durable {
                 return Err(differs("durable", quoted(durable), quoted(known.durable)));
-            }
-            if known.exclusive.is_some() != exclusive {
-                return Err(differs("exclusive", quoted(exclusive), quoted(known.exclusive.is_some())));
             }
             if known.auto_delete != auto_delete {
                 return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
