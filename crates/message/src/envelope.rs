@@ -22,6 +22,13 @@ pub struct Route {
 }
 
 impl Route {
+    /// Keys that a route can hold, that of the address and those of `x-cc` together: what the stored form can count.
+    /// Further ones are left out there.
+    pub const KEYS_MAX: usize = u16::MAX as usize;
+
+    /// Bytes that each of them can have there. What is behind them is cut off.
+    pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
+
     /// `exchange` is empty for the default exchange. The first of `keys` is the routing key; the others came
     /// from `x-cc` (behaviour B.4).
     pub fn new(exchange: impl Into<Arc<str>>, keys: Vec<Arc<str>>) -> Self {

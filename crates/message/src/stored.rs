@@ -146,6 +146,7 @@ impl LastRoute {
 
 /// Appends the route as a stored message has it.
 pub(crate) fn put_stored_route(exchange: &str, keys: &[Arc<str>], out: &mut BytesMut) {
+    let keys = &keys[..keys.len().min(Route::KEYS_MAX)];
     out.put_u16(keys.len() as u16);
     put_text(exchange, out);
     keys.iter().for_each(|key| put_text(key, out));
@@ -162,8 +163,7 @@ fn encode_deaths(deaths: &Deaths) -> BytesMut {
 }
 
 fn put_text(text: &str, out: &mut BytesMut) {
-    // Names and keys are checked against 255 bytes where they come in, addresses against 64 KiB.
-    let len = text.len().min(usize::from(u16::MAX));
+    let len = text.floor_char_boundary(Route::KEY_BYTES_MAX);
     out.put_u16(len as u16);
     out.put_slice(&text.as_bytes()[..len]);
 }
@@ -244,6 +244,23 @@ mod tests {
             ttl_ms: Some(60_000),
         };
         Message::new(parts, Arc::new(Route::new("x", vec!["k".into(), "cc".into()])))
+    }
+
+    /// The gate lets no such keys in; a dead-letter key may still be too long. Nothing else is lost with it.
+    #[test]
+    fn what_a_route_cannot_hold_is_cut_and_the_message_comes_back() {
+        let long: Arc<str> = "é".repeat(40_000).into();
+        for (keys, first) in [
+            (vec!["k".into(); 70_000], "k"),
+            (vec!["k".into(); 65_536], "k"),
+            (vec![long.clone(), "k".into()], &long[..65_534]),
+        ] {
+            let message = Message::new(example().parts(), Arc::new(Route::new("x", keys.clone())));
+            let back = Message::from_stored(stored(&message), &mut LastRoute::default()).unwrap();
+            assert_eq!(back.parts(), message.parts());
+            assert_eq!((back.route().key(), &**back.route().exchange()), (first, "x"));
+            assert_eq!(back.route().keys().len(), keys.len().min(Route::KEYS_MAX));
+        }
     }
 
     #[test]

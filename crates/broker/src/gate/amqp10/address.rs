@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use message::Route;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
 use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
@@ -11,6 +12,9 @@ pub const MANAGEMENT: &str = "/management";
 
 /// What needs no encoding in a segment (RFC 3986 unreserved).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Bytes of an address at most: what it names must have room in a stored message.
+const ADDRESS_MAX: usize = Route::KEY_BYTES_MAX;
 
 /// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,9 +40,11 @@ impl fmt::Display for BadAddress {
 
 impl Address {
     /// # Errors
-    /// Anything but the three forms of the module's first line, with each part percent-encoded UTF-8.
+    /// Anything but the three forms of the module's first line, with each part percent-encoded UTF-8, and what is longer
+    /// than 65,535 bytes.
     pub fn parse(address: &str) -> Result<Self, BadAddress> {
-        parse(address).ok_or_else(|| BadAddress(address.chars().take(256).collect()))
+        let parsed = if address.len() <= ADDRESS_MAX { parse(address) } else { None };
+        parsed.ok_or_else(|| BadAddress(address.chars().take(256).collect()))
     }
 }
 
@@ -108,6 +114,14 @@ mod tests {
         assert_eq!(Address::parse("/exchanges/x"), exchange("x", ""));
         assert_eq!(Address::parse("/exchanges/x/"), exchange("x", ""));
         assert_eq!(Address::parse(&queue_address("a/b ü~")), Ok(Address::Queue("a/b ü~".into())));
+    }
+
+    #[test]
+    fn an_address_has_a_size() {
+        let key = |bytes: usize| "k".repeat(bytes - "/exchanges/x/".len());
+        let address = |bytes| format!("/exchanges/x/{}", key(bytes));
+        assert_eq!(Address::parse(&address(ADDRESS_MAX)), exchange("x", &key(ADDRESS_MAX)));
+        assert!(Address::parse(&address(ADDRESS_MAX + 1)).is_err());
     }
 
     #[test]

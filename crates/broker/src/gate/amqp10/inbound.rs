@@ -344,5 +344,45 @@ fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError
             })
             .collect::<Option<Vec<_>>>()
     });
-    keys.ok_or_else(|| error(condition::INVALID_FIELD, "annotation 'x-cc' must be a list of strings"))
+    let invalid = |reason: String| error(condition::INVALID_FIELD, reason);
+    let keys = keys.ok_or_else(|| invalid("annotation 'x-cc' must be a list of strings".into()))?;
+    // One of them is the address's.
+    let (keys_max, bytes_max) = (Route::KEYS_MAX - 1, Route::KEY_BYTES_MAX);
+    if keys.len() > keys_max || keys.iter().any(|key| key.len() > bytes_max) {
+        let reason =
+            format!("annotation 'x-cc' has more than {keys_max} keys, or one of more than {bytes_max} bytes");
+        return Err(invalid(reason));
+    }
+    Ok(keys)
+}
+
+#[cfg(test)]
+mod tests {
+    use amqp10::{Array, encode};
+    use bytes::BytesMut;
+
+    use super::*;
+
+    /// Message-annotations with this `x-cc`, and an empty body.
+    fn keys_of(value: Value) -> Result<usize, Symbol> {
+        let mut message = BytesMut::new();
+        message.extend_from_slice(&[0x00, 0x53, 0x72]);
+        let mut annotations = Map::new();
+        annotations.insert(Symbol::from_static("x-cc"), value);
+        encode::put_map(&mut message, &annotations);
+        message.extend_from_slice(&[0x00, 0x53, 0x77, 0x40]);
+        let found = sections::scan(&message).unwrap();
+        extra_keys(&found, &message).map(|keys| keys.len()).map_err(|refused| refused.condition)
+    }
+
+    #[test]
+    fn more_keys_have_room_in_a_stored_message() {
+        let list = |n: usize, key: &str| Value::List(vec![Value::from(key); n]);
+        assert_eq!(keys_of(list(65_534, "k")), Ok(65_534));
+        assert_eq!(keys_of(list(65_535, "k")), Err(condition::INVALID_FIELD));
+        assert_eq!(keys_of(list(2, &"k".repeat(65_535))), Ok(2));
+        assert_eq!(keys_of(list(1, &"k".repeat(65_536))), Err(condition::INVALID_FIELD));
+        let array = Array::try_from_items(vec![Value::from("k")]).unwrap();
+        assert_eq!(keys_of(Value::Array(array)), Err(condition::INVALID_FIELD));
+    }
 }
