@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
+use broker::catalog::{Answer, Catalog, CatalogError, Command, Destination, QueueRecord};
 use broker::desk::DeskError;
 use broker::ids::QueueId;
 use queue::{Effect, Refusal, Report, Request, Ticket};
@@ -82,7 +82,10 @@ impl NodeDesk {
     /// Asks for a change of the catalog, on the shard that decides.
     pub(super) async fn change(&self, command: Command) -> Result<Answer, DeskError> {
         let (reply, answer) = oneshot::channel();
-        self.post(0, move |shard| shard.propose(command, Box::new(move |result| drop(reply.send(result)))))?;
+        self.post(0, move |shard| match locked(shard.catalog(), &command) {
+            Some(locked) => drop(reply.send(Err(locked))),
+            None => shard.propose(command, Box::new(move |result| drop(reply.send(result)))),
+        })?;
         let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
         result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)?.map_err(DeskError::Catalog)
     }
@@ -189,6 +192,14 @@ impl NodeDesk {
             other => Err(refused(&record, &other)),
         }
     }
+}
+
+/// Why a binding is none of this desk's business: its queue is a connection's own, and whoever asks here is none.
+fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
+    let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
+    let Destination::Queue(name) = &binding.destination else { return None };
+    let queue = catalog.queue(&binding.vhost, name)?;
+    queue.exclusive.is_some().then(|| CatalogError::locked(&queue.vhost, &queue.name))
 }
 
 /// What a queue says instead of what it was asked for.

@@ -1,11 +1,16 @@
 use std::time::Duration;
 
 use broker::access::{Permissions, User};
-use broker::catalog::{Arguments, Catalog};
+use broker::catalog::{Arguments, Catalog, CatalogError};
+use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::*;
+use crate::facts::Restored;
+use crate::node::make_shards;
+use crate::runtime::Incoming;
+use crate::shard::StorageLimits;
 
 #[test]
 fn pages_are_parts_of_the_sorted_list() {
@@ -85,4 +90,31 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
     assert!(matches!(explained, Err(DeskError::TimedOut)), "{explained:?}");
     let purged = desk.purge_queue(&who, "/", "q").await;
     assert!(matches!(purged, Err(DeskError::TimedOut)), "{purged:?}");
+}
+
+/// Whoever asks over HTTP is no connection that could have declared it.
+#[tokio::test]
+async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
+    let mut restored = Restored::default();
+    let (exclusive, connection) = (true, Some(ConnectionId(1)));
+    let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };
+    let decision = restored.catalog.decide(Command::DeclareQueue(declare)).unwrap();
+    decision.changes.iter().for_each(|change| restored.catalog.apply(change));
+    let access = Arc::new(Access::new([guest()]));
+    let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+    let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
+    let (calls, mut called) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Some(Incoming::Call(call)) = called.recv().await {
+            call(&mut shards[0]);
+        }
+    });
+    let desk = NodeDesk::new(vec![calls], Arc::default(), access, Clock::start(), Arc::default());
+
+    let (vhost, source, key) = ("/".into(), "amq.direct".into(), "k".into());
+    let destination = Destination::Queue("own".into());
+    let binding = Binding { vhost, source, destination, key, arguments: Arguments::new() };
+    let locked = DeskError::Catalog(CatalogError::locked("/", "own"));
+    assert_eq!(desk.bind(&who, binding.clone()).await, Err(locked.clone()));
+    assert_eq!(desk.unbind(&who, binding).await, Err(locked));
 }
