@@ -87,8 +87,8 @@ struct State<W> {
 }
 
 impl<W> Inbox<W> {
-    /// Waits for work and swaps it for what is left of the last, which comes back in front of the next; false at the
-    /// end. While the thread expects an [`Inbox::answer`], the end is not yet.
+    /// Waits for work and swaps it for the last, of which nothing is left: only its memory is used again; false at the end.
+    /// While the thread expects an [`Inbox::answer`], the end is not yet.
     pub fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
         while !state.some && (!state.stop || expects) {

@@ -114,15 +114,19 @@ fn run<D: Disk>(
     };
     let mut work = Work::default();
     let mut done = Vec::new();
+    // What waits until the log is not full: it is not given back, for what came later would be taken before it.
+    let (mut handovers, mut forget) = (Vec::new(), 0);
     let mut syncing = false;
     while inbox.take(&mut work, syncing) {
         let round = log.round(|log| {
             if let Some(end) = work.synced.take() {
                 log.end_sync(end, &mut done);
             }
+            handovers.append(&mut work.handovers);
+            forget = forget.max(std::mem::take(&mut work.forget));
             if !log.is_full() {
-                log.append(&mut work.handovers, &mut done);
-                log.forget(std::mem::take(&mut work.forget));
+                log.append(&mut handovers, &mut done);
+                log.forget(std::mem::take(&mut forget));
             }
             tell(&mut done);
             if let Some(job) = log.begin_sync(&mut done) {

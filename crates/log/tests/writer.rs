@@ -3,9 +3,10 @@
 mod slow_disk;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
 
 use log::testing::{Crash, FalseDisk, Op};
-use log::{Completion, Handover, Log, Options, Records, Step, Writer, WriterHandle};
+use log::{Completion, Handover, Log, Options, Records, Step, UNSYNCED_BYTES_MAX, Writer, WriterHandle};
 use slow_disk::SlowDisk;
 
 fn writer(disk: &FalseDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
@@ -131,6 +132,26 @@ fn a_round_does_not_wait_for_a_sync() {
     assert_eq!(disk.count(Op::Sync), 2, "one for all who asked while the first was under way");
     drop(go);
     writer.stop().unwrap();
+}
+
+#[test]
+fn whoever_came_while_the_log_was_full_is_answered_when_it_is_not() {
+    let disk = FalseDisk::new(1);
+    let (go, writer, answers) = writer(&disk);
+    let mut records = Records::new();
+    records.push(7, 1, 1, &[&vec![1; UNSYNCED_BYTES_MAX as usize]]);
+    writer.send(Handover { shard: 0, ticket: 1, records, sync: true });
+    assert_eq!(next(&answers), (1, Step::Written));
+    // Most of them get a round of their own, in which nothing is written.
+    for ticket in 2..10 {
+        writer.send(handover(ticket, false));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    go.send(()).unwrap();
+    assert_eq!(next(&answers), (1, Step::Synced));
+    for ticket in 2..10 {
+        assert_eq!(next(&answers), (ticket, Step::Written));
+    }
 }
 
 #[test]
