@@ -79,6 +79,8 @@ pub struct DeadLetterWait {
     /// Queues that have not answered.
     pub left: u32,
     pub accepted: bool,
+    /// One of them could not store it at the moment.
+    pub unavailable: bool,
 }
 
 /// Who waits for the answer to a ticket.

@@ -51,9 +51,8 @@ pub enum Request {
     /// Settle the consumer's deliveries `first..=last` (its own consecutive numbers; unknown ones are
     /// ignored). With `answer`, [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
-    /// The dead letter of this token has been dealt with: forget the message. When `refused`, its target
-    /// did not take it: at-most-once drops it and counts it, at-least-once tries again.
-    DeadLettered { token: u64, refused: bool },
+    /// The dead letter of this token has been dealt with.
+    DeadLettered { token: u64, arrival: Arrival },
     /// New settings, from a policy or a new declaration.
     Configure(Box<Config>),
     /// Drop everything that is ready. Answered by [`Effect::Done`].
@@ -120,6 +119,17 @@ pub enum Outcome {
     Released,
     /// Back to its place, or dead-lettered if `undeliverable_here`; `failed` raises the delivery count.
     Modified { failed: bool, undeliverable_here: bool },
+}
+
+/// What became of a dead letter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// A queue has it: the message is forgotten.
+    Taken,
+    /// None takes it: at-most-once drops it and counts it, at-least-once tries again.
+    Refused,
+    /// None has it, but one would, and cannot store it at the moment: it is tried again in any case.
+    Unavailable,
 }
 
 /// What became of the publishes `first..=last` of one publisher.

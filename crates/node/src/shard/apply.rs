@@ -8,8 +8,8 @@ use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
 use hashbrown::HashSet;
 use queue::{
-    Asked, ConsumerId, Effect, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId, Put,
-    Refusal, RejectReason, Request, Verdict,
+    Arrival, Asked, ConsumerId, Effect, Fifo, GoneReason, Kept as KeptOfStream, News, Publish, PublisherId,
+    Put, Refusal, RejectReason, Request, Verdict,
 };
 
 use super::pages::Reading;
@@ -472,13 +472,14 @@ impl Shard {
                         dead_letter::route(&self.catalog, vhost, message, &exchange, key.as_ref(), random);
                     routed.histories.iter().for_each(|x| self.post.remember(x, message.clone()));
                     let targets = routed.targets;
-                    let wait = DeadLetterWait { queue, token, left: targets.len() as u32, accepted: false };
+                    let left = targets.len() as u32;
+                    let wait = DeadLetterWait { queue, token, left, accepted: false, unavailable: false };
                     let publisher = match targets.len() {
                         0 => None,
                         _ => self.publishers.insert(PublisherAddress::DeadLetter(wait)),
                     };
                     let Some(publisher) = publisher.map(PublisherId) else {
-                        self.post.request(queue, Request::DeadLettered { token, refused: true });
+                        self.post.request(queue, Request::DeadLettered { token, arrival: Arrival::Refused });
                         return;
                     };
                     for target in targets {

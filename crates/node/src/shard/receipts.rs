@@ -2,7 +2,7 @@
 
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
-use queue::{PublisherId, Request, Verdict};
+use queue::{Arrival, PublisherId, RejectReason, Request, Verdict};
 
 use super::{Cx, Shard, with_gate};
 
@@ -72,6 +72,7 @@ impl Shard {
             Some(PublisherAddress::DeadLetter(mut wait)) => {
                 wait.left = wait.left.saturating_sub(1);
                 wait.accepted |= verdict == Verdict::Accepted;
+                wait.unavailable |= verdict == Verdict::Rejected(RejectReason::Unavailable);
                 if wait.left > 0 {
                     if let Some(known) = self.publishers.get_mut(publisher.0) {
                         *known = PublisherAddress::DeadLetter(wait);
@@ -79,10 +80,12 @@ impl Shard {
                     return;
                 }
                 self.publishers.remove(publisher.0);
-                self.post.request(
-                    wait.queue,
-                    Request::DeadLettered { token: wait.token, refused: !wait.accepted },
-                );
+                let arrival = match (wait.accepted, wait.unavailable) {
+                    (true, _) => Arrival::Taken,
+                    (false, true) => Arrival::Unavailable,
+                    (false, false) => Arrival::Refused,
+                };
+                self.post.request(wait.queue, Request::DeadLettered { token: wait.token, arrival });
             }
             None => {}
         }

@@ -2,6 +2,7 @@
 
 mod backlog;
 mod counts;
+mod dead_letters;
 mod direct_reply;
 mod explain;
 mod follow;

@@ -6,20 +6,20 @@ use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
 use super::{Fifo, Output};
-use crate::{Deliver, Effect, Loaded};
+use crate::{Arrival, Deliver, Effect, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
 /// (and an expired one is not delivered); rejected ones are parked in order.
 pub const LEAVING_MAX: usize = 1000;
 
-/// How long a refused dead letter waits before it is sent again.
+/// How long a dead letter that was not taken waits before it is sent again.
 pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 
 /// One dead message.
 ///
 /// ```text
 ///   kill ──► on its way ──DeadLettered──► gone
-///    │          ▲    ▲ │refused, at least once
+///    │          ▲    ▲ │refused, at least once; or the disk says no
 ///    ▼          │    │ ▼
 ///   parked ─room┘   waits
 /// ```
@@ -113,19 +113,26 @@ impl Fifo {
     pub(super) fn dead_lettered(
         &mut self,
         token: u64,
-        refused: bool,
+        arrival: Arrival,
         now_ms: u64,
         out: &mut Output,
         deliver: Deliver<'_>,
     ) {
         let Some(dead) = self.leaving.on_way.remove(&token) else { return };
-        let again = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
-        if refused && again {
+        let again = match arrival {
+            Arrival::Taken => false,
+            Arrival::Refused => self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once),
+            // The disk says no, not the target: what was confirmed does not go with a bad moment.
+            Arrival::Unavailable => true,
+        };
+        if again {
             self.leaving.waiting.push_back((now_ms.saturating_add(DEAD_LETTER_RETRY_MS), dead));
             return;
         }
-        let count = if refused { &mut self.counts.dropped } else { &mut self.counts.dead_lettered };
-        *count += 1;
+        match arrival {
+            Arrival::Taken => self.counts.dead_lettered += 1,
+            Arrival::Refused | Arrival::Unavailable => self.counts.dropped += 1,
+        }
         self.journal.gone(&dead.entry);
         self.make_room(now_ms, out, deliver);
     }

@@ -161,8 +161,8 @@ impl Fifo {
             }
             // Nobody follows a queue that is read where it lives, and no look is under way.
             Request::Follow { .. } | Request::GiveUp { .. } => {}
-            Request::DeadLettered { token, refused } => {
-                self.dead_lettered(token, refused, now_ms, out, deliver);
+            Request::DeadLettered { token, arrival } => {
+                self.dead_lettered(token, arrival, now_ms, out, deliver);
             }
             Request::Configure(config) => self.configure(*config, now_ms, out, deliver),
             Request::Purge { ticket } => {

@@ -3,6 +3,7 @@
 use message::DeathReason;
 
 use super::transcript::{Page, config, dead_letters, with};
+use crate::Arrival::{Refused, Taken, Unavailable};
 use crate::fifo::{DEAD_LETTER_RETRY_MS, LEAVING_MAX, Output};
 use crate::{Effect, Outcome, Request};
 
@@ -19,8 +20,8 @@ fn a_rejected_message_stays_until_its_dead_letter_has_arrived() {
     q.reject(1, 1, 2).is("dead 1 a rejected to dlx/dead; dead 2 b rejected to dlx/dead \
          | returned 1 count 1 again; returned 2 count 1 again");
     assert_eq!(q.fifo.report().leaving, 2);
-    q.dead_lettered(2, false).is("| gone 2");
-    q.dead_lettered(2, false).is("");
+    q.dead_lettered(2, Taken).is("| gone 2");
+    q.dead_lettered(2, Taken).is("");
     q.restart();
     q.attach(2);
     q.grant(2, 0, 2).is("2#1 a count 1 again");
@@ -42,22 +43,35 @@ fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
 fn at_most_once_drops_what_is_refused() {
     let mut q = dlx(false);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
-    q.dead_lettered(1, true).is("| gone 1");
+    q.dead_lettered(1, Refused).is("| gone 1");
     assert_eq!((q.fifo.report().dropped, q.fifo.report().dead_lettered), (1, 0));
+}
+
+#[test]
+fn what_cannot_be_stored_at_the_moment_is_tried_again() {
+    for at_least_once in [false, true] {
+        let mut q = dlx(at_least_once);
+        q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
+        q.dead_lettered(1, Unavailable).is("");
+        assert_eq!(q.fifo.report().leaving, 1);
+        q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("dead 2 a expired to dlx/dead");
+        q.dead_lettered(2, Taken).is("| gone 1");
+        assert_eq!((q.fifo.report().dropped, q.fifo.report().dead_lettered), (0, 1));
+    }
 }
 
 #[test]
 fn at_least_once_tries_again() {
     let mut q = dlx(true);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
-    q.dead_lettered(1, true).is("");
+    q.dead_lettered(1, Refused).is("");
     assert_eq!(q.fifo.next_deadline(), Some(1000 + DEAD_LETTER_RETRY_MS));
     q.timeout(999 + DEAD_LETTER_RETRY_MS).is("");
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("dead 2 a expired to dlx/dead");
     // A late answer to the first attempt says nothing of the second.
-    q.dead_lettered(1, false).is("");
+    q.dead_lettered(1, Taken).is("");
     assert_eq!(q.fifo.next_deadline(), None);
-    q.dead_lettered(2, false).is("| gone 1");
+    q.dead_lettered(2, Taken).is("| gone 1");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dead_lettered), (0, 1));
 }
 
@@ -99,8 +113,8 @@ fn expiry_waits_while_too_many_are_leaving() {
     q.attach(1);
     q.grant(1, 0, 1).is("");
     q.fetch(2, 1, true).is("fetched [] of 3");
-    q.dead_lettered(5, false).is("dead 1001 a expired to dlx/dead");
-    q.dead_lettered(6, true).is("dead 1002 a expired to dlx/dead; 1#1 b");
+    q.dead_lettered(5, Taken).is("dead 1001 a expired to dlx/dead");
+    q.dead_lettered(6, Refused).is("dead 1002 a expired to dlx/dead; 1#1 b");
     assert_eq!(q.fifo.report().leaving, LEAVING_MAX as u64);
 }
 
@@ -114,7 +128,7 @@ fn drop_head_waits_while_too_many_are_leaving() {
         q.publish("a");
     }
     assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (LEAVING_MAX as u64, 1));
-    q.dead_lettered(1, false).is("dead 1001 a maxlen to dlx/dead");
+    q.dead_lettered(1, Taken).is("dead 1001 a maxlen to dlx/dead");
 }
 
 #[test]
@@ -130,14 +144,14 @@ fn rejects_wait_in_order_while_too_many_are_leaving() {
     q.reject(1, 1, many + 3);
     assert_eq!(q.fifo.report().leaving, many + 3);
     // One that is refused keeps its place.
-    q.dead_lettered(7, true).is("");
-    q.dead_lettered(8, false).is("dead 1001 b rejected to dlx/dead");
+    q.dead_lettered(7, Refused).is("");
+    q.dead_lettered(8, Taken).is("dead 1001 b rejected to dlx/dead");
     // Without anywhere to go, the rest need not wait.
     q.configure(config()).is("| gone 1002");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many, 2));
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many - 1, 3));
-    q.dead_lettered(1001, true).is("| gone 1001");
+    q.dead_lettered(1001, Refused).is("| gone 1001");
 }
 
 #[test]

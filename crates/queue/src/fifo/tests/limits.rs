@@ -1,7 +1,7 @@
 //! Age, length, and the end of the queue itself.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::Overflow;
+use crate::{Arrival, Overflow};
 
 #[test]
 fn the_lower_time_to_live_counts() {
@@ -150,7 +150,7 @@ fn a_full_queue_can_reject_and_dead_letter() {
         config.dead_letter = dead_letters(false);
     }));
     q.publish("aa! bb!").is("1 ok!; 2 full; dead 1 bb maxlen to dlx/dead | put 1 aa");
-    q.dead_lettered(1, false).is("");
+    q.dead_lettered(1, Arrival::Taken).is("");
     assert_eq!((q.fifo.report().dead_lettered, q.fifo.report().published), (1, 1));
 }
 

@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 
 use message::DeathReason;
 
-use crate::{Config, Outcome, Overflow};
+use crate::{Arrival, Config, Outcome, Overflow};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -213,18 +213,20 @@ impl Model {
         self.expire(now_ms);
     }
 
-    pub fn dead_letter_answer(&mut self, token: u64, refused: bool, now_ms: u64, retry_ms: u64) {
+    pub fn dead_letter_answer(&mut self, token: u64, arrival: Arrival, now_ms: u64, retry_ms: u64) {
         let Some(at) = self.items.iter().position(|item| item.place == (Place::Leaving { token })) else {
             return;
         };
-        if refused && self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once) {
-            // Behind those that were refused before.
+        let insists = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
+        if arrival == Arrival::Unavailable || arrival == Arrival::Refused && insists {
+            // Behind those that came back before.
             let mut item = self.items.remove(at);
             item.place = Place::Waits { due_ms: now_ms + retry_ms, reason: item.reason };
             self.items.push(item);
         } else {
             self.items.remove(at);
-            let count = if refused { &mut self.dropped } else { &mut self.dead_lettered };
+            let taken = arrival == Arrival::Taken;
+            let count = if taken { &mut self.dead_lettered } else { &mut self.dropped };
             *count += 1;
         }
     }

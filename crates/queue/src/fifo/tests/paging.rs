@@ -1,7 +1,7 @@
 //! The backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Fact, Living, Overflow};
+use crate::{Arrival, Fact, Living, Overflow};
 
 #[test]
 fn what_is_paged_out_comes_back_in_order() {
@@ -366,7 +366,7 @@ fn what_becomes_of_held_messages_while_they_are_written() {
     q.reject(1, 3, 3).is("dead 1 c rejected to dlx/dead | returned 3 count 1 again");
     q.stored()
         .is("| stored 1: 1..=5, 3 of 5; taken 1: 0..=0; returned 2 count 0 again; returned 3 count 1 again");
-    q.dead_lettered(1, false).is("| taken 1: 2..=2");
+    q.dead_lettered(1, Arrival::Taken).is("| taken 1: 2..=2");
     q.restart();
     q.attach(2);
     q.grant(2, 0, 9).is("");
@@ -467,5 +467,5 @@ fn a_refused_dead_letter_is_no_message_of_a_run() {
     q.grant(1, 1, 1).is("1#2 c");
     assert_eq!(q.page_out(9).unwrap().messages, 2);
     q.stored().is("| stored 1: 1..=2, 2 of 2");
-    q.dead_lettered(1, false).is("");
+    q.dead_lettered(1, Arrival::Taken).is("");
 }

@@ -54,7 +54,7 @@ enum Step {
     },
     DeadLettered {
         which: usize,
-        refused: bool,
+        arrival: Arrival,
     },
     Purge,
     Tick {
@@ -83,6 +83,10 @@ fn outcome() -> impl Strategy<Value = Outcome> {
     ]
 }
 
+fn arrival() -> impl Strategy<Value = Arrival> {
+    prop_oneof![Just(Arrival::Taken), Just(Arrival::Refused), Just(Arrival::Unavailable)]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let ttl_ms = prop_oneof![4 => Just(None), 1 => (0..40u64).prop_map(Some)];
     prop_oneof![
@@ -97,8 +101,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(|reader| Step::Cancel { reader }),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(reader, failed)| Step::Detach { reader, failed }),
         1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
-        3 => (any::<usize>(), any::<bool>())
-            .prop_map(|(which, refused)| Step::DeadLettered { which, refused }),
+        3 => (any::<usize>(), arrival()).prop_map(|(which, arrival)| Step::DeadLettered { which, arrival }),
         1 => Just(Step::Purge),
         6 => (1..12u64, prop::bool::weighted(0.1))
             .prop_map(|(messages, fails)| Step::PageOut { messages, fails }),
@@ -327,7 +330,7 @@ impl Run {
                 self.forget_cancelled();
                 Request::Fetch { ticket: Ticket(0), holder: ConsumerId(id), n, settled }
             }
-            Step::DeadLettered { which, refused } => {
+            Step::DeadLettered { which, arrival } => {
                 let leaving = |place| matches!(place, Place::Leaving { .. });
                 let tokens: Vec<u64> = model
                     .in_place(leaving)
@@ -337,8 +340,8 @@ impl Run {
                     })
                     .collect();
                 let token = if tokens.is_empty() { 0 } else { tokens[which % tokens.len()] };
-                model.dead_letter_answer(token, refused, now_ms, DEAD_LETTER_RETRY_MS);
-                Request::DeadLettered { token, refused }
+                model.dead_letter_answer(token, arrival, now_ms, DEAD_LETTER_RETRY_MS);
+                Request::DeadLettered { token, arrival }
             }
             Step::Purge => {
                 model.purge();

@@ -152,8 +152,8 @@ impl Page {
         self.say(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
     }
 
-    pub fn dead_lettered(&mut self, token: u64, refused: bool) -> Said {
-        self.say(Request::DeadLettered { token, refused })
+    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Said {
+        self.say(Request::DeadLettered { token, arrival })
     }
 
     pub fn configure(&mut self, config: Config) -> Said {
