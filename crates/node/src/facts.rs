@@ -139,7 +139,20 @@ fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
     let (first_end_ms, last_end_ms) = (end(), end());
     let ages = Ages { first_arrival_ms, last_arrival_ms, first_end_ms, last_end_ms };
     let extent = Extent { pack: body.get_u64(), offset: body.get_u32(), bytes: body.get_u32() };
-    Some((Stored { run, first, last, priorities, messages, durable, bytes, ages }, extent))
+    let adds_up = is_seq(first)
+        && first <= last
+        && is_seq(last)
+        && run < u32::MAX
+        && priorities.0 <= priorities.1
+        && messages > 0
+        // A message is shorter than 4 GiB.
+        && bytes <= u64::from(messages) << 32;
+    adds_up.then_some((Stored { run, first, last, priorities, messages, durable, bytes, ages }, extent))
+}
+
+/// Whether a message can have this number: the last of all is never given, for another comes behind it.
+fn is_seq(seq: u64) -> bool {
+    (1..u64::MAX).contains(&seq)
 }
 
 /// Appends one change of the catalog.
@@ -214,13 +227,16 @@ impl Restored {
         // and behind its end.
         let queue = self.queues.entry(QueueId(owner)).or_default();
         let fact = match kind {
-            PUT if body.len() > 8 => {
+            PUT if body.len() > 8 && is_seq(seq) => {
                 let at_ms = body.get_u64();
                 let message = Message::from_stored(body, &mut queue.route).ok()?;
                 queue.note_place(file, seq);
                 Fact::Put { seq, message, at_ms }
             }
-            GONE if body.len() == 8 => Fact::Gone { first: seq, last: body.get_u64() },
+            GONE if body.len() == 8 => {
+                let last = body.get_u64();
+                (seq <= last && is_seq(last)).then_some(Fact::Gone { first: seq, last })?
+            }
             RETURNED if body.len() == 5 => {
                 Fact::Returned { seq, delivery_count: body.get_u32(), redelivered: body.get_u8() != 0 }
             }
@@ -229,13 +245,13 @@ impl Restored {
                 queue.extents.insert(stored.run, (extent, file));
                 Fact::Stored(stored)
             }
-            TAKEN if body.len() == 4 + 4 + 4 + 8 => Fact::Taken {
-                run: u32::try_from(seq).ok()?,
-                first: body.get_u32(),
-                last: body.get_u32(),
-                durable: body.get_u32(),
-                bytes: body.get_u64(),
-            },
+            TAKEN if body.len() == 4 + 4 + 4 + 8 => {
+                let run = u32::try_from(seq).ok()?;
+                let (first, last) = (body.get_u32(), body.get_u32());
+                let (durable, bytes) = (body.get_u32(), body.get_u64());
+                let adds_up = first <= last && last < u32::MAX;
+                adds_up.then_some(Fact::Taken { run, first, last, durable, bytes })?
+            }
             DAMAGED => Fact::Damaged,
             _ => return None,
         };

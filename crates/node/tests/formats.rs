@@ -9,10 +9,11 @@ use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
 use bytes::Bytes;
-use log::testing::FalseDisk;
+use log::testing::{Crash, FalseDisk};
 use log::{Extent, Handover, Log, Options, Records};
 use message::{Death, DeathReason, Message, Parts, Route};
 use node::facts::{Restored, push_change, push_fact, push_noted};
+use node::quarantine::quarantine;
 use queue::{Ages, Fact, Fifo, Stored};
 
 fn golden() -> PathBuf {
@@ -182,4 +183,49 @@ fn formats_are_versioned() {
     assert_eq!(*run, Stored { durable: 4, bytes: 40, ..stored() });
     assert_eq!(*two, message(b"\x00\x53\x75\xa0\x03two"));
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
+}
+
+/// Nothing that the broker wrote. Whoever wrote it may have meant anything, so that the queue is closed, and the node starts.
+#[test]
+fn a_record_that_contradicts_itself_is_unreadable() {
+    let sound = stored();
+    let taken = |first, last| Fact::Taken { run: 7, first, last, durable: 0, bytes: 0 };
+    let put = |seq| Fact::Put { seq, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 };
+    for fact in [
+        put(0),
+        put(u64::MAX),
+        Fact::Gone { first: 5, last: 4 },
+        Fact::Gone { first: 5, last: u64::MAX },
+        Fact::Stored(Stored { first: 10, ..sound.clone() }),
+        Fact::Stored(Stored { last: u64::MAX, ..sound.clone() }),
+        Fact::Stored(Stored { run: u32::MAX, ..sound.clone() }),
+        Fact::Stored(Stored { priorities: (2, 1), ..sound.clone() }),
+        Fact::Stored(Stored { messages: 0, durable: 0, bytes: 0, ..sound.clone() }),
+        Fact::Stored(Stored { bytes: u64::MAX, ..sound.clone() }),
+        taken(3, 2),
+        taken(0, u32::MAX),
+    ] {
+        let (mut records, mut catalog) = (Records::new(), Catalog::default());
+        for (version, change) in (1..).zip(changes(&mut catalog)) {
+            push_change(&mut records, version, &change);
+        }
+        let queue = catalog.queue("/", "first").expect("it is declared").clone();
+        push_fact(&mut records, queue.id, &Fact::Stored(sound.clone()), Some(EXTENT));
+        push_fact(&mut records, queue.id, &fact, Some(EXTENT));
+        let disk = FalseDisk::new(1);
+        let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).expect("an empty disk");
+        log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut Vec::new());
+        drop(log);
+
+        let mut restored = Restored::default();
+        let (_, recovery) = Log::open(disk.crash(Crash::Process), Options::default(), &mut |record| {
+            restored.handle_record(record);
+        })
+        .expect("a sound log");
+        restored.finish();
+        quarantine(&mut restored, &recovery, false).expect("no definition is lost");
+        let facts = restored.queues.remove(&queue.id).expect("its messages").into_facts();
+        let fifo = Fifo::restore((*queue.config).clone(), facts, 6_000);
+        assert!(fifo.is_damaged(), "{fact:?}");
+    }
 }
