@@ -7,6 +7,7 @@ use std::sync::Arc;
 use broker::catalog::{Answer, CatalogError, Change, Command, QueueRecord};
 use broker::ids::{QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
+use hashbrown::HashMap;
 use queue::{Request, Ticket};
 
 use super::{Cx, Shard, with_gate};
@@ -20,6 +21,11 @@ pub(super) struct Decider {
     /// Changes given to the journal so far, and how many of them are synced.
     pushed: u64,
     synced: u64,
+    /// Queues whose declaration is not synced, with its number among those.
+    declared: HashMap<QueueId, u64>,
+    /// Who wants to be their home, which is decided when it is: until then nothing is confirmed in them that would be lost with
+    /// them. At most one for each shard and queue.
+    homes: Vec<(u64, QueueId, ShardId)>,
 }
 
 #[derive(Debug)]
@@ -38,12 +44,25 @@ impl Decider {
             unanswered: VecDeque::new(),
             pushed: 0,
             synced: 0,
+            declared: HashMap::new(),
+            homes: Vec::new(),
         }
     }
 
-    /// The changes up to this one are synced.
-    pub fn synced(&mut self, number: u64) {
+    /// The changes up to this one are synced. Returns the homes that need not wait any more, as they were asked for.
+    pub fn synced(&mut self, number: u64) -> Vec<Command> {
         self.synced = self.synced.max(number);
+        self.declared.retain(|_, record| *record > number);
+        let ready = self.homes.extract_if(.., |(record, ..)| *record <= number);
+        ready.map(|(_, queue, home)| Command::PlaceQueue { queue, home }).collect()
+    }
+
+    /// Keeps a command that comes too early; then it is true.
+    fn keeps(&mut self, command: &Command) -> bool {
+        let Command::PlaceQueue { queue, home } = *command else { return false };
+        let record = self.declared.get(&queue);
+        self.homes.extend(record.map(|&record| (record, queue, home)));
+        record.is_some()
     }
 }
 
@@ -53,6 +72,10 @@ impl Shard {
             tracing::error!(from, "a proposal came to a shard that does not decide");
             return;
         };
+        if decider.keeps(&command) {
+            self.decider = Some(decider);
+            return;
+        }
         let mut record = 0;
         let result = match self.catalog.decide(command) {
             Err(error) => Err(error),
@@ -73,6 +96,9 @@ impl Shard {
                     if self.catalog.is_durable(change) {
                         decider.pushed += 1;
                         record = decider.pushed;
+                        if let Change::QueueDeclared(queue) = change {
+                            decider.declared.insert(queue.id, record);
+                        }
                         self.journal.push_change(self.catalog.version() + 1, change);
                         self.journal.decided(record);
                     }

@@ -133,7 +133,7 @@ impl Shard {
             push_receipt(&mut self.receipts, receipt);
         }
         if let Some(decider) = &mut self.decider {
-            decider.synced(decided);
+            decider.synced(decided).into_iter().for_each(|command| self.post.propose(None, command));
         }
         for extent in released {
             self.pages.release(extent);

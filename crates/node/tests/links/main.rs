@@ -3,6 +3,7 @@
 mod backlog;
 mod counts;
 mod dead_letters;
+mod declared;
 mod direct_reply;
 mod explain;
 mod follow;
