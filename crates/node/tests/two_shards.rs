@@ -17,8 +17,12 @@ fn seeds(runs: u64) -> impl Iterator<Item = u64> {
 /// many connections followed their queue to another shard, and how many handovers a shard has written itself.
 fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 6] {
     // The seed is what a failure needs to be seen again: SLUICE_SEED=seed SLUICE_SOAK=1.
+    run_in(World::new, seed, crash, fsync, disk_errors)
+}
+
+fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 6] {
     let result = std::panic::catch_unwind(|| {
-        let mut world = World::new(seed, fsync);
+        let mut world = made(seed, fsync);
         let lives = 1 + world.random.below(4);
         for _ in 0..lives {
             let steps = 50 + world.random.below(1500);
@@ -65,6 +69,17 @@ fn nothing_confirmed_is_lost_on_a_failing_disk() {
 #[test]
 fn nothing_confirmed_with_fsync_is_lost_with_the_power_on_a_failing_disk() {
     seeds(150).for_each(|seed| _ = run(seed, Crash::Power, true, true));
+}
+
+#[test]
+fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
+    for seed in seeds(50) {
+        for (crash, fsync) in [(Crash::Process, false), (Crash::Power, true)] {
+            for disk_errors in [false, true] {
+                run_in(World::with_dead_letters, seed, crash, fsync, disk_errors);
+            }
+        }
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use amqp10::{
 use bytes::Bytes;
 use log::testing::Random;
 
-use super::Story;
+use super::{ADDRESS, Story};
 
 /// Bytes that a record of the log has beside its message, at most.
 const RECORD_BYTES: u64 = 64;
@@ -209,8 +209,13 @@ impl Client {
             }
             What::Consumer { credit } => {
                 let (n, credit) = (random.below(self.unsettled.len() as u64 + 1) as usize, *credit);
+                // What nobody wants of the dead letters comes back to them.
+                let unwanted = story.has_dead_letters && self.address == ADDRESS;
                 for (id, number) in self.unsettled.drain(..n).collect::<Vec<_>>() {
-                    if self.fickle && random.one_in(30) {
+                    if self.fickle && unwanted && random.one_in(10) {
+                        let rejected = DeliveryState::Rejected(None);
+                        self.conn.disposition(0, Role::Receiver, (id, id), true, &rejected);
+                    } else if self.fickle && random.one_in(30) {
                         self.conn.disposition(0, Role::Receiver, (id, id), true, &DeliveryState::Released);
                     } else {
                         story.received.insert(number);

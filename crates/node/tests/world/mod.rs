@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use amqp10::Value;
 use broker::access::{Access, Permissions, User};
 use broker::catalog::Arguments;
 use broker::ids::ShardId;
@@ -31,6 +32,9 @@ const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::S
 
 const QUEUE: &str = "q";
 const ADDRESS: &str = "/queues/q";
+/// Where its dead letters go, in worlds that have some.
+const DEAD_QUEUE: &str = "dead";
+const DEAD_ADDRESS: &str = "/queues/dead";
 /// Messages that are published in one run, at most.
 const MESSAGES_MAX: u64 = 3000;
 
@@ -156,6 +160,8 @@ pub struct Story {
     pub publishers: u32,
     /// Messages with another outcome than accepted.
     rejected: BTreeSet<u64>,
+    /// There is another queue for messages that consumers do not want, or that die.
+    has_dead_letters: bool,
     /// Of a stream: the message that was written last at each offset, and the offset of each.
     written: BTreeMap<u64, u64>,
     places: BTreeMap<u64, u64>,
@@ -199,6 +205,31 @@ impl Story {
 
 impl World {
     pub fn new(seed: u64, fsync: bool) -> Self {
+        let mut world = Self::without_queues(seed);
+        world.declare(QUEUE, arguments(fsync));
+        world
+    }
+
+    /// Messages of the queue go to another one when a consumer does not want them, and in some worlds when they have waited
+    /// too long, or are too many.
+    pub fn with_dead_letters(seed: u64, fsync: bool) -> Self {
+        let mut world = Self::without_queues(seed);
+        let mut of_queue = arguments(fsync);
+        of_queue.insert("x-dead-letter-exchange".into(), "".into());
+        of_queue.insert("x-dead-letter-routing-key".into(), DEAD_QUEUE.into());
+        if world.random.one_in(2) {
+            of_queue.insert("x-message-ttl".into(), Value::Ulong(100 + world.random.below(4000)));
+        }
+        if world.random.one_in(2) {
+            of_queue.insert("x-max-length".into(), Value::Ulong(20 + world.random.below(400)));
+        }
+        world.declare(QUEUE, of_queue);
+        world.declare(DEAD_QUEUE, arguments(fsync));
+        world.story.has_dead_letters = true;
+        world
+    }
+
+    fn without_queues(seed: u64) -> Self {
         let user = User {
             name: "guest".into(),
             password: amqp10::sasl::Secret::new("guest"),
@@ -245,9 +276,6 @@ impl World {
             streams: None,
         };
         world.start();
-        let mut arguments = Arguments::new();
-        arguments.insert("x-fsync".into(), amqp10::Value::Boolean(fsync));
-        world.declare(QUEUE, arguments);
         world
     }
 
@@ -407,7 +435,9 @@ impl World {
             self.story.publishers += 1;
             Client::publisher(self.story.publishers, ADDRESS, self.now_ms)
         } else {
-            Client::consumer(1 + self.random.below(300) as u32, ADDRESS, self.now_ms)
+            let of_dead = self.story.has_dead_letters && self.random.one_in(2);
+            let address = if of_dead { DEAD_ADDRESS } else { ADDRESS };
+            Client::consumer(1 + self.random.below(300) as u32, address, self.now_ms)
         };
         self.place_on(shard, client, None);
     }
@@ -650,7 +680,7 @@ impl World {
         }
     }
 
-    /// Without any more trouble: one consumer takes what is left, and the story must add up.
+    /// Without any more trouble: one consumer of each queue takes what is left, and the story must add up.
     pub fn drain_and_check(&mut self) {
         self.disk.heal();
         self.packs_disk.heal();
@@ -658,13 +688,20 @@ impl World {
         let mut client = Client::consumer(100, ADDRESS, self.now_ms);
         client.fickle = false;
         self.place_on(0, client, None);
+        if self.story.has_dead_letters {
+            let mut client = Client::consumer(100, DEAD_ADDRESS, self.now_ms);
+            client.fickle = false;
+            self.place_on(0, client, None);
+        }
         let mut quiet = 0;
         let mut seen = 0;
         while quiet < 3000 {
             self.step_broker();
-            self.clients[0].client.act(&mut self.story, &mut self.random, self.now_ms);
+            for placed in &mut self.clients {
+                placed.client.act(&mut self.story, &mut self.random, self.now_ms);
+            }
             self.exchange_bytes();
-            let now = self.clients[0].client.got.len();
+            let now = self.clients.iter().map(|placed| placed.client.got.len()).sum();
             quiet = if now == seen { quiet + 1 } else { 0 };
             seen = now;
         }
@@ -685,6 +722,10 @@ impl World {
             assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
         }
     }
+}
+
+fn arguments(fsync: bool) -> Arguments {
+    [("x-fsync".to_owned(), Value::Boolean(fsync))].into_iter().collect()
 }
 
 /// What the clients of the queue, or of a stream, have seen.
