@@ -152,7 +152,7 @@ impl RealDisk {
     /// Uses the directory at `path`, making it and its parents if needed.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
-        std::fs::create_dir_all(&path)?;
+        make_directory(&path)?;
         let dir = Arc::new(File::open(&path)?);
         Ok(Self { path, dir, lock: None })
     }
@@ -177,6 +177,16 @@ impl RealDisk {
             done => Ok(done?),
         }
     }
+}
+
+/// Makes a directory, and those above it that are missing, so that a power failure takes none of them away: what is synced
+/// in them later need not bring their own names to the disk.
+fn make_directory(path: &Path) -> io::Result<()> {
+    let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
+    std::fs::create_dir_all(path)?;
+    // The parent of a relative path's first name is written as nothing.
+    let parents = missing.iter().filter_map(|made| made.parent());
+    parents.map(|parent| parent.join(".")).try_for_each(|parent| File::open(parent)?.sync_all())
 }
 
 impl Disk for RealDisk {
