@@ -94,3 +94,21 @@ fn what_is_somebody_elses_is_left_alone() {
         &json!({ "sent": 10, "received": 10, "strange": 1, "complete": true }),
     );
 }
+
+/// Before anybody is connected to: none of these needs a broker.
+#[test]
+fn what_another_pattern_counts_is_refused() {
+    for (words, line) in [
+        ("--senders 3", "--senders is of --pattern fan-in and fan-out, not of pair"),
+        ("--pattern fan-in --pairs 3", "--pairs is of --pattern pair, not of fan-in"),
+        ("--pattern fan-out --sessions 0", "--sessions is of --pattern connections, not of fan-out"),
+        (
+            "--pattern connections --receivers 2",
+            "--receivers is of --pattern fan-in and fan-out, not of connections",
+        ),
+    ] {
+        let output = Command::new(PROGRAM).arg("bench").args(words.split(' ')).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), said.trim()), (Some(2), &*format!("sluice: {line}")));
+    }
+}

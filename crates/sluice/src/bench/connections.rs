@@ -14,6 +14,9 @@ use super::{Bench, say};
 use crate::amqp::block_on;
 use crate::failure::Failure;
 
+/// Connections unless `--connections` says so.
+const CONNECTIONS: u32 = 1000;
+
 /// Connections that are being opened at the same time: fewer than the smallest backlog of a listener.
 const AT_ONCE: usize = 64;
 
@@ -50,7 +53,7 @@ async fn hold(bench: &Arc<Bench>) -> Result<Idle, Failure> {
     let (mut opening, mut open) = (JoinSet::new(), Vec::new());
     let mut latencies = histogram()?;
     let mut told = start;
-    let mut left = bench.connections;
+    let mut left = bench.connections.unwrap_or(CONNECTIONS);
     loop {
         while left > 0 && opening.len() < AT_ONCE {
             left -= 1;
@@ -86,7 +89,7 @@ async fn open_one(bench: Arc<Bench>) -> Result<Open, Failure> {
     let began_ns = now_ns();
     let (connection, place) = bench.connect().await?;
     let mut sessions = Vec::new();
-    for _ in 0..bench.sessions {
+    for _ in 0..bench.sessions() {
         let session = connection.session().await;
         sessions.push(session.map_err(|e| place.failed("begin", "a session", &e))?);
     }

@@ -45,13 +45,13 @@ pub struct Bench {
     /// Who sends to whom
     #[arg(long, value_enum, default_value_t)]
     pattern: Pattern,
-    /// pair: senders, each with a queue and a receiver of its own
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    pairs: u32,
-    /// fan-in: senders to the one queue
+    /// pair: senders, each with a queue and a receiver of its own [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pairs: Option<u32>,
+    /// fan-in: senders to the one queue [default: 4]; fan-out: senders to the exchange [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     senders: Option<u32>,
-    /// fan-in: receivers that share the queue; fan-out: receivers with a queue each
+    /// fan-in: receivers that share the queue [default: 1]; fan-out: receivers with a queue each [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     receivers: Option<u32>,
     /// Messages of each sender
@@ -88,12 +88,12 @@ pub struct Bench {
     /// fan-out: address that the sender's messages reach every queue from
     #[arg(long, value_name = "TEMPLATE", default_value = "/exchanges/{exchange}")]
     exchange_address: String,
-    /// connections: how many
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    connections: u32,
-    /// connections: sessions of each
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(0..=256))]
-    sessions: u32,
+    /// connections: how many [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connections: Option<u32>,
+    /// connections: sessions of each [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
+    sessions: Option<u32>,
     /// Seconds after which a silent broker is given up; it is asked for heartbeats of half of that. 0 is never
     #[arg(long, value_name = "S", default_value_t = 60, value_parser = clap::value_parser!(u32).range(0..=65_535))]
     heartbeat: u32,
@@ -128,6 +128,31 @@ impl Pattern {
 }
 
 impl Bench {
+    /// Sessions of each idle connection.
+    fn sessions(&self) -> u32 {
+        self.sessions.unwrap_or(2)
+    }
+
+    /// How many there are is told by options of the pattern: one of another pattern would change nothing.
+    fn check(&self) -> Result<(), Failure> {
+        use Pattern::{Connections, FanIn, FanOut, Pair};
+        let counts: [(&str, Option<u32>, &[Pattern]); 5] = [
+            ("--pairs", self.pairs, &[Pair]),
+            ("--senders", self.senders, &[FanIn, FanOut]),
+            ("--receivers", self.receivers, &[FanIn, FanOut]),
+            ("--connections", self.connections, &[Connections]),
+            ("--sessions", self.sessions, &[Connections]),
+        ];
+        for (option, given, patterns) in counts {
+            if given.is_some() && !patterns.contains(&self.pattern) {
+                let of: Vec<&str> = patterns.iter().map(|pattern| pattern.name()).collect();
+                let (of, pattern) = (of.join(" and "), self.pattern.name());
+                return Err(Failure::usage(format!("{option} is of --pattern {of}, not of {pattern}")));
+            }
+        }
+        Ok(())
+    }
+
     async fn connect(&self) -> Result<(Connection, Place), Failure> {
         let idle_time_out = Duration::from_secs(self.heartbeat.into());
         self.broker.connect_with(Options { idle_time_out, ..Options::default() }).await
@@ -139,6 +164,7 @@ impl Bench {
 /// # Errors
 /// What the broker says; or that not everything that was sent came back, after the result is printed.
 pub fn run(bench: Bench) -> Result<(), Failure> {
+    bench.check()?;
     limits::raise_file_descriptors();
     let json = bench.json;
     let report = match bench.pattern {

@@ -32,7 +32,7 @@ impl Plan {
         let many = |n: u32| -> Vec<String> { (1..=n).map(|i| format!("{prefix}-{i}")).collect() };
         match bench.pattern {
             Pattern::Pair | Pattern::Connections => {
-                let queues = many(bench.pairs);
+                let queues = many(bench.pairs.unwrap_or(1));
                 let addresses: Vec<String> = queues.iter().map(address).collect();
                 Self { queues, exchange: None, senders: addresses.clone(), receivers: addresses, copies: 1 }
             }

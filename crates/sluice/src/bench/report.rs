@@ -111,7 +111,7 @@ impl Report {
         let cpu_s = *cpu_ns as f64 / SECOND_NS as f64;
         let json = json!({
             "pattern": bench.pattern.name(),
-            "connections": opened, "sessions": bench.sessions,
+            "connections": opened, "sessions": bench.sessions(),
             "open_s": rounded(took.as_secs_f64()), "opened_per_s": per_s, "open_us": latency_us(latencies),
             "held_s": rounded(held.as_secs_f64()), "lost": lost, "complete": *lost == 0,
             "client_cpu_s": rounded(cpu_s),
@@ -123,7 +123,7 @@ impl Report {
              held      for {:.1} s, {lost} lost\n\
              client    {cpu_s:.2} s of CPU\n",
             thousands(*opened as u64),
-            bench.sessions,
+            bench.sessions(),
             took.as_secs_f64(),
             thousands(per_s as u64),
             latency_line(latencies),
