@@ -243,14 +243,7 @@ impl Desk for NodeDesk {
             self.authorize(who, &vhost, Resource::Exchange(exchange), Permission::Write)?;
         }
         let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
-        let answer = self.change(Command::DeclareQueue(declare)).await?;
-        if let Answer::Queue { record, created: false } = &answer
-            && record.may_expire()
-        {
-            // To declare it again is to use it.
-            self.ask(record.id, Request::use_only).await?;
-        }
-        Ok(changed(answer))
+        Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
     }
 
     async fn delete_queue(

@@ -53,6 +53,8 @@ pub enum Request {
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
     /// The dead letter of this token has been dealt with.
     DeadLettered { token: u64, arrival: Arrival },
+    /// Somebody has declared the queue again, which uses it ([`Config::expires_ms`]).
+    Use,
     /// New settings, from a policy or a new declaration.
     Configure(Box<Config>),
     /// Drop everything that is ready. Answered by [`Effect::Done`].
@@ -61,14 +63,6 @@ pub enum Request {
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
     /// Answered by [`Effect::Report`].
     Report { ticket: Ticket },
-}
-
-impl Request {
-    /// Uses the queue ([`Config::expires_ms`]) and takes nothing. Answered by [`Effect::Fetched`].
-    pub fn use_only(ticket: Ticket) -> Self {
-        // Who takes nothing holds nothing, whatever the id.
-        Self::Fetch { ticket, holder: ConsumerId(ticket.0), n: 0, settled: true }
-    }
 }
 
 /// One message to store.

@@ -207,6 +207,7 @@ impl Shard {
             | Request::Settle { .. }
             | Request::GiveUp { .. }
             | Request::DeadLettered { .. }
+            | Request::Use
             | Request::Configure(_) => return,
         };
         self.carry_out(queue, effect);

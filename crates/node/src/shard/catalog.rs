@@ -106,9 +106,12 @@ impl Shard {
                     self.follow_history(change);
                     self.place_expiring(change, from);
                 }
-                if let Answer::Queue { created, .. } = &decision.answer {
+                if let Answer::Queue { record, created } = &decision.answer {
                     self.counters.queues_declared += 1;
                     self.counters.queues_created += u64::from(*created);
+                    if !created && record.may_expire() {
+                        self.post.request(record.id, Request::Use);
+                    }
                 }
                 Ok(decision.answer)
             }

@@ -164,6 +164,7 @@ impl Fifo {
             Request::DeadLettered { token, arrival } => {
                 self.dead_lettered(token, arrival, now_ms, out, deliver);
             }
+            Request::Use => self.used_ms = Some(now_ms),
             Request::Configure(config) => self.configure(*config, now_ms, out, deliver),
             Request::Purge { ticket } => {
                 let messages = self.purge();
@@ -520,6 +521,7 @@ impl Fifo {
             | Request::Follow { .. }
             | Request::GiveUp { .. }
             | Request::DeadLettered { .. }
+            | Request::Use
             | Request::Configure(_) => {
                 return;
             }

@@ -456,6 +456,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         | Request::Settle { .. }
         | Request::Grant { .. }
         | Request::DeadLettered { .. }
+        | Request::Use
         | Request::Configure(_) => return,
     };
     out.effects.push(effect);

@@ -440,12 +440,6 @@ impl Gate {
                 if created {
                     Reply::queue(201, &record, &queue::Report::default(), cx.settings)
                 } else {
-                    // To declare it again is to use it.
-                    if record.may_expire()
-                        && let Some(ticket) = self.ticket(Waiting::Use, cx)
-                    {
-                        cx.post.request(record.id, Request::use_only(ticket));
-                    }
                     // The numbers are the queue's to tell.
                     let name = record.name.clone();
                     let pending = Pending { verb: Verb::GetQueue { name }, ..pending };

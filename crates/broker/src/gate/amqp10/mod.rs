@@ -172,8 +172,6 @@ enum Waiting {
     },
     /// A queue of this connection is being deleted.
     Deletion,
-    /// A queue has been told that it is used.
-    Use,
 }
 
 /// Twice the largest message (house.md section 4): one that comes, and as much for all others.
@@ -459,7 +457,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Dynamic { .. } | Waiting::Use) | None => {}
+            Some(Waiting::Dynamic { .. }) | None => {}
         }
     }
 
@@ -473,7 +471,7 @@ impl Gate {
                 // There is somebody now to answer it.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Deletion | Waiting::Replies { .. } | Waiting::Use) | None => {}
+            Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}
         }
     }
 

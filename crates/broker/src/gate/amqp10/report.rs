@@ -112,7 +112,7 @@ impl Gate {
             Waiting::Dynamic { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
-            Waiting::Management { .. } | Waiting::Deletion | Waiting::Use => false,
+            Waiting::Management { .. } | Waiting::Deletion => false,
         })
     }
 
