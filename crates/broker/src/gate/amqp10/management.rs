@@ -146,21 +146,18 @@ impl Gate {
             Role::Receiver => {
                 (p.responses, p.busy, p.response) = (None, false, None);
                 p.backlog.clear();
-            }
-        }
-        let is_empty = p.requests.is_none() && p.responses.is_none();
-        if is_empty {
-            self.pairs.remove(pair as usize);
-        }
-        if is_empty || role == Role::Receiver {
-            for waiting in self.waiting.values_mut() {
-                // What waits there next is not for it, nor is the pair that gets this number.
-                if let Waiting::Management { pair: of, .. } = waiting
-                    && *of == pair
-                {
-                    *of = NO_PAIR;
+                for waiting in self.waiting.values_mut() {
+                    // What waits there next is not for it, nor is the pair that gets this number.
+                    if let Waiting::Management { pair: of, .. } = waiting
+                        && *of == pair
+                    {
+                        *of = NO_PAIR;
+                    }
                 }
             }
+        }
+        if p.requests.is_none() && p.responses.is_none() {
+            self.pairs.remove(pair as usize);
         }
     }
 
