@@ -68,6 +68,12 @@ impl QueueRecord {
         self.config.expires_ms.is_some()
     }
 
+    /// Why a connection, or somebody who is none, may not touch it: it is another connection's own.
+    pub fn locked_to(&self, who: Option<ConnectionId>) -> Option<CatalogError> {
+        let others = self.exclusive.is_some() && self.exclusive != who;
+        others.then(|| CatalogError::locked(&self.vhost, &self.name))
+    }
+
     /// The queue type by its name.
     pub fn kind(&self) -> &'static str {
         if self.is_stream() { "stream" } else { "classic" }

@@ -184,8 +184,8 @@ impl NodeDesk {
         record: Arc<QueueRecord>,
         request: impl FnOnce(Ticket) -> Request + Send + 'static,
     ) -> Result<u64, DeskError> {
-        if record.exclusive.is_some() {
-            return Err(DeskError::Catalog(CatalogError::locked(&record.vhost, &record.name)));
+        if let Some(locked) = record.locked_to(None) {
+            return Err(DeskError::Catalog(locked));
         }
         match self.ask(record.id, request).await? {
             Effect::Done { messages, .. } => Ok(messages),
@@ -198,8 +198,7 @@ impl NodeDesk {
 fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
     let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
     let Destination::Queue(name) = &binding.destination else { return None };
-    let queue = catalog.queue(&binding.vhost, name)?;
-    queue.exclusive.is_some().then(|| CatalogError::locked(&queue.vhost, &queue.name))
+    catalog.queue(&binding.vhost, name)?.locked_to(None)
 }
 
 /// What a queue says instead of what it was asked for.

@@ -17,7 +17,7 @@ use super::outbound::Outlet;
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::access::{Permission, Resource};
-use crate::catalog::{CatalogError, QueueRecord};
+use crate::catalog::QueueRecord;
 use crate::mail::{LinkAddress, PublisherAddress};
 use crate::reply_to::ReplyTo;
 
@@ -288,11 +288,8 @@ impl Gate {
             return self.probe_replies(session, link, attach, to, cx);
         }
         let record = self.usable_queue(&queue, cx)?;
-        if record.exclusive.is_some_and(|owner| owner != self.id) {
-            let CatalogError::Locked { reason } = CatalogError::locked(&self.vhost, &queue) else {
-                return Ok(());
-            };
-            return Err(error(condition::RESOURCE_LOCKED, reason).into());
+        if let Some(locked) = record.locked_to(Some(self.id)) {
+            return Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into());
         }
         self.attach_outlet(session, link, attach, &record, None, cx)
     }

@@ -17,7 +17,7 @@ use super::attach::{Refused, on_link};
 use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{Permission, Resource};
-use crate::catalog::{Answer, Binding, CatalogError, Command, Destination, QueueRecord};
+use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
 
@@ -257,7 +257,7 @@ impl Gate {
                         self.respond(pair, pending, reply);
                     }
                     None => self.respond(pair, pending, Reply::message_count(0)),
-                    Some(record) if let Some(locked) = self.locked(&record) => {
+                    Some(record) if let Some(locked) = record.locked_to(Some(self.id)) => {
                         self.respond(pair, pending, Reply::from_error(&locked));
                     }
                     Some(record) => {
@@ -283,7 +283,8 @@ impl Gate {
             }
             Verb::Bind(Binding { destination: Destination::Queue(name), .. })
             | Verb::Unbind { destination: Destination::Queue(name), .. }
-                if let Some(locked) = cx.catalog.queue(&vhost, name).and_then(|queue| self.locked(queue)) =>
+                if let Some(locked) =
+                    cx.catalog.queue(&vhost, name).and_then(|q| q.locked_to(Some(self.id))) =>
             {
                 self.respond(pair, pending, Reply::from_error(&locked));
             }
@@ -358,12 +359,6 @@ impl Gate {
             }
             Verb::Other => Ok(()),
         }
-    }
-
-    /// Why this connection may not touch a queue: it is another one's own.
-    fn locked(&self, queue: &QueueRecord) -> Option<CatalogError> {
-        let others = queue.exclusive.is_some_and(|owner| owner != self.id);
-        others.then(|| CatalogError::locked(&queue.vhost, &queue.name))
     }
 
     fn ask_queue(
