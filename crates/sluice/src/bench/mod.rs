@@ -38,6 +38,9 @@ use crate::limits;
 /// How long a run is if neither `--count` nor `--duration` says so, in seconds.
 const DURATION_S: u32 = 10;
 
+/// Sessions of an idle connection unless `--sessions` says so.
+const SESSIONS: u32 = 2;
+
 #[derive(Args, Debug)]
 pub struct Bench {
     #[command(flatten)]
@@ -130,7 +133,7 @@ impl Pattern {
 impl Bench {
     /// Sessions of each idle connection.
     fn sessions(&self) -> u32 {
-        self.sessions.unwrap_or(2)
+        self.sessions.unwrap_or(SESSIONS)
     }
 
     /// How many there are is told by options of the pattern: one of another pattern would change nothing.
