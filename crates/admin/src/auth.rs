@@ -6,6 +6,7 @@ use amqp10::sasl::Secret;
 use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use broker::PEER;
 use broker::access::Identity;
 use broker::desk::Desk;
 
@@ -24,11 +25,11 @@ const AUTHORIZATION_MAX: usize = 4096;
 pub fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
     let (user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
     let who = desk.login(&user, &password, peer).map_err(|error| {
-        tracing::warn!(%peer, user, ?error, "HTTP access denied");
+        tracing::warn!(target: PEER, %peer, user, ?error, "HTTP access denied");
         Failure::from(error)
     })?;
     if !MANAGEMENT_TAGS.iter().any(|tag| who.has_tag(tag)) {
-        tracing::warn!(%peer, user, "HTTP access denied: not a management user");
+        tracing::warn!(target: PEER, %peer, user, "HTTP access denied: not a management user");
         return Err(Failure::not_authorised("Not management user"));
     }
     Ok(who)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use message::{Message, Route};
 
+use crate::PEER;
 use crate::catalog::{Catalog, Letter, RouteTarget, Routed};
 
 /// A dead letter on its new route, and the queues that are to have it: none if the exchange is gone, nothing
@@ -31,7 +32,7 @@ pub fn route(
             let name = catalog.queue_by_id(*queue).map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
-                tracing::warn!(queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
+                tracing::warn!(target: PEER, queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");
             }
             !cycle
         });

@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
+use broker::PEER;
 use broker::ids::ShardId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
@@ -248,7 +249,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = accept(host, stream) {
                 host.shard.borrow().uncount();
-                tracing::info!("a connection was gone before it was served: {error}");
+                tracing::info!(target: PEER, "a connection was gone before it was served: {error}");
             }
         }
         Incoming::Moved(moved, stream) => {

@@ -10,6 +10,7 @@ mod failure;
 mod http;
 mod limits;
 mod list;
+mod log;
 mod recv;
 mod send;
 mod serve;

@@ -10,11 +10,11 @@ use clap::Args;
 use node::{Node, NodeOptions};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::limits;
+use crate::log;
 
 #[derive(Args, Debug)]
 pub struct Serve {
@@ -37,13 +37,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::failed(error.to_string());
     let config = Config::load(serve.config.as_deref(), &serve.sets)
         .map_err(|error| Failure::usage(error.to_string()))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(config.log_level))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-        // Where it would be said is where it could not be written: that would panic. The broker goes on without its log.
-        .log_internal_errors(false)
-        .init();
+    let limiter = log::start(config.log_level);
     limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -53,10 +47,13 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     // Ports first: a broker that cannot listen must not touch the data of one that does.
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
     let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
+    runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
     runtime.shutdown_background();
     stopped.map_err(|error| failed(&error))?;
-    node.stop("Node was shut down").map_err(|error| failed(&error))?;
+    let stopped = node.stop("Node was shut down");
+    limiter.report();
+    stopped.map_err(|error| failed(&error))?;
     tracing::info!("stopped");
     Ok(())
 }
@@ -78,6 +75,14 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         storage: config.storage,
         accept_lost_definitions: config.accept_lost_definitions,
     })
+}
+
+/// Says again and again which lines were left out of the log.
+async fn report(limiter: log::Limiter) {
+    loop {
+        tokio::time::sleep(log::PERIOD).await;
+        limiter.report();
+    }
 }
 
 /// What the broker listens on.

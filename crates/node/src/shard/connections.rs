@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault};
+use broker::PEER;
 use broker::gate::amqp10::Gate;
 use broker::ids::{ConnectionId, ShardId};
 use bytes::{Buf, BytesMut};
@@ -303,7 +304,7 @@ impl Shard {
         if self.conns.contains(key) {
             let mut conn = self.conns.remove(key);
             look_at(&mut self.deadlines, key, &mut conn, None);
-            tracing::info!(connection = %conn.gate.name(), "connection gone");
+            tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
             self.dirty.retain(|k| *k != key);

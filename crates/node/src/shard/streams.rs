@@ -12,6 +12,7 @@
 
 use std::sync::Arc;
 
+use broker::PEER;
 use broker::ids::QueueId;
 use hashbrown::HashMap;
 use log::{
@@ -387,7 +388,7 @@ impl Shard {
         }
         for offset in output.damaged.drain(..) {
             let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
-            tracing::error!(stream = %name, offset, "a consumer of the stream has come to damaged messages");
+            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has come to damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             if following.readers.is_going() && !self.streams.going.contains(&queue) {

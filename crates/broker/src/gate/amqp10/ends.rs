@@ -4,7 +4,8 @@
 use amqp10::{AmqpError, Attach, Role, condition};
 use queue::Request;
 
-use super::{Cx, Gate, LinkRole, Phase, Waiting, error};
+use super::{Cx, Gate, LinkRole, Phase, Waiting, error, told};
+use crate::PEER;
 use crate::ids::QueueId;
 
 /// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
@@ -30,6 +31,7 @@ impl Gate {
             return;
         }
         tracing::warn!(
+            target: PEER,
             connection = %self.name,
             condition = error.condition.as_str(),
             "closing: {}",
@@ -69,7 +71,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if let Some(error) = error {
-            tracing::info!(connection = %self.name, session, "client ended the session: {error:?}");
+            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", told(error));
         }
         if answered {
             return;
@@ -119,6 +121,7 @@ impl Gate {
     /// Ends a session with an error.
     pub(super) fn end(&mut self, session: u16, error: AmqpError, cx: &mut Cx<'_>) {
         tracing::warn!(
+            target: PEER,
             connection = %self.name,
             session,
             condition = error.condition.as_str(),
@@ -191,6 +194,7 @@ impl Gate {
     /// Detaches a link with an error.
     pub(super) fn detach(&mut self, session: u16, link: u32, error: AmqpError, cx: &mut Cx<'_>) {
         tracing::info!(
+            target: PEER,
             connection = %self.name,
             session,
             link,

@@ -528,6 +528,12 @@ fn shown(name: &str) -> String {
     name.chars().take(SHOWN_MAX).collect::<String>().escape_default().to_string()
 }
 
+/// An error of the client, as it may stand in the log.
+fn told(error: &AmqpError) -> String {
+    let description = error.description.as_deref().unwrap_or("no reason given");
+    format!("{}: {}", shown(error.condition.as_str()), shown(description))
+}
+
 /// An error with a description.
 fn error(condition: Symbol, description: impl Into<String>) -> AmqpError {
     AmqpError { condition, description: Some(description.into()), info: None }

@@ -4,7 +4,8 @@ use amqp10::sasl::{self, parse_plain};
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
 use super::ends::Farewell;
-use super::{Client, Cx, Gate, Phase, error};
+use super::{Client, Cx, Gate, Phase, error, shown, told};
+use crate::PEER;
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
 
@@ -53,7 +54,7 @@ impl Gate {
             }
             Err(reason) => {
                 cx.counters.auth_attempts_failed += 1;
-                tracing::warn!(connection = %self.name, "login refused: {reason}");
+                tracing::warn!(target: PEER, connection = %self.name, "login refused: {reason}");
                 self.phase = Phase::Refused;
                 self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
             }
@@ -87,10 +88,11 @@ impl Gate {
         self.conn.open(our_open(cx));
         self.phase = Phase::Open;
         tracing::info!(
+            target: PEER,
             connection = %self.name,
             user = %self.identity.as_ref().map_or("", |i| &i.user),
-            vhost = %self.vhost,
-            container = %self.client.container_id.escape_default(),
+            vhost = shown(&self.vhost),
+            container = shown(&self.client.container_id),
             "connection open"
         );
     }
@@ -117,7 +119,7 @@ impl Gate {
 
     pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
         if let Some(error) = error {
-            tracing::info!(connection = %self.name, "client closed the connection: {error:?}");
+            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", told(error));
         }
         if self.phase == Phase::Done {
             return;
