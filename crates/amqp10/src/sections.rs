@@ -102,6 +102,26 @@ pub fn scan_bare(message: &[u8]) -> Option<[u32; 2]> {
     }
 }
 
+/// Returns the kind and the place of each section of a complete message, in whatever order they come. Ends after an error.
+///
+/// For requests to the broker itself, whose order harms nobody. Messages that travel on need [`scan`].
+pub fn each(message: &[u8]) -> impl Iterator<Item = Result<(SectionKind, Range<u32>), SectionError>> {
+    let mut reader = Reader::new(message);
+    let mut failed = false;
+    std::iter::from_fn(move || {
+        if failed || reader.is_empty() {
+            return None;
+        }
+        let start = reader.offset();
+        let kind = read_kind(&mut reader).and_then(|kind| {
+            reader.skip_value()?;
+            Ok(kind)
+        });
+        failed = kind.is_err();
+        Some(kind.map(|kind| (kind, start..reader.offset())))
+    })
+}
+
 /// Takes every encoding, and says what is wrong.
 fn scan_any(message: &[u8]) -> Result<Sections, SectionError> {
     let len = u32::try_from(message.len()).map_err(|_| SectionError::TooLarge)?;

@@ -1,8 +1,9 @@
 //! Requests and responses of the management node: HTTP-like verbs in AMQP messages (behaviour B.10).
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use amqp10::sections::{self, SectionError};
+use amqp10::sections::{self, SectionKind};
 use amqp10::{Map, Properties, Reader, Value, descriptor, encode};
 use base64::Engine as _;
 use bytes::{Bytes, BytesMut};
@@ -12,6 +13,9 @@ use crate::catalog::{
 };
 use crate::gate::amqp10::address::{decode_segment, encode_segment};
 use crate::settings::Settings;
+
+/// What a request with another body, or with several, is told.
+const NEEDS_VALUE: &str = "a management request needs one amqp-value as its body";
 
 /// A request under way.
 #[derive(Debug)]
@@ -68,41 +72,53 @@ pub(super) struct Reply {
     body: Value,
 }
 
-/// An amqp-value [3.2.8] of null.
-const NULL_BODY: &[u8] = &[0x00, 0x53, 0x77, 0x40];
-
-/// Reads a request.
+/// Reads a request. Its sections may come in any order: some clients send the body first.
 ///
 /// # Errors
-/// It is no request at all: the session ends with this reason.
+/// Nobody can be answered, or the request is none: the session ends with this reason. What is wrong behind the
+/// properties is answered.
 pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> {
-    let with_null;
-    let (message, found) = match sections::scan(message) {
-        // Clients built on Proton send no body section where they have nothing to say.
-        Err(SectionError::MissingBody) => {
-            with_null = [message, NULL_BODY].concat();
-            (with_null.as_slice(), sections::scan(&with_null))
+    let mut properties: Option<Properties> = None;
+    let mut body = None;
+    let mut fault = None;
+    for section in sections::each(message) {
+        let of = |range: Range<u32>| &message[range.start as usize..range.end as usize];
+        match section {
+            Ok((SectionKind::Properties, range)) if properties.is_none() => {
+                properties = Some(sections::properties(of(range)).map_err(|e| e.to_string())?);
+            }
+            Ok((SectionKind::AmqpValue, range)) if body.is_none() => {
+                match Reader::new(of(range)).read_value() {
+                    Ok(Value::Described(described)) => body = Some(described.value),
+                    Ok(_) => fault = Some(NEEDS_VALUE.into()),
+                    Err(e) => fault = Some(format!("undecodable body: {e}")),
+                }
+            }
+            Ok((SectionKind::Properties, _)) => {
+                return Err("a management request needs properties once".into());
+            }
+            Ok((SectionKind::AmqpValue | SectionKind::Data | SectionKind::AmqpSequence, _)) => {
+                fault = Some(NEEDS_VALUE.into());
+            }
+            Ok(_) => {}
+            Err(e) => fault = Some(e.to_string()),
         }
-        found => (message, found),
-    };
-    let found = found.map_err(|e| e.to_string())?;
-    let section = |range: &std::ops::Range<u32>| &message[range.start as usize..range.end as usize];
-    let properties: Properties = match &found.properties {
-        Some(range) => sections::properties(section(range)).map_err(|e| e.to_string())?,
-        None => return Err("a management request needs properties".into()),
+    }
+    let Some(properties) = properties else {
+        return Err(fault.unwrap_or_else(|| "a management request needs properties".into()));
     };
     if properties.reply_to.as_deref() != Some("$me") {
         return Err("a management request needs reply-to '$me'".into());
     }
-    let mut reader = Reader::new(section(&found.body));
-    let body = match reader.read_value() {
-        Ok(Value::Described(body)) => body.value,
-        _ => return Err("a management request needs one amqp-value".into()),
-    };
     let (Some(method), Some(to)) = (properties.subject.as_deref(), properties.to.as_deref()) else {
         return Err("a management request needs 'to' and 'subject'".into());
     };
-    Ok(Parsed { verb: verb(method, to, &body, vhost), message_id: properties.message_id })
+    let verb = match fault {
+        Some(reason) => Err(Reply::error(400, reason)),
+        // Clients built on Proton send no body section where they have nothing to say.
+        None => verb(method, to, &body.unwrap_or(Value::Null), vhost),
+    };
+    Ok(Parsed { verb, message_id: properties.message_id })
 }
 
 fn verb(method: &str, to: &str, body: &Value, vhost: &Arc<str>) -> Result<Verb, Reply> {
@@ -384,24 +400,73 @@ fn arguments_value(arguments: &Arguments) -> Value {
 mod tests {
     use super::*;
 
-    /// properties {message-id: 3, to: "/queues/q", subject: `method`, reply-to: "$me"} [3.2.4], and then `rest`.
-    fn request(method: &str, rest: &[u8]) -> Vec<u8> {
+    /// An amqp-value [3.2.8] of null.
+    const NULL_BODY: &[u8] = &[0x00, 0x53, 0x77, 0x40];
+
+    /// properties {message-id: 3, to: "/queues/q", subject: `method`, reply-to: "$me"} [3.2.4].
+    fn request(method: &str) -> Vec<u8> {
         let mut fields = vec![0x53, 3, 0x40];
         for text in ["/queues/q", method, "$me"] {
             fields.extend([0xa1, text.len() as u8]);
             fields.extend(text.as_bytes());
         }
-        [&[0x00, 0x53, 0x73, 0xc0, fields.len() as u8 + 1, 5], fields.as_slice(), rest].concat()
+        [&[0x00, 0x53, 0x73, 0xc0, fields.len() as u8 + 1, 5], fields.as_slice()].concat()
+    }
+
+    fn reason(parsed: Parsed) -> (u16, String) {
+        let Reply { status, body } = parsed.verb.unwrap_err();
+        (status, body.as_str().unwrap().to_owned())
     }
 
     #[test]
     fn a_request_without_a_body_has_a_null_body() {
         for body in [&[][..], NULL_BODY] {
-            let parsed = parse(&request("GET", body), &"/".into()).unwrap();
+            let parsed = parse(&[&request("GET"), body].concat(), &"/".into()).unwrap();
             assert!(matches!(parsed.verb, Ok(Verb::GetQueue { name }) if &*name == "q"));
             assert_eq!(parsed.message_id, Some(Value::Ulong(3)));
         }
-        let footer = [0x00, 0x53, 0x78, 0xc1, 0x01, 0x00];
-        assert!(parse(&request("GET", &footer), &"/".into()).is_err());
+    }
+
+    #[test]
+    fn the_body_may_come_before_the_properties() {
+        let header = [0x00, 0x53, 0x70, 0x45];
+        let parsed = parse(&[NULL_BODY, &request("DELETE"), &header].concat(), &"/".into()).unwrap();
+        assert!(matches!(parsed.verb, Ok(Verb::DeleteQueue { name }) if &*name == "q"));
+    }
+
+    #[test]
+    fn a_wrong_body_is_answered() {
+        let data = [0x00, 0x53, 0x75, 0xa0, 0x01, b'x'];
+        for bodies in [&data[..], &[NULL_BODY, NULL_BODY].concat(), &[NULL_BODY, &data].concat()] {
+            let parsed = parse(&[&request("GET"), bodies].concat(), &"/".into()).unwrap();
+            assert_eq!(reason(parsed), (400, NEEDS_VALUE.into()));
+        }
+        let cut = parse(&[&request("GET"), &NULL_BODY[..3]].concat(), &"/".into()).unwrap();
+        assert_eq!(cut.message_id, Some(Value::Ulong(3)));
+        assert_eq!(reason(cut).0, 400);
+    }
+
+    #[test]
+    fn a_body_that_is_nested_too_deep_is_answered() {
+        // Lists of one list each, and values described by null.
+        let mut lists = vec![0x45];
+        for _ in 0..40 {
+            lists = [&[0xc0, lists.len() as u8 + 1, 1], lists.as_slice()].concat();
+        }
+        let described = [[0x00, 0x40].repeat(40), vec![0x40]].concat();
+        for deep in [lists, described] {
+            let body = [&[0x00, 0x53, 0x77], deep.as_slice()].concat();
+            let parsed = parse(&[request("PUT"), body.clone()].concat(), &"/".into()).unwrap();
+            assert_eq!(parsed.message_id, Some(Value::Ulong(3)));
+            let (status, reason) = reason(parsed);
+            assert!(status == 400 && reason.contains("nested too deep"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_request_without_properties_ends_the_session() {
+        assert_eq!(parse(NULL_BODY, &"/".into()).unwrap_err(), "a management request needs properties");
+        assert!(parse(&[request("GET"), request("GET")].concat(), &"/".into()).is_err());
+        assert!(parse(b"", &"/".into()).is_err());
     }
 }
