@@ -36,14 +36,15 @@ impl Message {
         HEADS_MAX + self.route().annotations().len() + self.annotations().len() + self.bare_slice().len()
     }
 
-    /// What the publisher gave for filters to look for, as far as it is text.
+    /// The filter value that the publisher set. An empty text counts as none, as in the reference, and so does what is
+    /// no text.
     pub fn stream_filter_value(&self) -> Option<&str> {
         if self.annotations().is_empty() {
             return None;
         }
         let mut pairs = map_pairs(self.annotations()).ok()?.flatten();
         let (_, value) = pairs.find(|(key, _)| *key == FILTER_VALUE)?;
-        Reader::new(value).read_str_opt().ok()?
+        Reader::new(value).read_str_opt().ok()?.filter(|value| !value.is_empty())
     }
 }
 
@@ -373,6 +374,8 @@ mod tests {
         let with = b"\x00\x53\x72\xc1\x1c\x02\xa3\x15x-stream-filter-value\xa1\x02eu\x00\x53\x77\x40";
         assert_eq!(message(with, "k").stream_filter_value(), Some("eu"));
         assert_eq!(message(FULL, "k").stream_filter_value(), None);
+        let empty = b"\x00\x53\x72\xc1\x1a\x02\xa3\x15x-stream-filter-value\xa1\x00\x00\x53\x77\x40";
+        assert_eq!(message(empty, "k").stream_filter_value(), None, "an empty value is none");
     }
 
     #[test]

@@ -73,7 +73,9 @@ impl Wanted {
             return self.none;
         }
         let has = |bit: usize| bloom.get(bit / 8).is_some_and(|byte| byte & (0x80 >> (bit % 8)) != 0);
-        self.none && has(NONE) || self.values.iter().any(|value| bits(value, bloom.len()).all(has))
+        let has_value = |value: &[u8]| bits(value, bloom.len()).all(has);
+        // Earlier versions stored an empty value, which counts as none, like any other value.
+        self.none && (has(NONE) || has_value(b"")) || self.values.iter().any(|value| has_value(value))
     }
 }
 
@@ -119,6 +121,15 @@ mod tests {
         assert_eq!(Bloom::new(3).as_bytes().len(), 16);
         assert!(wanted(&[], true).may_match(b"") && !wanted(&["emea"], false).may_match(b""));
         assert!(!wanted(&[], false).may_match(&[0xff; 16]));
+    }
+
+    /// Earlier versions inserted it as a value.
+    #[test]
+    fn an_empty_value_counts_as_none() {
+        let mut bloom = Bloom::new(16);
+        bloom.insert(b"");
+        assert!(wanted(&["emea"], true).may_match(bloom.as_bytes()));
+        assert!(!wanted(&["emea"], false).may_match(bloom.as_bytes()));
     }
 
     /// Filters are in files: neither the hash nor the bits may ever change.

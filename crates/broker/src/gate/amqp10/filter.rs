@@ -60,8 +60,10 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
     if let Some(start) = taken.start.transpose()? {
         replay.start = start;
     }
-    if let Some(values) = taken.values {
-        replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered }));
+    if let Some(mut values) = taken.values {
+        // An empty value stands for messages without a value, as it does in a message.
+        let empty = values.extract_if(.., |value| value.is_empty()).count() > 0;
+        replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered || empty }));
     }
     let filters = Some(Map(filters)).filter(|map| !map.is_empty());
     Ok(Accepted { replay, filters, left_out: taken.left_out })
