@@ -317,7 +317,7 @@ impl Reply {
 
     pub fn queue(status: u16, record: &QueueRecord, report: &queue::Report, settings: &Settings) -> Self {
         let mut map = Map::new();
-        map.insert("message_count", Value::Ulong(report.ready + report.unsettled));
+        map.insert("message_count", Value::Ulong(report.ready));
         map.insert("consumer_count", Value::Uint(report.consumers));
         map.insert("name", Value::String(record.name.to_string()));
         map.insert("vhost", Value::String(record.vhost.to_string()));
