@@ -208,6 +208,38 @@ impl Gate {
         self.put_detach(session, link, Some(error), cx);
     }
 
+    /// Detaches a link whose queue was deleted. If a management request of this connection did that, the link stays until
+    /// its response has left: client libraries fail every call under way when a link ends.
+    pub(super) fn detach_from_deleted(&mut self, session: u16, link: u32, queue: &str, cx: &mut Cx<'_>) {
+        if !self.waiting.values().any(|waiting| waiting.deletes(queue)) {
+            let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.vhost);
+            self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
+        }
+    }
+
+    /// Detaches the links that [`Gate::detach_from_deleted`] has left alone.
+    pub(super) fn detach_all_from_deleted(&mut self, queue: &str, cx: &mut Cx<'_>) {
+        let mut gone = Vec::new();
+        for (session, links) in self.sessions.iter().enumerate() {
+            for (link, role) in links.iter().flat_map(|session| session.links.iter().enumerate()) {
+                let is_gone = match role {
+                    Some(LinkRole::Outlet(outlet)) => outlet.gone && *outlet.queue_name == *queue,
+                    Some(LinkRole::Intake(intake)) => {
+                        intake.watched.is_some_and(|id| cx.catalog.queue_by_id(id).is_none())
+                            && intake.target.is_queue(queue)
+                    }
+                    _ => false,
+                };
+                if is_gone {
+                    gone.push((session as u16, link as u32));
+                }
+            }
+        }
+        for (session, link) in gone {
+            self.detach_from_deleted(session, link, queue, cx);
+        }
+    }
+
     fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>, cx: &mut Cx<'_>) {
         // [2.6.3] No DETACH before ATTACH. Who detaches before it is answered is told of a link that leads nowhere.
         if let Some(reply) = self.answer_in_passing(session, link)

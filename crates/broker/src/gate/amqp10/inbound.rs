@@ -31,6 +31,12 @@ pub(super) enum Target {
     Anonymous,
 }
 
+impl Target {
+    pub fn is_queue(&self, queue: &str) -> bool {
+        matches!(self, Self::Exchange { exchange, route, .. } if exchange.is_empty() && route.keys().iter().any(|key| **key == *queue))
+    }
+}
+
 /// What to do with a delivery that goes nowhere.
 enum Refusal {
     /// Tell the publisher, if it wants to know; the link goes on.

@@ -412,7 +412,14 @@ impl Gate {
             },
             _ => return,
         };
+        let deleted = match &pending.verb {
+            Verb::DeleteQueue { name } => Some(name.clone()),
+            _ => None,
+        };
         self.respond(pair, pending, reply);
+        if let Some(queue) = deleted {
+            self.detach_all_from_deleted(&queue, cx);
+        }
         self.next_request(pair, cx);
     }
 

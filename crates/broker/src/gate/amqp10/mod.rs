@@ -179,6 +179,13 @@ fn incomplete_bytes_max(settings: &Settings) -> usize {
     usize::try_from(settings.max_message_size.saturating_mul(2)).unwrap_or(usize::MAX)
 }
 
+impl Waiting {
+    /// Whether a client is to be told that this queue was deleted as it asked.
+    fn deletes(&self, queue: &str) -> bool {
+        matches!(self, Self::Management { request, .. } if request.deletes(queue))
+    }
+}
+
 /// One connection.
 #[derive(Debug)]
 pub struct Gate {
@@ -478,8 +485,7 @@ impl Gate {
     /// The queue that a link of this connection publishes to is gone.
     pub fn handle_target_gone(&mut self, to: LinkAddress, queue: &str, cx: &mut Cx<'_>) {
         if matches!(self.role(to.session, to.link), Some(LinkRole::Intake(_))) {
-            let reason = format!("queue '{queue}' in vhost '{}' was deleted", self.vhost);
-            self.detach(to.session, to.link, error(condition::RESOURCE_DELETED, reason), cx);
+            self.detach_from_deleted(to.session, to.link, queue, cx);
         }
     }
 

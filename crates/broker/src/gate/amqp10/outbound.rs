@@ -166,12 +166,11 @@ impl Gate {
                 }
             }
             Effect::Gone { reason: GoneReason::QueueDeleted, .. } => {
-                let vhost = self.vhost.clone();
                 let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
                 outlet.gone = true;
                 outlet.dynamic = None;
-                let reason = format!("queue '{}' in vhost '{vhost}' was deleted", outlet.queue_name);
-                self.detach(session, link, error(condition::RESOURCE_DELETED, reason), cx);
+                let queue = outlet.queue_name.clone();
+                self.detach_from_deleted(session, link, &queue, cx);
             }
             Effect::Gone { reason: GoneReason::Damaged, .. } => {
                 let vhost = self.vhost.clone();

@@ -25,6 +25,12 @@ pub(in crate::gate::amqp10) struct Pending {
     pub verb: Verb,
 }
 
+impl Pending {
+    pub fn deletes(&self, queue: &str) -> bool {
+        matches!(&self.verb, Verb::DeleteQueue { name } if **name == *queue)
+    }
+}
+
 /// What is asked for.
 #[derive(Debug)]
 pub(in crate::gate::amqp10) enum Verb {
