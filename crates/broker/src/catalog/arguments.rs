@@ -51,6 +51,11 @@ const OF_TYPES: &[(&str, bool, bool)] = &[
     ("x-delayed-retry-max", false, false),
 ];
 
+/// How the node of a queue's leader is chosen. The last three are deprecated names of `balanced`, which old clients and
+/// definitions use.
+pub(super) const LEADER_LOCATORS: &[&str] =
+    &["client-local", "balanced", "random", "least-leaders", "min-masters"];
+
 /// Milliseconds of a span such as `7D`: a whole number and one of Y M D h m s; months have 30 days (behaviour B.9, D.4).
 pub fn span_ms(text: &str) -> Option<u64> {
     let unit = text.chars().next_back()?;
@@ -155,10 +160,9 @@ pub fn queue_config(
             "x-max-priority" => config.max_priority = Some(number(1..=255)? as u8),
             "x-single-active-consumer" => config.single_active_consumer = boolean()?,
             "x-fsync" => fsync = boolean()?,
-            "x-queue-leader-locator" => match text()? {
-                "client-local" | "balanced" => {}
-                _ => return Err(invalid(key, "client-local or balanced is needed")),
-            },
+            // There is one node: every locator finds the same leader.
+            "x-queue-leader-locator" if LEADER_LOCATORS.contains(&text()?) => {}
+            "x-queue-leader-locator" => return Err(invalid(key, "client-local or balanced is needed")),
             // Classic queues have had only this behaviour for a long time.
             "x-queue-version" if value.as_u64() == Some(2) => {}
             "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is not supported any more")),
@@ -211,6 +215,17 @@ mod tests {
             let expected =
                 format!("invalid arg '{key}' for queue 'q' in vhost '/': a whole number {bounds} is needed");
             assert!(refused.contains(&expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn every_name_of_a_leader_locator_is_taken() {
+        let locator = |value: Value| config(&[("x-queue-leader-locator", value)]);
+        for name in ["client-local", "balanced", "random", "least-leaders", "min-masters"] {
+            assert!(locator(name.into()).is_ok(), "{name}");
+        }
+        for value in [Value::from("nearest"), Value::Ulong(1)] {
+            assert!(locator(value).unwrap_err().contains("x-queue-leader-locator"));
         }
     }
 

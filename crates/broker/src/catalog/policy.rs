@@ -21,7 +21,7 @@ use std::sync::Arc;
 use amqp10::Value;
 use regex_lite::{Regex, RegexBuilder};
 
-use super::arguments::span_ms;
+use super::arguments::{LEADER_LOCATORS, span_ms};
 use super::{Arguments, CatalogError};
 
 /// Bytes of a pattern at most: it is matched against every name.
@@ -175,7 +175,7 @@ const KEYS: &[(&str, Kind, Merge)] = &[
     ("fsync", Kind::Boolean, Merge::Operator),
     (super::exchange::ALTERNATE, Kind::Text, Merge::Never),
     ("queue-version", Kind::Number(2, 2), Merge::Operator),
-    ("queue-leader-locator", Kind::OneOf(&["client-local", "balanced"]), Merge::Never),
+    ("queue-leader-locator", Kind::OneOf(LEADER_LOCATORS), Merge::Never),
     ("delivery-limit", Kind::Number(i64::MIN, i64::MAX), Merge::MinOfLimits),
     ("dead-letter-strategy", Kind::OneOf(&["at-most-once", "at-least-once"]), Merge::Never),
     ("target-group-size", Kind::Number(1, 255), Merge::Operator),
@@ -467,6 +467,10 @@ mod tests {
             "Validation failed: 'expires' needs a whole number from 1 to 4294967295"
         );
         assert!(check(false, "overflow", "sometimes".into()).is_err());
+        for locator in ["client-local", "balanced", "random", "least-leaders", "min-masters"] {
+            assert_eq!(check(false, "queue-leader-locator", locator.into()), Ok(()), "{locator}");
+        }
+        assert!(check(false, "queue-leader-locator", "nearest".into()).is_err());
         assert!(check(false, "fsync", "yes".into()).is_err());
         assert!(check(false, "dead-letter-exchange", Value::Int(1)).is_err());
         assert!(check(false, "max-age", "old".into()).is_err());
