@@ -353,7 +353,8 @@ fn rejected(reason: RejectReason, queue: QueueId, catalog: &Catalog) -> Delivery
     let name = catalog.queue_by_id(queue).map_or_else(String::new, |q| q.name.to_string());
     let (condition, reason, description) = match reason {
         RejectReason::MaxLength => {
-            (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' is at its maximum length"))
+            // Clients look for these words.
+            (condition::RESOURCE_LIMIT_EXCEEDED, "maxlen", format!("queue '{name}' exceeded maximum length"))
         }
         RejectReason::Unavailable => (
             condition::PRECONDITION_FAILED,
