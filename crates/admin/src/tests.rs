@@ -87,6 +87,20 @@ async fn a_server_stops_when_it_is_told() {
 }
 
 #[tokio::test]
+async fn values_in_errors_are_json() {
+    let server = Server::start().await;
+    server
+        .check(
+            "guest",
+            r#"
+            PUT /api/queues/%2F/q {"arguments":{"x-note":{"a":[1.23e29,null]}}} -> 201
+            PUT /api/queues/%2F/q {"arguments":{"x-note":1.23e29}} -> 400 {"error":"bad_request","reason":"inequivalent arg 'x-note' for queue 'q' in vhost '/': received '1.23e29' but current is '{\"a\":[1.23e29,null]}'"}
+            "#,
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn paths_and_verbs_that_do_not_exist() {
     let server = Server::start().await;
     server

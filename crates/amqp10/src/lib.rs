@@ -11,6 +11,7 @@ pub mod chunk;
 pub mod connection;
 pub mod credit;
 pub mod decode;
+mod display;
 pub mod encode;
 pub mod frame;
 pub mod generated;

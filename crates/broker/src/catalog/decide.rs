@@ -330,7 +330,7 @@ fn shown(value: Option<&amqp10::Value>) -> String {
             (Some(text), ..) => quoted(text),
             (_, Some(number), _) => quoted(number),
             (.., Some(number)) => quoted(number),
-            _ => quoted(format_args!("{value:?}")),
+            _ => quoted(value),
         },
     }
 }

@@ -215,7 +215,8 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         }
         Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
-        other => format!("answered {other:?}"),
+        // No request that the desk makes has such an answer.
+        _ => "gave another answer than was asked for".into(),
     };
     DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))
 }

@@ -73,7 +73,7 @@ pub(super) fn check_binding(binding: &Binding) -> Result<(), CatalogError> {
             ),
         }),
         None => Err(CatalogError::Invalid {
-            reason: format!("invalid {X_MATCH} field type ({value:?}): a string is needed"),
+            reason: format!("invalid {X_MATCH} field type ({value}): a string is needed"),
         }),
     }
 }

@@ -166,7 +166,7 @@ fn fields(body: &Value) -> Result<&[(Value, Value)], Reply> {
 }
 
 fn bad_property(kind: &str, key: &Value, value: &Value) -> Reply {
-    Reply::error(400, format!("bad {kind} property {:?}: {value:?}", key.as_str().unwrap_or("?")))
+    Reply::error(400, format!("bad {kind} property {:?}: {value}", key.as_str().unwrap_or("?")))
 }
 
 fn arguments(value: &Value) -> Option<Arguments> {
