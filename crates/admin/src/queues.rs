@@ -152,6 +152,7 @@ fn to_json(row: &QueueRow, query: &Query) -> Value {
             "expired": report.expired,
             "dropped": report.dropped,
             "dead_lettered": report.dead_lettered,
+            "annotations_refused": report.annotations_refused,
         });
         if let Some(kept) = &report.stream {
             body["first_offset"] = kept.first.into();

@@ -12,7 +12,7 @@
 //! file from a damaged one.
 //!
 //! * `magic`: `SluiceLg` in a log file, `SluicePk` in a pack.
-//! * `version`: [`FORMAT_VERSION`]. `header`: bytes of the header, 48.
+//! * `version`: [`LOG_VERSION`] or [`PACK_VERSION`]. `header`: bytes of the header, 48.
 //! * `number`: the same as in the name; files are read in this order. Never used twice.
 //! * `generation`: random; stands in every batch of the file. 0 in a pack.
 //! * `check`: CRC-32C over bytes 0..44.
@@ -28,8 +28,14 @@ use crate::batch::crc32c;
 /// Bytes after which a log file is full. One file may exceed it by one batch.
 pub const FILE_SIZE: u64 = 8 << 20;
 
-/// The version of every format in this crate. Files of a newer version are refused.
-pub const FORMAT_VERSION: u32 = 1;
+/// The version of a log file: of the batches, and of the records of the broker in them. Raised when an older program
+/// must not read what a newer one writes. Files of every version from 1 on are read; those of a newer one are refused.
+///
+/// 2: a message that comes back keeps more than its counts (record kind 9 of the broker).
+pub const LOG_VERSION: u32 = 2;
+
+/// The version of a pack, as [`LOG_VERSION`].
+pub const PACK_VERSION: u32 = 1;
 
 /// Bytes of a file header.
 pub(crate) const FILE_HEADER: usize = 48;
@@ -136,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_flipped_header_is_no_header() {
-        let header = FileHeader { version: FORMAT_VERSION, number: 3, generation: 9 };
+        let header = FileHeader { version: LOG_VERSION, number: 3, generation: 9 };
         let bytes = header.encode(LOG_MAGIC);
         assert_eq!(FileHeader::decode(&bytes, LOG_MAGIC), Some(header));
         assert_eq!(FileHeader::decode(&bytes, PACK_MAGIC), None);

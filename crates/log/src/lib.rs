@@ -58,7 +58,7 @@ mod worker;
 mod writer;
 
 pub use disk::{Disk, PendingSync, RealDisk};
-pub use file::{FILE_SIZE, FORMAT_VERSION};
+pub use file::{FILE_SIZE, LOG_VERSION, PACK_VERSION};
 pub use handover::{Completion, Handover, Step, WriteError};
 pub use machine::{
     AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,

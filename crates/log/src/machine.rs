@@ -25,7 +25,7 @@ use std::io::{self, IoSlice};
 
 use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof};
 use crate::disk::{Disk, write_all};
-use crate::file::{self, FILE_HEADER, FILE_SIZE, FORMAT_VERSION, FileHeader, LOG_MAGIC};
+use crate::file::{self, FILE_HEADER, FILE_SIZE, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
@@ -392,7 +392,7 @@ impl<D: Disk> Log<D> {
         header.proof = proof.finish();
 
         let (number, generation) = (current.number, current.generation);
-        let opening = FileHeader { version: FORMAT_VERSION, number, generation }.encode(LOG_MAGIC);
+        let opening = FileHeader { version: LOG_VERSION, number, generation }.encode(LOG_MAGIC);
         let header_bytes = header.encode();
         let mut pieces = Vec::with_capacity(payload.len() + 2);
         let mut length = BATCH_HEADER as u64 + header.length;

@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::{Disk, LOCK};
-use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, LOG_MAGIC};
+use crate::file::{self, FILE_HEADER, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::machine::{Closed, Size, Span};
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
@@ -43,7 +43,7 @@ impl std::fmt::Display for OpenError {
         match self {
             Self::Locked => write!(f, "the log is in use by another process"),
             Self::NewerFormat { file, version } => {
-                write!(f, "log file {file} has format version {version}; this program knows {FORMAT_VERSION}")
+                write!(f, "log file {file} has format version {version}; this program knows {LOG_VERSION}")
             }
             Self::Io { file, error } if file.is_empty() => write!(f, "its directory: {error}"),
             Self::Io { file, error } => write!(f, "log file {file}: {error}"),
@@ -248,11 +248,11 @@ impl Directory {
         let mut header = FileHeader::decode(&bytes, LOG_MAGIC);
         let (mut generation, mut misnamed) = (None, false);
         if let Some(found) = header {
-            if found.version > FORMAT_VERSION {
+            if found.version > LOG_VERSION {
                 return Err(OpenError::NewerFormat { file: file::name(number), version: found.version });
             }
             self.last_file = self.last_file.max(found.number);
-            if found.number == number && found.version == FORMAT_VERSION {
+            if found.number == number && (1..=LOG_VERSION).contains(&found.version) {
                 generation = Some(found.generation);
             } else {
                 misnamed = found.number != number;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use log::testing::{FalseDisk, Op, Random, forget};
 use log::{
-    Completion, Cut, Damage, FORMAT_VERSION, Handover, Log, OpenError, Options, Owners, Record, Records,
+    Completion, Cut, Damage, Handover, LOG_VERSION, Log, OpenError, Options, Owners, Record, Records,
     Recovery,
 };
 
@@ -80,7 +80,7 @@ fn golden(version: u32) -> PathBuf {
 
 #[test]
 fn formats_are_versioned() {
-    for version in 1..=FORMAT_VERSION {
+    for version in 1..=LOG_VERSION {
         let mut files = Files::new();
         for entry in std::fs::read_dir(golden(version)).unwrap() {
             let path = entry.unwrap().path();
@@ -90,7 +90,7 @@ fn formats_are_versioned() {
         let (now, written) = sample(true);
         assert!(recovery.clean, "{recovery:?}");
         assert!(records == written, "version {version} reads back as it was written");
-        if version == FORMAT_VERSION {
+        if version == LOG_VERSION {
             assert!(files == now, "the format changed: give it a new version and a golden directory");
         }
     }
@@ -100,7 +100,7 @@ fn formats_are_versioned() {
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
-    let directory = golden(FORMAT_VERSION);
+    let directory = golden(LOG_VERSION);
     std::fs::create_dir_all(&directory).unwrap();
     for (name, bytes) in sample(true).0 {
         std::fs::write(directory.join(name), bytes).unwrap();
@@ -112,7 +112,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     let (mut files, _) = sample(false);
     let (name, bytes) = files.iter_mut().next_back().unwrap();
     let name = name.clone();
-    bytes[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+    bytes[8..12].copy_from_slice(&(LOG_VERSION + 1).to_le_bytes());
     let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..44]) as u32;
     bytes[44..48].copy_from_slice(&check.to_le_bytes());
     // A tail that would be cut.
@@ -122,7 +122,10 @@ fn a_newer_version_is_refused_before_anything_is_written() {
         Err(error @ OpenError::NewerFormat { .. }) => {
             assert_eq!(
                 error.to_string(),
-                format!("log file {name} has format version 2; this program knows 1")
+                format!(
+                    "log file {name} has format version {}; this program knows {LOG_VERSION}",
+                    LOG_VERSION + 1
+                )
             );
         }
         other => panic!("{other:?}"),

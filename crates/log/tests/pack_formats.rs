@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use log::testing::{FalseDisk, Op};
 use log::{
-    BLOCK_BYTES, Block, Extent, FORMAT_VERSION, Flaw, LARGE, PackError, PackOptions, PackReader, Packs,
+    BLOCK_BYTES, Block, Extent, Flaw, LARGE, PACK_VERSION, PackError, PackOptions, PackReader, Packs,
     ReadError, Record, Records, Run,
 };
 
@@ -88,7 +88,7 @@ fn golden(version: u32) -> PathBuf {
 
 #[test]
 fn formats_are_versioned() {
-    for version in 1..=FORMAT_VERSION {
+    for version in 1..=PACK_VERSION {
         let mut files = Files::new();
         for entry in std::fs::read_dir(golden(version)).unwrap() {
             let path = entry.unwrap().path();
@@ -106,7 +106,7 @@ fn formats_are_versioned() {
             assert!(found == *wanted, "version {version} reads back as it was written");
         }
         assert_eq!(disk.files(), files);
-        if version == FORMAT_VERSION {
+        if version == PACK_VERSION {
             assert!(files == now, "the format changed: give it a new version and a golden directory");
         }
     }
@@ -116,7 +116,7 @@ fn formats_are_versioned() {
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
-    let directory = golden(FORMAT_VERSION);
+    let directory = golden(PACK_VERSION);
     std::fs::create_dir_all(&directory).unwrap();
     for (name, bytes) in sample().0 {
         std::fs::write(directory.join(name), bytes).unwrap();
@@ -128,7 +128,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     let (mut files, _) = sample();
     let (name, bytes) = files.iter_mut().next_back().unwrap();
     let name = name.clone();
-    bytes[8..12].copy_from_slice(&(FORMAT_VERSION + 1).to_le_bytes());
+    bytes[8..12].copy_from_slice(&(PACK_VERSION + 1).to_le_bytes());
     let check = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &bytes[..44]) as u32;
     bytes[44..48].copy_from_slice(&check.to_le_bytes());
     let disk = disk_of(&files);

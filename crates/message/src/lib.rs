@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod annotations;
 mod deaths;
 mod delivery;
 mod envelope;
@@ -13,6 +14,7 @@ mod intake;
 mod stored;
 mod stream;
 
+pub use annotations::{Annotations, AnnotationsError};
 pub use deaths::{Death, DeathReason, Deaths};
 pub use delivery::DeliveryHeads;
 pub use envelope::{Message, Parts, Route};

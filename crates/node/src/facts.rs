@@ -3,7 +3,7 @@
 //! ```text
 //! kind 1  put       owner = queue, seq = seq      | at u64 (ms since the epoch) | stored message ... |
 //! kind 2  gone      owner = queue, seq = first    | last u64 |
-//! kind 3  returned  owner = queue, seq = seq      | delivery count u32 | redelivered u8 |
+//! kind 3  returned  owner = queue, seq = seq      | delivery count u32 | redelivered u8 |      read, not written
 //! kind 4  change    owner = 0, seq = version      | stored change ... |
 //! kind 5  stored    owner = queue, seq = first    | run u32 | last u64 | lowest priority u8 | highest u8 |
 //!                                                 | messages u32 | durable u32 | their bytes u64 |
@@ -13,10 +13,11 @@
 //! kind 6  taken     owner = queue, seq = run      | first u32 | last u32 | durable u32 | their bytes u64 |
 //! kind 7  damaged   owner = queue, seq = 0        | |
 //! kind 8  noted     owner = 2^64-1, seq = offset  | name of the damaged file ... |
+//! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
 //! ```
 //!
-//! Format 1, since 0.1; numbers are big-endian. Queue ids are never 0, for incarnations start at 1. What a run holds
-//! stands in packs, as records of kind 1.
+//! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of [`log::LOG_VERSION`] 2. Numbers are big-endian. Queue ids
+//! are never 0, for incarnations start at 1. What a run holds stands in packs, as records of kind 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,8 +27,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use log::{Extent, Record, Records};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Put, Restoring, Stored};
+use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Stored};
 
+use crate::marks;
 use crate::shard::Place;
 
 const PUT: u8 = 1;
@@ -38,6 +40,7 @@ const STORED: u8 = 5;
 const TAKEN: u8 = 6;
 const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
+const MARKED: u8 = 9;
 
 /// Bytes of a stored record's body.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
@@ -55,9 +58,9 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
             push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
         }
         Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
-        Fact::Returned { seq, delivery_count, redelivered } => {
-            let (count, redelivered) = (delivery_count.to_be_bytes(), [u8::from(*redelivered)]);
-            records.push(queue.0, *seq, RETURNED, &[&count, &redelivered]);
+        Fact::Returned { seq, marks } => {
+            let (head, annotations) = marks::encode(marks);
+            records.push(queue.0, *seq, MARKED, &[&head, annotations]);
         }
         Fact::Stored(stored) => {
             let Some(extent) = extent else { return };
@@ -238,8 +241,10 @@ impl Restored {
                 (seq <= last && is_seq(last)).then_some(Fact::Gone { first: seq, last })?
             }
             RETURNED if body.len() == 5 => {
-                Fact::Returned { seq, delivery_count: body.get_u32(), redelivered: body.get_u8() != 0 }
+                let (delivery_count, redelivered) = (body.get_u32(), body.get_u8() != 0);
+                Fact::Returned { seq, marks: Marks { delivery_count, redelivered, ..Marks::default() } }
             }
+            MARKED => Fact::Returned { seq, marks: marks::decode(body)? },
             STORED => {
                 let (stored, extent) = get_stored(seq, body)?;
                 queue.extents.insert(stored.run, (extent, file));

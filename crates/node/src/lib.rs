@@ -7,6 +7,7 @@
 mod alarms;
 mod desk;
 pub mod facts;
+mod marks;
 mod node;
 pub mod quarantine;
 mod read_buffers;

@@ -1,5 +1,6 @@
-//! Every record that the broker writes, as version 0.1 wrote it: a data directory that must be readable for as
-//! long as there are upgrades from it. `UPDATE_GOLDEN=1` writes it anew, which a released version never does.
+//! Every record that the broker writes, as each version of the log wrote it: data directories that must be readable for
+//! as long as there are upgrades from them. `UPDATE_GOLDEN=1` writes that of today's version anew, which a released
+//! version never does.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +11,25 @@ use broker::catalog::{
 };
 use bytes::Bytes;
 use log::testing::{Crash, FalseDisk};
-use log::{Extent, Handover, Log, Options, Records};
-use message::{Death, DeathReason, Message, Parts, Route};
+use log::{Extent, Handover, LOG_VERSION, Log, Options, Records};
+use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::facts::{Restored, push_change, push_fact, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, Stored};
+use queue::{Ages, Fact, Fifo, Marks, Stored};
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v1")
+fn golden(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
+}
+
+/// What deliveries have left on a message. Version 1 kept the first two.
+fn marks(version: u32) -> Marks {
+    let mut marks = Marks { delivery_count: 4, redelivered: true, ..Marks::default() };
+    if version > 1 {
+        let mut map = amqp10::Map::new();
+        map.insert(amqp10::Symbol::from_static("x-note"), amqp10::Value::Uint(1));
+        marks.annotations = Annotations::from_map(&map).ok();
+    }
+    marks
 }
 
 fn message(body: &'static [u8]) -> Message {
@@ -116,7 +128,7 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
     fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
     fact(Fact::Gone { first: 1, last: 1 });
-    fact(Fact::Returned { seq: 2, delivery_count: 4, redelivered: true });
+    fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
     fact(Fact::Stored(stored()));
     fact(Fact::Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 });
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
@@ -134,17 +146,26 @@ fn written() -> BTreeMap<String, Vec<u8>> {
 fn formats_are_versioned() {
     let files = written();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::create_dir_all(golden()).expect("a folder");
+        std::fs::create_dir_all(golden(LOG_VERSION)).expect("a folder");
         for (name, bytes) in &files {
-            std::fs::write(golden().join(name), bytes).expect("a file");
+            std::fs::write(golden(LOG_VERSION).join(name), bytes).expect("a file");
         }
     }
+    for version in 1..=LOG_VERSION {
+        opens(version, &files);
+    }
+}
+
+/// The golden directory of a version is read back; that of today's holds `written`.
+fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let disk = FalseDisk::new(2);
-    for entry in std::fs::read_dir(golden()).expect("the golden folder") {
+    for entry in std::fs::read_dir(golden(version)).expect("the golden folder") {
         let path = entry.expect("an entry").path();
         let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         let bytes = std::fs::read(&path).expect("a file");
-        assert_eq!(files.get(&name), Some(&bytes), "{name} is not what this version writes");
+        if version == LOG_VERSION {
+            assert_eq!(written.get(&name), Some(&bytes), "{name} is not what this version writes");
+        }
         disk.put(&name, &bytes);
     }
     let mut restored = Restored::default();
@@ -171,9 +192,9 @@ fn formats_are_versioned() {
     fifo.run_facts(&[7], |fact| facts.push(fact));
     let [
         Fact::Put { seq: 2, message: two, at_ms: 5_001 },
-        Fact::Returned { seq: 2, delivery_count: 4, redelivered: true },
+        Fact::Returned { seq: 2, .. },
         Fact::Put { seq: 3, message: three, at_ms: 5_002 },
-        Fact::Returned { seq: 3, delivery_count: 2, redelivered: false },
+        Fact::Returned { seq: 3, marks: Marks { delivery_count: 2, redelivered: false, .. } },
         Fact::Stored(run),
         Fact::Taken { run: 7, first: 0, last: 2, .. },
     ] = &facts[..]
@@ -181,7 +202,13 @@ fn formats_are_versioned() {
         panic!("{facts:?}");
     };
     assert_eq!(*run, Stored { durable: 4, bytes: 40, ..stored() });
-    assert_eq!(*two, message(b"\x00\x53\x75\xa0\x03two"));
+    let (two_put, set) = (message(b"\x00\x53\x75\xa0\x03two"), marks(version));
+    let two_shown = set.annotations.as_ref().map_or(two_put.clone(), |set| two_put.annotated(set));
+    assert_eq!(*two, two_shown);
+    let Fact::Returned { marks: Marks { delivery_count, redelivered, .. }, .. } = facts[1] else {
+        panic!("{:?}", facts[1]);
+    };
+    assert_eq!((delivery_count, redelivered), (4, true));
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
 }
 

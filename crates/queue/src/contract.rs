@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use message::{DeathReason, Message};
+use message::{Annotations, DeathReason, Message};
 
 use crate::stream::{Follower, News, Replay};
 
@@ -111,8 +111,9 @@ pub enum Outcome {
     Rejected,
     /// Not processed: back to its place; does not count as a failed delivery.
     Released,
-    /// Back to its place, or dead-lettered if `undeliverable_here`; `failed` raises the delivery count.
-    Modified { failed: bool, undeliverable_here: bool },
+    /// Back to its place, or dead-lettered if `undeliverable_here`; `failed` raises the delivery count. The
+    /// annotations are merged into the message's own, for every later delivery and for the dead letter.
+    Modified { failed: bool, undeliverable_here: bool, annotations: Option<Box<Annotations>> },
 }
 
 /// What became of a dead letter.
@@ -482,6 +483,8 @@ pub struct Report {
     pub dropped: u64,
     /// Taken by where dead letters go.
     pub dead_lettered: u64,
+    /// How often a consumer's annotations were not kept, because there is no room for them with the message or its queue.
+    pub annotations_refused: u64,
     /// Only of a stream: what is kept of it. Its `ready` messages are all that are kept.
     pub stream: Option<crate::stream::Kept>,
 }

@@ -11,7 +11,7 @@
 //!   living ──► (copied, synced) ──► handle_moved ──► Fact::Stored, released   a run without what is dead of it
 //! ```
 
-use message::Message;
+use message::{Annotations, Message};
 
 use crate::PublisherId;
 
@@ -28,8 +28,8 @@ pub enum Fact {
     /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive. Says nothing
     /// of messages in runs.
     Gone { first: u64, last: u64 },
-    /// Requeued: its marks from now on.
-    Returned { seq: u64, delivery_count: u32, redelivered: bool },
+    /// Requeued: its marks from now on. They replace earlier ones.
+    Returned { seq: u64, marks: Marks },
     /// A run is safe: its messages need no `Put` any more. Said again, it replaces what was said of the run,
     /// also what was `Taken`.
     Stored(Stored),
@@ -46,6 +46,21 @@ pub enum Fact {
     /// Messages of the queue are lost: nothing of it is delivered any more, by no later life either. What is left
     /// is kept until the queue is deleted.
     Damaged,
+}
+
+/// What deliveries have left on a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// Deliveries that failed.
+    pub delivery_count: u32,
+    /// Somebody has had it before.
+    pub redelivered: bool,
+    /// Deliveries in all, whatever became of them. Quorum queues count them; elsewhere 0.
+    pub acquired_count: u32,
+    /// Not delivered before this time, in milliseconds since the epoch. Only quorum queues delay messages.
+    pub due_ms: Option<u64>,
+    /// What consumers have set since the message was last put, merged.
+    pub annotations: Option<Annotations>,
 }
 
 /// A [`Fact::Put`] whose message is lent: whoever keeps it has a form of its own for it.

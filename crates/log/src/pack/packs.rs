@@ -13,7 +13,7 @@ use std::io::{self, IoSlice};
 use super::block::{BLOCK_HEADER, BlockHeader, Place};
 use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
 use crate::disk::{Disk, LOCK, read_all, write_all};
-use crate::file::{self, FILE_HEADER, FORMAT_VERSION, FileHeader, PACK_MAGIC};
+use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC, PACK_VERSION};
 
 /// Spent packs that could not be removed; at the bound nothing is written until one can, and no more of them are
 /// tried at a time.
@@ -51,7 +51,7 @@ impl std::fmt::Display for PackError {
         match self {
             Self::Locked => write!(f, "the packs are in use by another process"),
             Self::NewerFormat { file, version } => {
-                write!(f, "pack {file} has format version {version}; this program knows {FORMAT_VERSION}")
+                write!(f, "pack {file} has format version {version}; this program knows {PACK_VERSION}")
             }
             Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
             Self::Io { file, error } => write!(f, "pack {file}: {error}"),
@@ -306,7 +306,7 @@ fn inspect<D: Disk>(disk: &mut D, number: u64) -> Result<u64, PackError> {
     let mut opening = [0; FILE_HEADER];
     let read = read_all(disk, &mut handle, 0, &mut opening).map_err(io)?;
     match FileHeader::decode(&opening[..read], PACK_MAGIC) {
-        Some(header) if header.version > FORMAT_VERSION => {
+        Some(header) if header.version > PACK_VERSION => {
             Err(PackError::NewerFormat { file: name, version: header.version })
         }
         _ => Ok(bytes),
@@ -354,7 +354,7 @@ fn length(run: &Run) -> io::Result<u64> {
 
 /// Makes a pack that is synced but for its name, and adds its extents.
 fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Vec<Extent>) -> io::Result<()> {
-    let opening = FileHeader { version: FORMAT_VERSION, number, generation: 0 }.encode(PACK_MAGIC);
+    let opening = FileHeader { version: PACK_VERSION, number, generation: 0 }.encode(PACK_MAGIC);
     let mut offset = FILE_HEADER as u64;
     let mut headers = Vec::new();
     for run in runs {

@@ -190,7 +190,11 @@ impl Fifo {
         };
         out.effects.push(Effect::DeadLetter {
             token,
-            message: message.clone().with_death(death, dead.entry.delivery_count),
+            message: self
+                .journal
+                .shown(&dead.entry)
+                .unwrap_or_else(|| message.clone())
+                .with_death(death, dead.entry.delivery_count),
             reason: dead.reason,
             exchange: to.exchange.clone(),
             key: to.key.clone(),

@@ -1,8 +1,8 @@
 //! One message in the queue.
 
-use message::Message;
+use message::{Annotations, Message};
 
-use crate::{Fact, Load};
+use crate::{Fact, Load, Marks};
 
 /// One message in the queue.
 ///
@@ -38,8 +38,31 @@ pub(super) enum Body {
     },
     Away {
         bytes: u32,
-        priority: Option<u8>,
+        /// See [`Entry::priority`].
+        priority: u8,
+        annotations: Blocks,
     },
+}
+
+/// Bytes of a message's own annotations, rounded up to whole [`BLOCK`]s, so that they fit into what is kept of a message
+/// on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Blocks(u8);
+
+/// As many of these as can be counted are more than a message with annotations of consumers may have.
+const BLOCK: usize = 128;
+
+const _: () = assert!(u8::MAX as usize * BLOCK > Annotations::BYTES_MAX);
+
+impl Blocks {
+    fn of(bytes: usize) -> Self {
+        Self(u8::try_from(bytes.div_ceil(BLOCK)).unwrap_or(u8::MAX))
+    }
+
+    /// At least as many bytes as it was made of, or more than [`Annotations::BYTES_MAX`].
+    pub fn bytes(self) -> usize {
+        usize::from(self.0) * BLOCK
+    }
 }
 
 /// A place in a run.
@@ -69,7 +92,8 @@ pub(super) struct Reference {
     pub delivery_count: u32,
     pub redelivered: bool,
     pub journaled: bool,
-    priority: Option<u8>,
+    priority: u8,
+    annotations: Blocks,
 }
 
 const _: () = assert!(size_of::<Option<Reference>>() <= 32, "what is kept of a message on the disk");
@@ -131,9 +155,10 @@ impl Entry {
         }
     }
 
-    pub fn priority(&self) -> Option<u8> {
+    /// Its priority; 0 if it has none.
+    pub fn priority(&self) -> u8 {
         match &self.body {
-            Body::Here { message, .. } => message.priority(),
+            Body::Here { message, .. } => message.priority().unwrap_or(0),
             Body::Away { priority, .. } => *priority,
         }
     }
@@ -145,8 +170,8 @@ impl Entry {
 
     /// Lets go of the body if it can be read again.
     pub fn forget_body(&mut self) {
-        if let Some(Reference { bytes, priority, .. }) = self.reference() {
-            self.body = Body::Away { bytes, priority };
+        if let Some(Reference { bytes, priority, annotations, .. }) = self.reference() {
+            self.body = Body::Away { bytes, priority, annotations };
         }
     }
 
@@ -164,6 +189,10 @@ impl Entry {
             redelivered,
             journaled,
             priority: self.priority(),
+            annotations: match &self.body {
+                Body::Here { message, .. } => Blocks::of(message.annotations().len()),
+                Body::Away { annotations, .. } => *annotations,
+            },
         })
     }
 
@@ -179,6 +208,12 @@ impl Entry {
     pub fn put(&self) -> Option<Fact> {
         let Body::Here { message, at_ms } = &self.body else { return None };
         Some(Fact::Put { seq: self.seq, message: message.clone(), at_ms: *at_ms })
+    }
+
+    /// What deliveries have left on it, but for its annotations.
+    pub fn marks(&self) -> Marks {
+        let Self { delivery_count, redelivered, .. } = *self;
+        Marks { delivery_count, redelivered, ..Marks::default() }
     }
 
     /// About the bytes of its record.
@@ -202,13 +237,20 @@ impl Entry {
 
 impl From<Reference> for Entry {
     fn from(reference: Reference) -> Self {
-        let Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority } = reference;
-        let body = Body::Away { bytes, priority };
+        let Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority, annotations } =
+            reference;
+        let body = Body::Away { bytes, priority, annotations };
         Self { body, seq, delivery_count, redelivered, journaled, spot: Some(spot) }
     }
 }
 
 impl Reference {
+    /// As of an entry.
+    pub fn marks(&self) -> Marks {
+        let Self { delivery_count, redelivered, .. } = *self;
+        Marks { delivery_count, redelivered, ..Marks::default() }
+    }
+
     /// The entry, read again.
     pub fn filled(self, message: Message, at_ms: u64) -> Entry {
         Entry { body: Body::Here { message, at_ms }, ..Entry::from(self) }

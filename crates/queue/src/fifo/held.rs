@@ -99,7 +99,7 @@ impl Fifo {
         let mut places = Places::with_capacity(stretch.len());
         let mut ages = None;
         for (_, entry) in stretch {
-            let Some(put) = entry.put() else { continue };
+            let Some(put) = journal.put_of(entry) else { continue };
             if let Fact::Put { at_ms, .. } = put {
                 ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
             }
@@ -125,8 +125,7 @@ impl Fifo {
                 bytes += entry.len();
                 live_bytes += entry.stored_bytes();
                 if !entry.is_fresh() {
-                    let Entry { seq, delivery_count, redelivered, .. } = *entry;
-                    marks.push(Fact::Returned { seq, delivery_count, redelivered });
+                    marks.push(self.journal.returned(entry.seq, entry.marks()));
                 }
             }
             entry.spot = Some(Spot { run, block, index });

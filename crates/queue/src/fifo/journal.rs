@@ -1,9 +1,12 @@
 //! Facts on their way out.
 
-use super::entry::Entry;
+use message::Message;
+
+use super::annotated::Annotated;
+use super::entry::{Entry, Spot};
 use super::runs::Runs;
 use super::{Fifo, Output};
-use crate::Fact;
+use crate::{Fact, Marks};
 
 /// Ranges beyond this give their memory back after the call.
 const KEPT_RANGES: usize = 1024;
@@ -15,6 +18,7 @@ pub(super) struct Journal {
     /// Bytes of the messages that were put and have neither gone nor been stored in a run.
     pub live_bytes: u64,
     pub runs: Runs,
+    pub annotated: Annotated,
 }
 
 impl Journal {
@@ -25,6 +29,7 @@ impl Journal {
 
     /// The journal need not restore this one any more.
     pub fn gone(&mut self, entry: &Entry) {
+        self.annotated.forget(entry.seq);
         if entry.spot.is_some() {
             return self.runs.take(entry);
         }
@@ -36,6 +41,31 @@ impl Journal {
             Some((_, last)) if *last + 1 == entry.seq => *last = entry.seq,
             _ => self.gone.push((entry.seq, entry.seq)),
         }
+    }
+
+    /// The message as consumers have annotated it; `None` if none has.
+    #[inline]
+    pub fn shown(&self, entry: &Entry) -> Option<Message> {
+        if self.annotated.is_empty() { None } else { self.annotated.shown(entry.seq, entry.message()?) }
+    }
+
+    /// What is written of a message, if it is in memory: with its annotations.
+    pub fn put_of(&self, entry: &Entry) -> Option<Fact> {
+        let put = entry.put()?;
+        match (put, self.shown(entry)) {
+            (Fact::Put { seq, at_ms, .. }, Some(message)) => Some(Fact::Put { seq, message, at_ms }),
+            (put, _) => Some(put),
+        }
+    }
+
+    /// The marks of a message, with its annotations.
+    pub fn returned(&self, seq: u64, marks: Marks) -> Fact {
+        Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
+    }
+
+    /// See [`Runs::take_in`].
+    pub fn take_in(&mut self, spot: Spot, entry: Entry) -> Option<Entry> {
+        self.runs.take_in(spot, entry, &mut self.annotated)
     }
 
     /// Ends the call: what went follows everything else that was said in it.
@@ -73,7 +103,7 @@ impl Journal {
 impl Fifo {
     /// About how many bytes the facts of the living messages take that are in no run.
     pub fn live_bytes(&self) -> u64 {
-        self.journal.live_bytes
+        self.journal.live_bytes + self.journal.annotated.bytes()
     }
 
     /// The facts of what is alive between `first` and `last` and in no run, said again: enough to restore it
@@ -83,11 +113,11 @@ impl Fifo {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
-            let Entry { seq, delivery_count, redelivered, .. } = *entry;
-            let Some(put) = entry.put() else { return };
+            let Some(put) = self.journal.put_of(entry) else { return };
             each(put);
-            if redelivered || delivery_count > 0 {
-                each(Fact::Returned { seq, delivery_count, redelivered });
+            let marks = entry.marks();
+            if marks != Marks::default() {
+                each(Fact::Returned { seq: entry.seq, marks });
             }
         };
         self.ready.range(first, last).for_each(&mut say);

@@ -1,5 +1,6 @@
 //! The fifo machine: one queue whose messages each go to one consumer.
 
+mod annotated;
 mod chunks;
 mod consumers;
 mod dead_letter;
@@ -30,7 +31,7 @@ use ready::Ready;
 pub use restore::Restoring;
 
 use crate::{
-    Asked, Attach, Brief, Capabilities, Config, CreditState, DeletedReason, Deliver, Effect, Fact,
+    Asked, Attach, Brief, Capabilities, Config, CreditState, DeletedReason, Deliver, Delivery, Effect, Fact,
     GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request,
     Ticket, Verdict,
 };
@@ -207,6 +208,7 @@ impl Fifo {
             expired: self.counts.expired,
             dropped: self.counts.dropped,
             dead_lettered: self.counts.dead_lettered,
+            annotations_refused: self.journal.annotated.refused(),
             stream: None,
         }
     }
@@ -377,11 +379,22 @@ impl Fifo {
         consumer.grant.spend();
         let settled = consumer.settled;
         let lent = lend(consumer, &entry);
-        if !out.effects.is_empty() || !deliver(lent) {
-            out.effects.push(Effect::Delivery(lent.to_delivery()));
+        if self.journal.annotated.is_empty() {
+            offer(lent, out, deliver);
+        } else {
+            self.offer_annotated(lent, out, deliver);
         }
         self.hold(slot, entry, settled);
         self.consumers.turn(slot);
+    }
+
+    /// As [`offer`], with the annotations that consumers have set.
+    #[cold]
+    fn offer_annotated(&self, lent: Lent<'_>, out: &mut Output, deliver: Deliver<'_>) {
+        match self.journal.annotated.shown(lent.seq, lent.message) {
+            Some(message) => offer(Lent { message: &message, ..lent }, out, deliver),
+            None => offer(lent, out, deliver),
+        }
     }
 
     /// What is delivered is the consumer's, unless it is settled as it is sent.
@@ -407,7 +420,9 @@ impl Fifo {
         while fetch.deliveries.len() < n as usize
             && let Some(entry) = self.take_head(now_ms, out)
         {
-            fetch.deliveries.push(lend(self.consumers.get(slot), &entry).to_delivery());
+            let delivery = lend(self.consumers.get(slot), &entry).to_delivery();
+            let message = self.journal.shown(&entry).unwrap_or(delivery.message);
+            fetch.deliveries.push(Delivery { message, ..delivery });
             self.hold(slot, entry, settled);
         }
         self.expire(now_ms, out);
@@ -527,6 +542,14 @@ impl Fifo {
             }
         };
         out.effects.push(effect);
+    }
+}
+
+/// Lends a delivery to the caller, or makes it an effect if it must not overtake others or is not taken.
+#[inline(always)]
+fn offer(lent: Lent<'_>, out: &mut Output, deliver: Deliver<'_>) {
+    if !out.effects.is_empty() || !deliver(lent) {
+        out.effects.push(Effect::Delivery(lent.to_delivery()));
     }
 }
 

@@ -8,7 +8,9 @@ use super::held::Places;
 use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
-use crate::{Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Moved, PageOut, Stored, Ticket};
+use crate::{
+    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Stored, Ticket,
+};
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
 pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
@@ -104,7 +106,7 @@ impl Fifo {
         let (mut bytes, mut messages) = (0, 0);
         let (mut last, mut ages) = (0, None);
         let level = self.ready.page_out(RUN_BYTES_MIN, keep, |entry| {
-            let Some(put) = entry.put() else { return false };
+            let Some(put) = self.journal.put_of(entry) else { return false };
             if let Fact::Put { at_ms, .. } = put {
                 ages = Some(Ages::add(ages, at_ms, entry.ttl_ms()));
             }
@@ -136,7 +138,9 @@ impl Fifo {
             first = if living == 0 { entry.seq } else { first };
             living += 1;
             if !entry.is_fresh() {
-                marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+                marks.insert(entry.seq, entry.marks());
+                // It was written with its annotations.
+                self.journal.annotated.forget(entry.seq);
             }
             if entry.journaled {
                 durable += 1;
@@ -159,11 +163,8 @@ impl Fifo {
                 out.facts.push(Fact::Taken { run, first: 0, last, durable: 0, bytes: 0 });
             }
             // Said again, for what was said before may be forgotten earlier than the run.
-            out.facts.extend(marks.iter().map(|(&seq, &(delivery_count, redelivered))| Fact::Returned {
-                seq,
-                delivery_count,
-                redelivered,
-            }));
+            let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
+            out.facts.extend(marks.iter().map(returned));
         }
         self.journal.runs.add(&stored, level, passed, living, marks);
     }
@@ -212,7 +213,7 @@ impl Fifo {
             let journaled = loaded.message.is_durable();
             let entry = Entry { journaled, ..Entry::new(loaded.message, loaded.seq, loaded.at_ms) };
             let spot = Spot { run: load.run, block: load.block, index };
-            entries.extend(self.journal.runs.take_in(spot, entry));
+            entries.extend(self.journal.take_in(spot, entry));
         }
         let end = index + messages;
         let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
@@ -374,9 +375,9 @@ impl Fifo {
             self.journal.runs.say(number, priorities, &positions, unread, &mut each);
         }
         for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
-            let Reference { seq, delivery_count, redelivered, journaled, .. } = reference;
-            if journaled && (redelivered || delivery_count > 0) {
-                each(Fact::Returned { seq, delivery_count, redelivered });
+            let marks = reference.marks();
+            if reference.journaled && marks != Marks::default() {
+                each(self.journal.returned(reference.seq, marks));
             }
         }
     }

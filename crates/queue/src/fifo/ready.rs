@@ -253,8 +253,8 @@ impl Ready {
         self.levels[level].rest_of(run)
     }
 
-    pub fn level_of(&self, priority: Option<u8>) -> usize {
-        usize::from(priority.unwrap_or(0)).min(self.levels.len() - 1)
+    pub fn level_of(&self, priority: u8) -> usize {
+        usize::from(priority).min(self.levels.len() - 1)
     }
 
     /// The priorities that share the level.
@@ -267,7 +267,8 @@ impl Ready {
         self.len += 1;
         self.bytes += entry.len();
         *self.account(entry) += entry.memory_bytes();
-        let level = self.level_of(entry.priority());
+        // Most queues have one level: there the message need not be looked into.
+        let level = if self.levels.len() == 1 { 0 } else { self.level_of(entry.priority()) };
         self.occupied[level / 64] |= 1 << (level % 64);
         level
     }

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, Stored};
+use crate::{Config, Fact, Marks, Stored};
 
 /// What the facts of one queue have told so far, in the order in which they were said.
 #[derive(Default)]
 pub struct Restoring {
     entries: BTreeMap<u64, Entry>,
+    annotated: Annotated,
     runs: BTreeMap<u32, (Stored, Life)>,
     /// One less than the next.
     last_seq: u64,
@@ -25,22 +27,26 @@ impl Restoring {
                 self.used(seq);
                 let entry = Entry { journaled: true, ..Entry::new(message, seq, at_ms) };
                 self.entries.insert(seq, entry);
+                self.annotated.forget(seq);
             }
             Fact::Gone { first, last } => {
                 self.used(last);
                 while let Some((&seq, _)) = self.entries.range(first..=last).next() {
                     self.entries.remove(&seq);
+                    self.annotated.forget(seq);
                 }
             }
-            Fact::Returned { seq, delivery_count, redelivered } => {
+            Fact::Returned { seq, marks } => {
                 if let Some(entry) = self.entries.get_mut(&seq) {
-                    (entry.delivery_count, entry.redelivered) = (delivery_count, redelivered);
+                    (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+                    self.annotated.forget(seq);
+                    marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
                     return;
                 }
                 // Levels overlap: a mark that no message of a run claims is forgotten with the run.
                 let holds = |stored: &Stored| (stored.first..=stored.last).contains(&seq);
                 for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
-                    life.marks.insert(seq, (delivery_count, redelivered));
+                    life.marks.insert(seq, marks.clone());
                 }
             }
             Fact::Stored(stored) => {
@@ -49,13 +55,14 @@ impl Restoring {
                 let covered: Vec<u64> = self
                     .entries
                     .range(stored.first..=stored.last)
-                    .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority().unwrap_or(0)))
+                    .filter(|(_, entry)| (lowest..=highest).contains(&entry.priority()))
                     .map(|(seq, _)| *seq)
                     .collect();
                 let mut life = Life::default();
                 for entry in covered.iter().filter_map(|seq| self.entries.remove(seq)) {
                     if !entry.is_fresh() {
-                        life.marks.insert(entry.seq, (entry.delivery_count, entry.redelivered));
+                        let annotations = self.annotated.take(entry.seq);
+                        life.marks.insert(entry.seq, Marks { annotations, ..entry.marks() });
                     }
                 }
                 self.runs.insert(stored.run, (stored, life));
@@ -102,6 +109,7 @@ impl Fifo {
         let mut fifo = Self::new(config);
         fifo.next_seq = restoring.last_seq.saturating_add(1);
         fifo.used_ms = Some(now_ms);
+        fifo.journal.annotated = restoring.annotated;
         fifo.end = restoring.damaged.then_some(End::Damaged);
         // Runs and messages of a level lie one behind the other.
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
@@ -123,7 +131,7 @@ impl Fifo {
         if stored.durable == 0 {
             return;
         }
-        let level = self.ready.level_of(Some(stored.priorities.0));
+        let level = self.ready.level_of(stored.priorities.0);
         self.ages |= stored.ages.first_end_ms.is_some();
         self.ready.push_run(stored, level);
         self.journal.runs.restore(stored, level, life);

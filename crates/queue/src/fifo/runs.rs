@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
-use crate::{Ages, Fact, Stored};
+use crate::{Ages, Fact, Marks, Stored};
 
-/// Delivery counts, and whether it has been delivered, by seq.
-pub(super) type Marks = BTreeMap<u64, (u32, bool)>;
+/// Marks by seq.
+pub(super) type AllMarks = BTreeMap<u64, Marks>;
 
 /// One run.
 ///
@@ -35,7 +36,7 @@ pub(super) struct Run {
     /// being written.
     taken: Vec<(u32, u32)>,
     /// Marks of messages that have not been read again.
-    marks: Marks,
+    marks: AllMarks,
     /// From an earlier life: what is not durable in it is gone.
     restored: bool,
     /// Some of it has not been read.
@@ -55,7 +56,7 @@ impl Run {
 pub(super) struct Life {
     /// Positions, ascending, not overlapping.
     pub taken: Vec<(u32, u32)>,
-    pub marks: Marks,
+    pub marks: AllMarks,
 }
 
 impl Life {
@@ -112,7 +113,7 @@ impl Runs {
     }
 
     /// A run is on the disk; its first `passed` messages are not of it any more.
-    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: Marks) {
+    pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: AllMarks) {
         let run = Run {
             level,
             first: stored.first,
@@ -135,7 +136,7 @@ impl Runs {
 
     /// A run is on the disk of which everything alive has been read, so to speak: it is held, or has come back.
     pub fn add_held(&mut self, stored: &Stored, level: usize, living: u32) {
-        self.add(stored, level, 0, living, Marks::new());
+        self.add(stored, level, 0, living, AllMarks::new());
         if let Some(run) = self.runs.get_mut(&stored.run) {
             run.unread = false;
         }
@@ -159,9 +160,9 @@ impl Runs {
         }
     }
 
-    /// A message that was read at `spot` for the first time: with the marks that were given to it before. `None` if
-    /// it is not alive.
-    pub fn take_in(&mut self, spot: Spot, mut entry: Entry) -> Option<Entry> {
+    /// A message that was read at `spot` for the first time: with the marks that were given to it before, of which
+    /// `annotated` gets the annotations. `None` if it is not alive.
+    pub fn take_in(&mut self, spot: Spot, mut entry: Entry, annotated: &mut Annotated) -> Option<Entry> {
         let run = self.runs.get_mut(&spot.run)?;
         if !run.is_alive(spot.index) {
             return None;
@@ -174,8 +175,9 @@ impl Runs {
             self.take(&entry);
             return None;
         }
-        if let Some((delivery_count, redelivered)) = run.marks.remove(&entry.seq) {
-            (entry.delivery_count, entry.redelivered) = (delivery_count, redelivered);
+        if let Some(marks) = run.marks.remove(&entry.seq) {
+            (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+            marks.annotations.into_iter().for_each(|set| annotated.restore(entry.seq, set));
         }
         Some(entry)
     }
@@ -185,9 +187,15 @@ impl Runs {
     pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<Entry> {
         let run = self.runs.get(&spot.run)?;
         let alive = run.is_alive(spot.index) && (entry.journaled || !run.restored);
-        let marks = run.marks.get(&entry.seq).copied();
-        let (delivery_count, redelivered) = marks.unwrap_or((entry.delivery_count, entry.redelivered));
-        alive.then_some(Entry { delivery_count, redelivered, ..entry })
+        let marks = run.marks.get(&entry.seq).cloned().unwrap_or(entry.marks());
+        let Marks { delivery_count, redelivered, .. } = marks;
+        alive.then_some(Entry { delivery_count, redelivered, spot: Some(spot), ..entry })
+    }
+
+    /// The annotations of a message that has not been read again.
+    #[cfg(test)]
+    pub fn annotations(&self, run: u32, seq: u64) -> Option<&message::Annotations> {
+        self.runs.get(&run)?.marks.get(&seq)?.annotations.as_ref()
     }
 
     /// A message of a run is gone.
@@ -275,8 +283,8 @@ impl Runs {
         for &(first, last) in &run.taken {
             taken(first.max(unread), last + 1);
         }
-        for (&seq, &(delivery_count, redelivered)) in &run.marks {
-            each(Fact::Returned { seq, delivery_count, redelivered });
+        for (&seq, marks) in &run.marks {
+            each(Fact::Returned { seq, marks: marks.clone() });
         }
     }
 

@@ -1,9 +1,10 @@
 //! What becomes of deliveries: settled, or back to their place.
 
-use message::DeathReason;
+use message::{Annotations, DeathReason};
 
 use super::consumers::{Slot, Standing};
 use super::entry::Entry;
+use super::journal::Journal;
 use super::{Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Outcome};
 
@@ -23,15 +24,16 @@ impl Fifo {
         let Some(slot) = self.consumers.slot(id) else { return };
         match outcome {
             Outcome::Accepted => self.accept(slot, first, last),
-            Outcome::Rejected => self.reject(slot, first, last, true, now_ms, out),
-            Outcome::Modified { failed, undeliverable_here: true } => {
-                self.reject(slot, first, last, failed, now_ms, out);
-            }
+            Outcome::Rejected => self.reject(slot, (first, last), &Returned::failed(true), now_ms, out),
             Outcome::Released => {
-                self.release(slot, (first, last), false, now_ms, out, deliver);
+                self.release(slot, (first, last), &Returned::failed(false), now_ms, out, deliver);
             }
-            Outcome::Modified { failed, undeliverable_here: false } => {
-                self.release(slot, (first, last), failed, now_ms, out, deliver);
+            Outcome::Modified { failed, undeliverable_here, annotations } => {
+                let returned = Returned { failed, annotations };
+                match undeliverable_here {
+                    true => self.reject(slot, (first, last), &returned, now_ms, out),
+                    false => self.release(slot, (first, last), &returned, now_ms, out, deliver),
+                }
             }
         }
         self.forget_if_done(slot);
@@ -69,7 +71,7 @@ impl Fifo {
         if was_consumer && self.end_if_unused(out) {
             return;
         }
-        self.put_back(&mut entries, failed, out);
+        self.put_back(&mut entries, &Returned::failed(failed), out);
         // What comes back is available to it.
         next.into_iter().for_each(|next| self.tell_active(next, out));
         self.shed(now_ms, out);
@@ -86,12 +88,19 @@ impl Fifo {
         counts.acknowledged += before - held.messages();
     }
 
-    fn reject(&mut self, slot: Slot, first: u64, last: u64, failed: bool, now_ms: u64, out: &mut Output) {
+    fn reject(
+        &mut self,
+        slot: Slot,
+        (first, last): (u64, u64),
+        returned: &Returned,
+        now_ms: u64,
+        out: &mut Output,
+    ) {
         let mut entries = self.take(slot, first, last);
         for mut entry in entries.drain(..) {
             // Said now, because until the dead letter has arrived the message may be restored.
             if self.config.dead_letter.is_some() {
-                returned(&mut entry, failed, &mut out.facts);
+                self.journal.mark(&mut entry, returned, &mut out.facts);
             }
             self.kill(entry, DeathReason::Rejected, now_ms, out);
         }
@@ -102,13 +111,13 @@ impl Fifo {
         &mut self,
         slot: Slot,
         (first, last): (u64, u64),
-        failed: bool,
+        returned: &Returned,
         now_ms: u64,
         out: &mut Output,
         deliver: Deliver<'_>,
     ) {
         let mut entries = self.take(slot, first, last);
-        self.put_back(&mut entries, failed, out);
+        self.put_back(&mut entries, returned, out);
         entries.shrink_to(KEPT_ENTRIES);
         self.taken = entries;
         self.shed(now_ms, out);
@@ -116,9 +125,9 @@ impl Fifo {
     }
 
     /// Back to their places; `entries` ascend by number.
-    fn put_back(&mut self, entries: &mut Vec<Entry>, failed: bool, out: &mut Output) {
+    fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, out: &mut Output) {
         for entry in entries.iter_mut() {
-            returned(entry, failed, &mut out.facts);
+            self.journal.mark(entry, returned, &mut out.facts);
         }
         while let Some(entry) = entries.pop() {
             self.ready.put_back(entry);
@@ -157,9 +166,26 @@ impl Fifo {
     }
 }
 
-fn returned(entry: &mut Entry, failed: bool, facts: &mut Vec<Fact>) {
-    if entry.mark_returned(failed) && entry.journaled {
-        let Entry { seq, delivery_count, redelivered, .. } = *entry;
-        facts.push(Fact::Returned { seq, delivery_count, redelivered });
+/// What a delivery without success leaves on its message.
+struct Returned {
+    /// It counts as a failed delivery.
+    failed: bool,
+    annotations: Option<Box<Annotations>>,
+}
+
+impl Returned {
+    fn failed(failed: bool) -> Self {
+        Self { failed, annotations: None }
+    }
+}
+
+impl Journal {
+    /// Marks a message that comes back or is rejected, and says so if it must survive.
+    fn mark(&mut self, entry: &mut Entry, returned: &Returned, facts: &mut Vec<Fact>) {
+        let annotated = returned.annotations.as_ref().is_some_and(|newer| self.annotated.merge(entry, newer));
+        let changed = entry.mark_returned(returned.failed) || annotated;
+        if changed && entry.journaled {
+            facts.push(self.returned(entry.seq, entry.marks()));
+        }
     }
 }

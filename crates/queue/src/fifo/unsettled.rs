@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     fn away(seq: u64) -> Entry {
-        let body = super::super::entry::Body::Away { bytes: 1, priority: None };
+        let body = super::super::entry::Body::Away { bytes: 1, priority: 0, annotations: Default::default() };
         Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
     }
 

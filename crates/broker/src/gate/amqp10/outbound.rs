@@ -1,10 +1,10 @@
 //! Outlet: consuming links (behaviour B.5, A.6). Deliveries out, settlements in, credit bridged to the queue.
 
-use amqp10::sections::ANNOTATION_PREFIX;
 use amqp10::{
     Attach, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol, Tag, Value,
     condition,
 };
+use message::{Annotations, AnnotationsError};
 use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Request};
 
 use super::address::queue_address;
@@ -245,27 +245,12 @@ impl Gate {
         (first, last): (u32, u32),
         cx: &mut Cx<'_>,
     ) {
-        let outcome = match &state {
-            Some(DeliveryState::Accepted) => Outcome::Accepted,
-            Some(DeliveryState::Rejected(_)) => Outcome::Rejected,
-            // [3.4] Settled without a state: the default outcome of our source.
-            Some(DeliveryState::Released) => Outcome::Released,
-            None if settled => Outcome::Released,
-            Some(DeliveryState::Modified(modified)) if !has_reserved_key(modified) => Outcome::Modified {
-                failed: modified.delivery_failed.unwrap_or(false),
-                undeliverable_here: modified.undeliverable_here.unwrap_or(false),
-            },
-            // Not final, and nothing that we keep.
-            None | Some(DeliveryState::Received(_)) if !settled => return,
-            other => {
-                let what = match other {
-                    Some(DeliveryState::Modified(_)) => {
-                        "keys of modified.message-annotations must be symbols that start with x-"
-                    }
-                    _ => "unrecognised delivery state",
-                };
+        let outcome = match outcome(settled, state.as_ref()) {
+            Ok(Some(outcome)) => outcome,
+            Ok(None) => return,
+            Err((condition, what)) => {
                 let reason = format!("{what} in DISPOSITION of the deliveries {first} to {last}");
-                self.end(session, error(condition::INVALID_FIELD, reason), cx);
+                self.end(session, error(condition, reason), cx);
                 return;
             }
         };
@@ -297,10 +282,42 @@ impl Gate {
     }
 }
 
-/// [3.4.5] Whether it wants to set annotations that are not a receiver's to set.
-fn has_reserved_key(modified: &Modified) -> bool {
-    let ours = |key: &Value| matches!(key, Value::Symbol(key) if key.starts_with(ANNOTATION_PREFIX));
-    modified.message_annotations.iter().flat_map(|map| map.iter()).any(|(key, _)| !ours(key))
+/// What a client's delivery state says to the queue; nothing if it is not final. An error is a condition and what is
+/// wrong.
+fn outcome(settled: bool, state: Option<&DeliveryState>) -> Result<Option<Outcome>, (Symbol, String)> {
+    Ok(Some(match state {
+        Some(DeliveryState::Accepted) => Outcome::Accepted,
+        Some(DeliveryState::Rejected(_)) => Outcome::Rejected,
+        Some(DeliveryState::Released) => Outcome::Released,
+        // [3.4] Settled without a state: the default outcome of our source.
+        None if settled => Outcome::Released,
+        Some(DeliveryState::Modified(modified)) => Outcome::Modified {
+            failed: modified.delivery_failed.unwrap_or(false),
+            undeliverable_here: modified.undeliverable_here.unwrap_or(false),
+            annotations: annotations(modified)?,
+        },
+        // Not final, and nothing that we keep.
+        None | Some(DeliveryState::Received(_)) if !settled => return Ok(None),
+        _ => return Err((condition::INVALID_FIELD, "unrecognised delivery state".to_owned())),
+    }))
+}
+
+/// [3.4.5] What the client wants to set on the message.
+fn annotations(modified: &Modified) -> Result<Option<Box<Annotations>>, (Symbol, String)> {
+    let Some(map) = &modified.message_annotations else { return Ok(None) };
+    match Annotations::from_map(map) {
+        Ok(annotations) => Ok(Some(Box::new(annotations))),
+        Err(AnnotationsError::Empty) => Ok(None),
+        Err(AnnotationsError::ReservedKey) => {
+            let what = "keys of modified.message-annotations must be symbols that start with x-";
+            Err((condition::INVALID_FIELD, what.to_owned()))
+        }
+        Err(AnnotationsError::TooLarge) => {
+            let what =
+                format!("modified.message-annotations take more than {} bytes", Annotations::BYTES_MAX);
+            Err((condition::RESOURCE_LIMIT_EXCEEDED, what))
+        }
+    }
 }
 
 /// The one table from a queue's refusal to this protocol's condition and words.

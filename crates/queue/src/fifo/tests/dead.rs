@@ -1,11 +1,12 @@
 //! Dead letters: sent on, and kept until they have arrived.
 
-use message::DeathReason;
+use message::{Annotations, DeathReason};
 
+use super::model::{Notes, note, notes};
 use super::transcript::{Page, config, dead_letters, with};
 use crate::Arrival::{Refused, Taken, Unavailable};
 use crate::fifo::{DEAD_LETTER_RETRY_MS, LEAVING_MAX, Output};
-use crate::{Effect, Outcome, Request};
+use crate::{ConsumerId, Effect, Outcome, Request};
 
 fn dlx(at_least_once: bool) -> Page {
     Page::new(with(|config| config.dead_letter = dead_letters(at_least_once)))
@@ -33,9 +34,9 @@ fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
     q.publish("a! b!");
     q.attach(1);
     q.grant(1, 0, 2);
-    q.settle(1, 1, 1, Outcome::Modified { failed: false, undeliverable_here: true })
+    q.settle(1, 1, 1, Outcome::Modified { failed: false, undeliverable_here: true, annotations: None })
         .is("dead 1 a rejected to dlx/dead | returned 1 count 0 again");
-    q.settle(1, 2, 2, Outcome::Modified { failed: true, undeliverable_here: true })
+    q.settle(1, 2, 2, Outcome::Modified { failed: true, undeliverable_here: true, annotations: None })
         .is("dead 2 b rejected to dlx/dead | returned 2 count 1 again");
 }
 
@@ -177,4 +178,52 @@ fn every_reason_without_a_target_is_a_drop() {
     q.reject(1, 1, 1).is("| gone 2");
     q.publish("c~0!").is("3 ok! | put 3 c; gone 3");
     assert_eq!(q.fifo.report().dropped, 3);
+}
+
+#[test]
+fn a_consumers_annotations_go_with_the_dead_letter() {
+    let mut q = dlx(true);
+    q.publish("a!");
+    q.attach(1);
+    q.grant(1, 0, 2);
+    let annotated = |key, undeliverable_here| Outcome::Modified {
+        failed: false,
+        undeliverable_here,
+        annotations: Some(note(key, 7).into()),
+    };
+    q.settle(1, 1, 1, annotated("x-a", false)).is("1#2 a again | returned 1 count 0 again annotated");
+    let mut out = Output::default();
+    let outcome = annotated("x-b", true);
+    let settle = Request::Settle { consumer: ConsumerId(1), first: 2, last: 2, outcome, answer: false };
+    q.fifo.ask(settle, 1000, &mut out);
+    let [Effect::DeadLetter { message, .. }] = &out.effects[..] else { panic!("{:?}", out.effects) };
+    let both = Notes::from([("x-a".to_owned(), 7), ("x-b".to_owned(), 7)]);
+    assert_eq!(notes(message.annotations()), both);
+    q.dead_lettered(1, Taken).is("| gone 1");
+    assert_eq!(q.fifo.journal.annotated.bytes(), 0);
+}
+
+/// The bound is on what is kept: the message itself stays as it was.
+#[test]
+fn annotations_beyond_what_a_queue_keeps_are_refused_and_counted() {
+    let mut q = Page::new(config());
+    q.publish("a b c d e f");
+    q.attach(1);
+    q.grant(1, 0, 6);
+    let fifth = Annotations::BYTES_MAX / 5 * 4;
+    let large = [
+        b"\x00\x53\x72\xd1\0\0".as_slice(),
+        &(fifth as u16 + 13).to_be_bytes(),
+        b"\0\0\0\x02\xa3\x03x-a\xb0\0\0",
+        &(fifth as u16 - 1).to_be_bytes(),
+        &vec![7; fifth - 1],
+    ]
+    .concat();
+    let annotations = Annotations::from_section(large.into()).map(Box::new);
+    let outcome = Outcome::Modified { failed: true, undeliverable_here: false, annotations };
+    q.settle(1, 1, 6, outcome);
+    assert_eq!(q.fifo.report().annotations_refused, 2);
+    assert_eq!((q.fifo.report().ready, q.fifo.report().unsettled), (6, 0));
+    q.purge();
+    assert_eq!(q.fifo.journal.annotated.bytes(), 0);
 }

@@ -1,5 +1,6 @@
 //! Transcripts: requests on the left, what the machine says on the right.
 
+mod annotated;
 mod credit;
 mod dead;
 mod limits;

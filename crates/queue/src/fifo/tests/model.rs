@@ -3,8 +3,9 @@
 //! It knows no bound on what is leaving: no test here gets that far.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
-use message::DeathReason;
+use message::{Annotations, DeathReason, Message};
 
 use crate::{Arrival, Config, Outcome, Overflow};
 
@@ -25,18 +26,47 @@ pub enum Place {
     },
 }
 
+/// Annotations, as [`note`] makes them.
+pub type Notes = BTreeMap<String, u32>;
+
+/// Bytes of an encoded section in front of its pairs, and of a pair that [`note`] makes.
+const SECTION_HEAD: usize = 12;
+const PAIR: usize = 2 + 3 + 5;
+
+/// One annotation. `key` has three characters and starts with `x-`.
+pub fn note(key: &str, value: u32) -> Annotations {
+    let mut section = b"\x00\x53\x72\xd1\0\0\0\x0e\0\0\0\x02\xa3\x03".to_vec();
+    section.extend_from_slice(key.as_bytes());
+    section.push(0x70);
+    section.extend_from_slice(&value.to_be_bytes());
+    Annotations::from_section(section.into()).unwrap()
+}
+
+/// The annotations in an encoded section, which may be empty.
+pub fn notes(section: &[u8]) -> Notes {
+    let pairs = section.get(SECTION_HEAD..).unwrap_or_default().chunks(PAIR);
+    let note = |pair: &[u8]| {
+        let key = String::from_utf8(pair[2..5].to_vec()).unwrap();
+        (key, u32::from_be_bytes(pair[6..].try_into().unwrap()))
+    };
+    pairs.map(note).collect()
+}
+
 #[derive(Clone, Debug)]
 pub struct Item {
     /// 0 for one that the queue did not take.
     pub seq: u64,
     /// The publish that brought it.
     pub publish: u64,
+    message: Message,
     pub place: Place,
     pub level: u8,
     pub len: u64,
     pub dies_ms: Option<u64>,
     pub count: u32,
     pub again: bool,
+    /// The annotations that consumers have set.
+    pub notes: Notes,
     reason: DeathReason,
 }
 
@@ -56,9 +86,9 @@ pub struct Reader {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Say {
     Receipt { publish: u64, taken: bool },
-    Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool },
+    Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool, notes: Notes },
     Credit { consumer: u64, serial: u32, credit: u32, available: u32, drained: bool },
-    Dead { token: u64, publish: u64, reason: DeathReason },
+    Dead { token: u64, publish: u64, reason: DeathReason, notes: Notes },
     Done { messages: u64 },
 }
 
@@ -115,13 +145,15 @@ impl Model {
         self.in_place(|place| place == Place::Ready).count() as u64
     }
 
-    pub fn publish(&mut self, publish: u64, priority: u8, ttl_ms: Option<u64>, len: u64, now_ms: u64) {
-        let level = priority.min(self.config.max_priority.unwrap_or(0));
-        let ttl_ms = ttl_ms.into_iter().chain(self.config.message_ttl_ms).min();
+    pub fn publish(&mut self, publish: u64, message: &Message, now_ms: u64) {
+        let (message, len) = (message.clone(), message.len());
+        let level = message.priority().unwrap_or(0).min(self.config.max_priority.unwrap_or(0));
+        let ttl_ms = message.ttl_ms().map(u64::from).into_iter().chain(self.config.message_ttl_ms).min();
         let dies_ms = ttl_ms.map(|ttl_ms| now_ms + ttl_ms);
         let reason = DeathReason::MaxLength;
-        let (place, count, again) = (Place::Ready, 0, false);
-        let mut item = Item { seq: 0, publish, place, level, len, dies_ms, count, again, reason };
+        let (place, count, again, notes) = (Place::Ready, 0, false, Notes::new());
+        let mut item =
+            Item { seq: 0, publish, message, place, level, len, dies_ms, count, again, notes, reason };
         let bytes: u64 = self.in_place(|place| place == Place::Ready).map(|item| item.len).sum();
         let full = self.config.max_length.is_some_and(|max| self.ready() + 1 > max)
             || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
@@ -180,11 +212,20 @@ impl Model {
         };
         let mut taken = self.remove(range);
         taken.sort_by_key(|item| item.place_number());
+        if let Outcome::Modified { annotations: Some(annotations), .. } = outcome {
+            let notes = notes(annotations.as_section());
+            for item in &mut taken {
+                item.notes.extend(notes.clone());
+                item.message = item.message.annotated(annotations);
+            }
+        }
         match *outcome {
             Outcome::Accepted => self.accepted += taken.len() as u64,
             Outcome::Released => self.requeue(taken, false, now_ms),
-            Outcome::Modified { failed, undeliverable_here: false } => self.requeue(taken, failed, now_ms),
-            Outcome::Modified { failed, undeliverable_here: true } => self.reject(taken, failed),
+            Outcome::Modified { failed, undeliverable_here: false, .. } => {
+                self.requeue(taken, failed, now_ms)
+            }
+            Outcome::Modified { failed, undeliverable_here: true, .. } => self.reject(taken, failed),
             Outcome::Rejected => self.reject(taken, true),
         }
     }
@@ -322,8 +363,8 @@ impl Model {
         let reader = self.reader(consumer);
         reader.numbers += 1;
         let number = reader.numbers;
-        let Item { seq, count, again, .. } = self.items[at];
-        self.said.push(Say::Delivery { consumer, number, seq, count, again });
+        let Item { seq, count, again, ref notes, .. } = self.items[at];
+        self.said.push(Say::Delivery { consumer, number, seq, count, again, notes: notes.clone() });
         if settled {
             self.accepted += 1;
             self.items.remove(at);
@@ -369,7 +410,8 @@ impl Model {
         }
         self.tokens += 1;
         let token = self.tokens;
-        self.said.push(Say::Dead { token, publish: item.publish, reason });
+        let notes = item.notes.clone();
+        self.said.push(Say::Dead { token, publish: item.publish, reason, notes });
         (item.place, item.reason) = (Place::Leaving { token }, reason);
         self.items.push(item);
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 
-use super::model::{Model, Place, Say};
+use super::model::{Model, Notes, Place, Say, note, notes};
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::unsettled::Unsettled;
@@ -73,8 +73,12 @@ enum Step {
 }
 
 fn outcome() -> impl Strategy<Value = Outcome> {
-    let modified = (any::<bool>(), any::<bool>())
-        .prop_map(|(failed, undeliverable_here)| Outcome::Modified { failed, undeliverable_here });
+    let keys = prop_oneof![Just("x-a"), Just("x-b"), Just("x-c")];
+    let annotations = prop::option::of((keys, any::<u32>()).prop_map(|(key, value)| note(key, value)));
+    let modified =
+        (any::<bool>(), any::<bool>(), annotations).prop_map(|(failed, undeliverable_here, annotations)| {
+            Outcome::Modified { failed, undeliverable_here, annotations: annotations.map(Box::new) }
+        });
     prop_oneof![
         3 => Just(Outcome::Accepted),
         2 => Just(Outcome::Released),
@@ -269,10 +273,10 @@ impl Run {
                 if let Some(ttl_ms) = ttl_ms {
                     write!(text, "~{ttl_ms}").unwrap();
                 }
-                model.publish(self.publishes, priority, ttl_ms, len as u64, now_ms);
                 // The route tells whose dead letter it is.
                 let route = message::Route::simple("", &self.publishes.to_string());
                 let message = message(&text).rerouted(route.into());
+                model.publish(self.publishes, &message, now_ms);
                 Request::Publish(Publish {
                     publisher: PublisherId(1),
                     seq: self.publishes,
@@ -364,14 +368,17 @@ impl Run {
     }
 
     /// Messages that must survive, with their marks.
-    fn marks(&self, fifo: &Fifo) -> Vec<(u64, u32, bool)> {
+    fn marks(&self, fifo: &Fifo) -> Vec<(u64, u32, bool, Notes)> {
         let held = fifo.consumers.unsettled().flat_map(Unsettled::copies);
         let unread = self.shelf.unread(fifo);
         let all =
             fifo.ready.copies().into_iter().chain(held).chain(fifo.leaving.iter().cloned()).chain(unread);
         let mut marks: Vec<_> = all
             .filter(|entry| entry.journaled)
-            .map(|entry| (entry.seq, entry.delivery_count, entry.redelivered))
+            .map(|entry| {
+                let notes = self.shelf.notes(fifo, &entry);
+                (entry.seq, entry.delivery_count, entry.redelivered, notes)
+            })
             .collect();
         marks.sort_unstable();
         marks
@@ -386,6 +393,7 @@ fn said(out: &Output) -> Vec<Say> {
         seq: d.seq,
         count: d.delivery_count,
         again: d.redelivered,
+        notes: notes(d.message.annotations()),
     };
     let mut said = vec![];
     for receipt in out.receipts.iter() {
@@ -405,7 +413,8 @@ fn said(out: &Output) -> Vec<Say> {
             }),
             Effect::DeadLetter { token, message, reason, .. } => {
                 let publish = message.route().key().parse().unwrap();
-                said.push(Say::Dead { token: *token, publish, reason: *reason });
+                let notes = notes(message.annotations());
+                said.push(Say::Dead { token: *token, publish, reason: *reason, notes });
             }
             Effect::Done { messages, .. } => said.push(Say::Done { messages: *messages }),
             _ => (),
@@ -549,7 +558,7 @@ proptest! {
             let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned().collect(), run.now_ms);
             prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo), "after {:?}", step);
             prop_assert!(restored.next_seq() <= run.fifo.next_seq());
-            prop_assert_eq!(restored.live_bytes(), run.fifo.live_bytes());
+            prop_assert_eq!(restored.journal.live_bytes, run.fifo.journal.live_bytes);
             prop_assert_eq!(restored.report().ready, run.marks(&restored).len() as u64);
         }
     }
@@ -593,7 +602,7 @@ proptest! {
         }
         for effect in &out.effects {
             if let Effect::Delivery(d) = effect {
-                got.push((d.seq, d.delivery_count, d.redelivered));
+                got.push((d.seq, d.delivery_count, d.redelivered, notes(d.message.annotations())));
             }
         }
         if run.config.max_priority.is_none() {

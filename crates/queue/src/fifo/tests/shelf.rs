@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::model::{Notes, notes};
 use crate::fifo::Fifo;
 use crate::fifo::entry::{Entry, Spot};
 use crate::*;
@@ -66,6 +67,15 @@ impl Shelf {
 
     pub fn runs(&self) -> Vec<u32> {
         self.runs.keys().copied().collect()
+    }
+
+    /// The annotations with which a message would be delivered.
+    pub fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
+        let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
+        let message = entry.message().or(on_disk).expect("it is somewhere");
+        let unread = entry.spot.and_then(|spot| fifo.journal.runs.annotations(spot.run, entry.seq));
+        let set = fifo.journal.annotated.get(entry.seq).or(unread);
+        notes(set.map_or_else(|| message.clone(), |set| message.annotated(set)).annotations())
     }
 
     /// What the machine would find if it read on.

@@ -307,8 +307,10 @@ fn fact(fact: &Fact) -> String {
             format!("stored {run}: {first}..={last}, {durable} of {messages}")
         }
         Fact::Taken { run, first, last, .. } => format!("taken {run}: {first}..={last}"),
-        Fact::Returned { seq, delivery_count, redelivered } => {
-            format!("returned {seq} count {delivery_count}{}", if *redelivered { " again" } else { "" })
+        Fact::Returned { seq, marks } => {
+            let again = if marks.redelivered { " again" } else { "" };
+            let noted = if marks.annotations.is_some() { " annotated" } else { "" };
+            format!("returned {seq} count {}{again}{noted}", marks.delivery_count)
         }
         Fact::Damaged => "damaged".to_owned(),
     }

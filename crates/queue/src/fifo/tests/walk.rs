@@ -46,12 +46,14 @@ fn outcomes_follow_the_table() {
     q.settle(1, 1, 1, Outcome::Accepted).is("| gone 1");
     q.settle(1, 2, 2, Outcome::Released).is("| returned 2 count 0 again");
     q.settle(1, 3, 3, Outcome::Rejected).is("| gone 3");
-    q.settle(1, 4, 4, Outcome::Modified { failed: true, undeliverable_here: false })
+    q.settle(1, 4, 4, Outcome::Modified { failed: true, undeliverable_here: false, annotations: None })
         .is("| returned 4 count 1 again");
-    q.settle(1, 5, 5, Outcome::Modified { failed: true, undeliverable_here: true }).is("| gone 5");
+    q.settle(1, 5, 5, Outcome::Modified { failed: true, undeliverable_here: true, annotations: None })
+        .is("| gone 5");
     q.grant(1, 5, 5).is("1#6 b again; 1#7 d count 1 again");
     // Nothing changed, so there is nothing to say.
-    q.settle(1, 6, 6, Outcome::Modified { failed: false, undeliverable_here: false }).is("1#8 b again");
+    q.settle(1, 6, 6, Outcome::Modified { failed: false, undeliverable_here: false, annotations: None })
+        .is("1#8 b again");
     assert_eq!(q.fifo.report().dropped, 2);
 }
 

@@ -1,0 +1,300 @@
+//! Message annotations that are set after a message was published: consumers set them with their outcome [3.4.5].
+
+use amqp10::encode::{put_symbol, put_value};
+use amqp10::sections::{ANNOTATION_PREFIX, map_pairs};
+use amqp10::{Map, Value, descriptor};
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::envelope::Message;
+
+/// An encoded message-annotations section [3.2.3] with at least one pair. Cloning shares the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Annotations(Bytes);
+
+impl Annotations {
+    /// Most bytes of all annotations of a message that consumers have annotated, those of its publisher included:
+    /// annotations are notes on a message, and they stay in memory while it is in its queue.
+    pub const BYTES_MAX: usize = 16 * 1024;
+
+    /// Encodes these pairs. Where several have the same key, which is invalid [1.6.23], the value of the last counts.
+    ///
+    /// # Errors
+    /// See [`AnnotationsError`].
+    pub fn from_map(map: &Map) -> Result<Self, AnnotationsError> {
+        let mut pairs = BytesMut::new();
+        for (key, value) in map.iter() {
+            match key {
+                Value::Symbol(key) if key.starts_with(ANNOTATION_PREFIX) => {
+                    put_symbol(&mut pairs, key);
+                    put_value(&mut pairs, value);
+                }
+                _ => return Err(AnnotationsError::ReservedKey),
+            }
+        }
+        if map.is_empty() {
+            return Err(AnnotationsError::Empty);
+        }
+        let section = Self(merged(&[&with_head(&pairs, map.len())]));
+        if section.0.len() > Self::BYTES_MAX { Err(AnnotationsError::TooLarge) } else { Ok(section) }
+    }
+
+    /// Reads back what [`Annotations::as_section`] gave. `None` if it is anything else.
+    pub fn from_section(section: Bytes) -> Option<Self> {
+        let has_pairs = pairs_of(&section).next().is_some();
+        (has_pairs && encoded(pairs_of(&section)) == section).then_some(Self(section))
+    }
+
+    /// The encoded section, descriptor included.
+    pub fn as_section(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Bytes of the encoded section.
+    #[expect(clippy::len_without_is_empty, reason = "there is at least one pair")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Both sets; where both have a key, the value of `newer` counts.
+    pub fn merged(&self, newer: &Self) -> Self {
+        Self(merged(&[&self.0, &newer.0]))
+    }
+}
+
+/// Why a map is no set of annotations that a consumer can give a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnnotationsError {
+    /// There are no pairs.
+    Empty,
+    /// A key is not a symbol that starts with `x-`: all others are reserved [3.2.10].
+    ReservedKey,
+    /// Longer than [`Annotations::BYTES_MAX`].
+    TooLarge,
+}
+
+impl Message {
+    /// Whether all its annotations take [`Annotations::BYTES_MAX`] at most once these are merged into its own. A
+    /// message with more of its own than that has no room for any. The answer is the same whether earlier ones are
+    /// part of its own by now or of these.
+    pub fn has_room_for(&self, annotations: &Annotations) -> bool {
+        let own = self.annotations();
+        let fits = |len: usize| len <= Annotations::BYTES_MAX;
+        fits(own.len()) && (fits(own.len() + annotations.len()) || fits(merged(&[own, &annotations.0]).len()))
+    }
+
+    /// The same message with these annotations merged into its own; theirs count where both have a key. Copies the
+    /// message's bytes.
+    pub fn annotated(&self, annotations: &Annotations) -> Self {
+        let section = merged(&[self.annotations(), &annotations.0]);
+        let (bare_at, application_properties_at, body_at) = self.offsets();
+        let shift = |at: u32| at - bare_at + section.len() as u32;
+        let places = [shift(bare_at), shift(application_properties_at), shift(body_at)];
+        let mut wire = BytesMut::with_capacity(section.len() + self.bare_slice().len());
+        wire.put_slice(&section);
+        wire.put_slice(self.bare_slice());
+        let mut annotated = self.clone();
+        annotated.set_wire(wire.freeze(), &places);
+        annotated
+    }
+}
+
+/// Descriptor of the section, and a long map.
+const HEAD: [u8; 4] = [0x00, 0x53, descriptor::MESSAGE_ANNOTATIONS as u8, 0xd1];
+
+/// In place of a value that does not count; no encoded value is empty.
+const GONE: &[u8] = &[];
+
+/// All pairs of these encoded sections, which may be empty, as one section. Where several pairs have the same key, the
+/// value of the last counts, in the place of the first.
+fn merged(sections: &[&[u8]]) -> Bytes {
+    let (keys, mut values): (Vec<&str>, Vec<&[u8]>) = sections.iter().copied().flat_map(pairs_of).unzip();
+    // Sorted, because peers choose the keys: looking for each among all others would take time squared.
+    let mut by_key: Vec<usize> = (0..keys.len()).collect();
+    by_key.sort_by(|a, b| step(keys[*a].cmp(keys[*b])));
+    for equal in by_key.chunk_by(|a, b| keys[*a] == keys[*b]) {
+        if let [first, others @ .., last] = equal {
+            values[*first] = values[*last];
+            others.iter().chain([last]).for_each(|at| values[*at] = GONE);
+        }
+    }
+    encoded(keys.into_iter().zip(values).filter(|(_, value)| *value != GONE))
+}
+
+/// The pairs of a section that is kept: it has been found to be well-formed.
+fn pairs_of(section: &[u8]) -> impl Iterator<Item = (&str, &[u8])> {
+    map_pairs(section).into_iter().flatten().flatten().map(step)
+}
+
+fn encoded<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Bytes {
+    let (mut out, mut count) = (BytesMut::new(), 0);
+    for (key, value) in pairs {
+        put_symbol(&mut out, key);
+        out.put_slice(value);
+        count += 1;
+    }
+    with_head(&out, count)
+}
+
+/// The section with these encoded pairs.
+fn with_head(pairs: &[u8], count: usize) -> Bytes {
+    let mut out = BytesMut::with_capacity(HEAD.len() + 8 + pairs.len());
+    out.put_slice(&HEAD);
+    out.put_u32(pairs.len() as u32 + 4);
+    out.put_u32(count as u32 * 2);
+    out.put_slice(pairs);
+    out.freeze()
+}
+
+/// Passes on what a pair that was read, or two keys that were compared, came to. Tests count it.
+#[inline(always)]
+fn step<T>(passed: T) -> T {
+    #[cfg(test)]
+    tests::STEPS.with(|steps| steps.set(steps.get() + 1));
+    passed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::sync::Arc;
+
+    use amqp10::sections::scan;
+    use amqp10::{Reader, Symbol};
+
+    use super::*;
+    use crate::{Parts, Route, kept};
+
+    fn map(pairs: &[(&'static str, Value)]) -> Map {
+        let mut map = Map::new();
+        pairs.iter().for_each(|(key, value)| map.insert(Symbol::from_static(key), value.clone()));
+        map
+    }
+
+    fn set(pairs: &[(&'static str, Value)]) -> Annotations {
+        Annotations::from_map(&map(pairs)).expect("sound annotations")
+    }
+
+    fn pairs(section: &[u8]) -> Vec<(String, Value)> {
+        let pairs = map_pairs(section).expect("a map").map(|pair| pair.expect("a pair"));
+        pairs
+            .map(|(key, value)| (key.to_owned(), Reader::new(value).read_value().expect("a value")))
+            .collect()
+    }
+
+    fn text(text: &str) -> Value {
+        Value::String(text.to_owned())
+    }
+
+    #[test]
+    fn newer_values_count_and_other_keys_stay() {
+        let older = set(&[("x-a", Value::Uint(1)), ("x-b", text("old"))]);
+        let newer = set(&[("x-b", text("new")), ("x-c", Value::List(vec![Value::Null]))]);
+        let merged = older.merged(&newer);
+        let expected = [
+            ("x-a".to_owned(), Value::Uint(1)),
+            ("x-b".to_owned(), text("new")),
+            ("x-c".to_owned(), Value::List(vec![Value::Null])),
+        ];
+        assert_eq!(pairs(merged.as_section()), expected);
+        assert_eq!(merged.merged(&newer), older.merged(&newer), "merging again changes nothing");
+        assert_eq!(Annotations::from_section(Bytes::copy_from_slice(merged.as_section())), Some(merged));
+    }
+
+    thread_local! {
+        /// Pairs that have been read and keys that have been compared.
+        pub static STEPS: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Different keys that take nearly half of what a set may take.
+    fn many(letter: char) -> Annotations {
+        let mut map = Map::new();
+        (0..800).for_each(|n| map.insert(Symbol::from(format!("x-{letter}{n}")), Value::Null));
+        Annotations::from_map(&map).expect("sound annotations")
+    }
+
+    #[test]
+    fn merging_many_keys_takes_few_steps_for_each() {
+        let (older, newer) = (many('a'), many('b'));
+        let message = Message::new(Parts::default(), Arc::new(Route::simple("x", "k"))).annotated(&older);
+        STEPS.set(0);
+        assert_eq!(pairs(older.merged(&newer).as_section()).len(), 1600);
+        assert!(STEPS.get() < 1600 * 20, "{} steps", STEPS.get());
+        STEPS.set(0);
+        assert_eq!(pairs(message.annotated(&newer).annotations()).len(), 1600);
+        assert!(STEPS.get() < 1600 * 20, "{} steps", STEPS.get());
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        let mut map = map(&[("x-a", Value::Uint(1)), ("x-b", Value::Uint(2))]);
+        map.0.push((Symbol::from_static("x-a").into(), Value::Uint(3)));
+        let expected = [("x-a".to_owned(), Value::Uint(3)), ("x-b".to_owned(), Value::Uint(2))];
+        let set = Annotations::from_map(&map).expect("sound annotations");
+        assert_eq!(pairs(set.as_section()), expected);
+        // A publisher's own may have them, too.
+        let own = Bytes::from_static(b"\x00\x53\x72\xc1\x0f\x04\xa3\x03x-c\x54\x01\xa3\x03x-c\x54\x02");
+        let parts =
+            Parts { bare_at: 20, application_properties_at: 20, body_at: 20, wire: own, ..Parts::default() };
+        let message = Message::new(parts, Arc::new(Route::simple("x", "k")));
+        let merged = pairs(message.annotated(&set).annotations());
+        assert_eq!(merged, [vec![("x-c".to_owned(), Value::Int(2))], expected.to_vec()].concat());
+    }
+
+    #[test]
+    fn a_map_that_is_no_set_of_annotations_is_refused() {
+        let refused = |map: &Map| Annotations::from_map(map).expect_err("refused");
+        assert_eq!(refused(&Map::new()), AnnotationsError::Empty);
+        assert_eq!(refused(&map(&[("note", Value::Null)])), AnnotationsError::ReservedKey);
+        let mut by_text = Map::new();
+        by_text.insert(text("x-note"), Value::Null);
+        assert_eq!(refused(&by_text), AnnotationsError::ReservedKey);
+        let large = text(&"x".repeat(Annotations::BYTES_MAX));
+        assert_eq!(refused(&map(&[("x-large", large)])), AnnotationsError::TooLarge);
+    }
+
+    #[test]
+    fn a_message_has_room_for_so_many_bytes_in_all() {
+        let plain = Message::new(Parts::default(), Arc::new(Route::simple("x", "k")));
+        let half = |key| set(&[(key, text(&"x".repeat(Annotations::BYTES_MAX / 2)))]);
+        let (first, second) = (half("x-a"), half("x-b"));
+        let both = first.merged(&second);
+        assert!(plain.has_room_for(&first) && !plain.has_room_for(&both));
+        let annotated = plain.annotated(&first);
+        assert!(annotated.has_room_for(&first), "it takes the place of the first");
+        assert!(!annotated.has_room_for(&second));
+        assert!(!plain.annotated(&both).has_room_for(&set(&[("x-a", Value::Null), ("x-b", Value::Null)])));
+    }
+
+    #[test]
+    fn bytes_that_are_no_section_are_refused() {
+        let whole = Bytes::copy_from_slice(set(&[("x-a", Value::Uint(1))]).as_section());
+        for len in 0..whole.len() {
+            assert_eq!(Annotations::from_section(whole.slice(..len)), None, "{len} bytes");
+        }
+        assert_eq!(
+            Annotations::from_section(Bytes::from_static(b"\x00\x53\x78\xd1\0\0\0\x04\0\0\0\0")),
+            None
+        );
+        let no_pairs = encoded([]);
+        assert_eq!(Annotations::from_section(no_pairs), None);
+    }
+
+    #[test]
+    fn an_annotated_message_keeps_its_bare_message() {
+        let plain: &[u8] = b"\x00\x53\x73\xc0\x04\x01\xa1\x01m\x00\x53\x74\xc1\x01\x00\x00\x53\x75\xa0\x02hi";
+        let own: &[u8] = b"\x00\x53\x72\xc1\x0e\x04\xa3\x03x-a\x54\x01\xa3\x03x-b\x40";
+        for wire in [plain.to_vec(), [own, plain].concat()] {
+            let sections = scan(&wire).expect("a message");
+            let kept = kept(&sections, true);
+            let home = Bytes::copy_from_slice(&wire[kept.range.clone()]);
+            let message = Message::new(kept.into_parts(home), Arc::new(Route::simple("x", "k")));
+            let annotated = message.annotated(&set(&[("x-a", text("new"))]));
+            assert_eq!(annotated.bare(), message.bare());
+            assert_eq!(annotated.properties(), message.properties());
+            assert_eq!(annotated.application_properties(), message.application_properties());
+            assert_eq!(annotated.body(), message.body());
+            assert!(pairs(annotated.annotations()).contains(&("x-a".to_owned(), text("new"))));
+            assert_eq!(pairs(annotated.annotations()).len(), if wire.len() > plain.len() { 2 } else { 1 });
+        }
+    }
+}
