@@ -221,6 +221,7 @@ fn attach(consumer: ConsumerId, mode: Mode) -> Request {
         exclusive: false,
         settled: false,
         delivery_count: 0,
+        message_bytes_max: None,
     })
 }
 

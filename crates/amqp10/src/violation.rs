@@ -88,7 +88,7 @@ impl Violation {
             Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),
             Self::UnattachedHandle(_) => (Session, condition::UNATTACHED_HANDLE),
             Self::TransferLimitExceeded => (Link, condition::TRANSFER_LIMIT_EXCEEDED),
-            Self::MessageSizeExceeded { .. } => (Session, condition::MESSAGE_SIZE_EXCEEDED),
+            Self::MessageSizeExceeded { .. } => (Link, condition::MESSAGE_SIZE_EXCEEDED),
             Self::InconsistentDelivery(_) | Self::SettledMismatch | Self::SettleModeSecond => {
                 (Link, condition::INVALID_FIELD)
             }

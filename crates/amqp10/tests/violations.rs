@@ -165,11 +165,11 @@ fn transfer_limit_exceeded() {
 
 #[test]
 fn message_size_exceeded() {
-    check(receiving().transfer(&head(0, b"t"), &[0; 101]), SESSION, "amqp:link:message-size-exceeded");
+    check(receiving().transfer(&head(0, b"t"), &[0; 101]), LINK, "amqp:link:message-size-exceeded");
     let mut script = receiving();
     assert!(script.transfer(&TransferHead { more: true, ..head(0, b"t") }, &[0; 60]).is_ok());
     let rest = TransferHead::default();
-    check(script.transfer(&rest, &[0; 41]), SESSION, "amqp:link:message-size-exceeded");
+    check(script.transfer(&rest, &[0; 41]), LINK, "amqp:link:message-size-exceeded");
 }
 
 #[test]

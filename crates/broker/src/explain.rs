@@ -37,6 +37,8 @@ pub enum Cause {
     WaitingForReceipts,
     /// Deliveries wait for the client to open its session's window.
     ClientWindowClosed,
+    /// The next message is larger than the client takes: no consumer that could take it has credit.
+    MessageTooLarge,
     /// The client settles nothing: its link has as many unsettled deliveries as it may have.
     UnsettledLimit,
     /// The client has granted no credit.
@@ -72,7 +74,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::LogFailed,
         Self::QueueDamaged,
         Self::SocketNotRead,
@@ -82,6 +84,7 @@ impl Cause {
         Self::WaitingForLog,
         Self::WaitingForReceipts,
         Self::ClientWindowClosed,
+        Self::MessageTooLarge,
         Self::UnsettledLimit,
         Self::NoCredit,
         Self::ReadingBacklog,
@@ -112,6 +115,7 @@ impl Cause {
             Self::WaitingForLog => "waiting_for_log",
             Self::WaitingForReceipts => "waiting_for_receipts",
             Self::ClientWindowClosed => "client_window_closed",
+            Self::MessageTooLarge => "message_too_large",
             Self::UnsettledLimit => "unsettled_limit",
             Self::NoCredit => "no_credit",
             Self::ReadingBacklog => "reading_backlog",
@@ -147,6 +151,7 @@ impl Cause {
             Self::WaitingForLog => "the log has not written the messages that wait for their receipts",
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
+            Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
             Self::UnsettledLimit => "the client holds as many unsettled deliveries as it may",
             Self::NoCredit => "the client has granted no credit",
             Self::ReadingBacklog => "the next message is being read from the disk",
@@ -226,6 +231,8 @@ pub enum Role {
         consumer: u64,
         unsettled: u32,
         unsettled_max: u32,
+        /// See [`queue::Attach`].
+        message_bytes_max: Option<u64>,
         /// How far it has come, if it reads a stream.
         standing: Option<Standing>,
     },
@@ -379,16 +386,19 @@ fn link_cause(at: &LinkInPlace<'_>, log: LogFacts) -> Cause {
             () if link.credit > 0 => Cause::ClientSilent,
             () => Cause::Nothing,
         },
-        Role::Consuming { consumer, unsettled, unsettled_max, standing, .. } => {
+        Role::Consuming { consumer, unsettled, unsettled_max, message_bytes_max, standing, .. } => {
             if link.pending > 0 && link.remote_incoming_window == 0 {
                 return Cause::ClientWindowClosed;
             }
             let report = queue.map(|q| &q.report);
             let active = report.and_then(|r| r.active_consumer);
+            let next_bytes = report.and_then(|r| r.next_bytes);
+            let too_large = next_bytes.zip(*message_bytes_max).is_some_and(|(bytes, max)| bytes > max);
             match () {
                 () if report.is_some_and(|r| r.ready == 0) => report.map_or(Cause::QueueEmpty, nothing_ready),
                 () if *standing == Some(Standing::AtEnd) => Cause::EndOfStream,
                 () if active.is_some_and(|active| active != *consumer) => Cause::InactiveConsumer,
+                () if too_large => Cause::MessageTooLarge,
                 () if unsettled >= unsettled_max => Cause::UnsettledLimit,
                 () if link.credit == 0 => Cause::NoCredit,
                 () if report.is_some_and(|r| r.reading) || *standing == Some(Standing::Reading) => {
@@ -472,10 +482,13 @@ fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
     ]);
     match &link.role {
         Role::Publishing { unconfirmed, .. } => numbers.push(("link_unconfirmed", u64::from(*unconfirmed))),
-        Role::Consuming { unsettled, unsettled_max, .. } => numbers.extend([
-            ("link_unsettled", u64::from(*unsettled)),
-            ("link_unsettled_max", u64::from(*unsettled_max)),
-        ]),
+        Role::Consuming { unsettled, unsettled_max, message_bytes_max, .. } => {
+            numbers.extend([
+                ("link_unsettled", u64::from(*unsettled)),
+                ("link_unsettled_max", u64::from(*unsettled_max)),
+            ]);
+            numbers.extend(message_bytes_max.map(|max| ("link_message_max_bytes", max)));
+        }
         Role::Replies | Role::Management => {}
     }
 }
@@ -488,6 +501,7 @@ fn queue_numbers(queue: &QueueFacts, numbers: &mut Vec<(&'static str, u64)>) {
         ("queue_leaving", report.leaving),
         ("queue_consumers", u64::from(report.consumers)),
     ]);
+    numbers.extend(report.next_bytes.map(|bytes| ("queue_next_bytes", bytes)));
 }
 
 #[cfg(test)]

@@ -37,6 +37,9 @@ pub(crate) const HEADER_MAX: usize = 6 + 2 + 2 + 2 * 5;
 /// Largest content of a `map8`, its count included.
 const MAP8_MAX: usize = 255;
 
+/// Bytes in front of the pairs of an annotations section, at most: descriptor, and size and count of a `map32`.
+const ANNOTATIONS_START: usize = 3 + 9;
+
 /// Most that the pair of [`STREAM_OFFSET`] takes.
 const STREAM_OFFSET_PAIR_MAX: usize = 2 + STREAM_OFFSET.len() + 9;
 
@@ -117,6 +120,25 @@ impl DeliveryHeads {
 }
 
 impl Message {
+    /// Bytes of one delivery: header, annotations, bare message and footer.
+    /// `delivery_count` and `redelivered` as in [`DeliveryHeads::head`].
+    pub fn delivery_bytes(&self, delivery_count: u32, redelivered: bool) -> u64 {
+        let mut head = BytesMut::new();
+        self.put_delivery_head(delivery_count, redelivered, None, &mut head);
+        self.len() + head.len() as u64
+    }
+
+    /// Whether [`Message::delivery_bytes`] is at most `max_bytes`. Nothing is encoded unless it is close.
+    pub fn fits(&self, max_bytes: u64, delivery_count: u32, redelivered: bool) -> bool {
+        let annotations = self.route().annotations().len() + self.annotations().len();
+        let most = self.len() + (HEADER_MAX + ANNOTATIONS_START + annotations) as u64;
+        match self.deaths() {
+            _ if self.len() > max_bytes => false,
+            None if most <= max_bytes => true,
+            _ => self.delivery_bytes(delivery_count, redelivered) <= max_bytes,
+        }
+    }
+
     /// Appends header and annotations for one delivery. The bare message follows as it is.
     /// `delivery_count`: failed deliveries before; `redelivered`: somebody has had it before; `stream_offset`: where it
     /// stands, if it comes from a stream.
@@ -389,6 +411,35 @@ mod tests {
         let section = &out[range.start as usize..range.end as usize];
         let keys: Vec<_> = map_pairs(section).unwrap().map(|p| p.unwrap().0.to_owned()).collect();
         assert_eq!(keys[3..], OURS_OF_THE_DEAD[..]);
+    }
+
+    /// Around the exact size, for messages with little and with much in front of the bare message.
+    #[test]
+    fn a_delivery_fits_to_the_byte() {
+        let death = Death {
+            queue: "q".into(),
+            reason: DeathReason::Rejected,
+            count: 1,
+            first_ms: 7,
+            last_ms: 7,
+            exchange: "".into(),
+            keys: vec!["q".into()],
+            ttl_ms: None,
+        };
+        let long = Arc::new(Route::simple("x", &"k".repeat(300)));
+        let plain = receive(b"\x00\x53\x75\xa0\x02hi");
+        let messages =
+            [plain.clone(), plain.clone().rerouted(long), receive(FULL), receive(FULL).with_death(death, 1)];
+        for (i, message) in messages.iter().enumerate() {
+            for (count, redelivered) in [(0, false), (0, true), (1, true), (256, true)] {
+                let bytes = deliver(message, count, redelivered).len() as u64;
+                assert_eq!(message.delivery_bytes(count, redelivered), bytes);
+                for max in bytes.saturating_sub(200)..bytes + 200 {
+                    assert_eq!(message.fits(max, count, redelivered), bytes <= max, "{i}: {bytes} of {max}");
+                }
+                assert!(!message.fits(0, count, redelivered) && message.fits(u64::MAX, count, redelivered));
+            }
+        }
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub struct Attach {
     pub settled: bool,
     /// The first delivery count of the consumer's grants.
     pub delivery_count: u32,
+    /// Bytes of the largest delivery that the consumer takes; `None` is any. A queue passes over the consumer for a
+    /// larger one, as if it had no credit. Streams leave this to the gate.
+    pub message_bytes_max: Option<u64>,
 }
 
 /// How a consumer reads.
@@ -468,6 +471,8 @@ pub struct Report {
     pub damaged: bool,
     /// The next message is on the disk and has been asked for.
     pub reading: bool,
+    /// Bytes of a delivery of the next message, if it is in memory.
+    pub next_bytes: Option<u64>,
     /// Only with a single active consumer.
     pub active_consumer: Option<u64>,
     /// Taken in; refused ones do not count.

@@ -81,6 +81,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         exclusive: false,
         settled: false,
         delivery_count: 0,
+        message_bytes_max: None,
     };
     fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
     let credit = u32::MAX;

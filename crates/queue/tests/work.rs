@@ -53,6 +53,7 @@ impl Bench {
                 exclusive: false,
                 settled: false,
                 delivery_count: 0,
+                message_bytes_max: None,
             };
             fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
         }

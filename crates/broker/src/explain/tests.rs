@@ -33,7 +33,18 @@ fn publishing(unconfirmed: u32) -> LinkFacts {
 }
 
 fn consuming(unsettled: u32) -> LinkFacts {
-    link(Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100, standing: None })
+    link(consuming_role(ME, unsettled))
+}
+
+fn consuming_role(consumer: u64, unsettled: u32) -> Role {
+    Role::Consuming {
+        queue: QUEUE,
+        consumer,
+        unsettled,
+        unsettled_max: 100,
+        message_bytes_max: Some(1000),
+        standing: None,
+    }
 }
 
 fn queue(report: Report) -> QueueFacts {
@@ -107,6 +118,15 @@ fn of_a_consumer() {
     );
     assert_eq!(at(&no_credit, Report { leaving: 1, ..ready(0) }, LOG, other), Cause::DeadLettersLeaving);
     assert_eq!(at(&no_credit, waits.clone(), LOG, other), Cause::InactiveConsumer);
+    let large = Report { next_bytes: Some(1001), ..ready(1) };
+    let fits = Report { next_bytes: Some(1000), ..ready(1) };
+    assert_eq!(
+        at(&no_credit, Report { next_bytes: Some(1001), ..waits.clone() }, LOG, other),
+        Cause::InactiveConsumer
+    );
+    assert_eq!(at(&no_credit, large.clone(), LOG, other), Cause::MessageTooLarge);
+    assert_eq!(at(&consuming(100), large, LOG, other), Cause::MessageTooLarge);
+    assert_eq!(at(&no_credit, fits, LOG, other), Cause::NoCredit);
     assert_eq!(
         at(&consuming(100), Report { active_consumer: Some(ME), ..waits }, LOG, other),
         Cause::UnsettledLimit
@@ -123,7 +143,14 @@ fn of_a_stream() {
     let stream = |ready| Report { stream: Some(queue::Kept::default()), ..self::ready(ready) };
     let consuming = |unsettled, credit, standing| {
         let standing = Some(standing);
-        let role = Role::Consuming { queue: QUEUE, consumer: ME, unsettled, unsettled_max: 100, standing };
+        let role = Role::Consuming {
+            queue: QUEUE,
+            consumer: ME,
+            unsettled,
+            unsettled_max: 100,
+            message_bytes_max: None,
+            standing,
+        };
         LinkFacts { credit, ..link(role) }
     };
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
@@ -175,16 +202,7 @@ fn of_a_queue() {
     };
     let failed = LogFacts { failed: true, ..LOG };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
-    let other = LinkFacts {
-        role: Role::Consuming {
-            queue: QUEUE,
-            consumer: ME + 1,
-            unsettled: 0,
-            unsettled_max: 100,
-            standing: None,
-        },
-        ..no_credit.clone()
-    };
+    let other = LinkFacts { role: consuming_role(ME + 1, 0), ..no_credit.clone() };
     let none = Report { consumers: 0, ..ready(1) };
     let single = Report { active_consumer: Some(ME), ..ready(1) };
     assert_eq!(of(none.clone(), &[], failed, true), Cause::Moving);

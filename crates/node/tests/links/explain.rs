@@ -177,6 +177,22 @@ fn cases() -> Vec<Case> {
     let numbers = &[("link_unsettled", 2), ("link_unsettled_max", 2), ("queue_ready", 1)];
     case(Cause::UnsettledLimit, h.explain(&h.link(consumer, 0)), numbers);
 
+    let (mut h, publisher, consumer, out) = plain();
+    let link = h.small_receiver(consumer, "/queues/q", 100);
+    h.grant(consumer, link, 9);
+    h.send(publisher, out, &[0; 100]);
+    h.send(publisher, out, b"1");
+    let numbers = &[("link_message_max_bytes", 100), ("link_credit", 9), ("queue_ready", 2)];
+    case(Cause::MessageTooLarge, h.explain(&h.link(consumer, 0)), numbers);
+    case(Cause::MessageTooLarge, h.explain(&queue()), &[("queue_ready", 2), ("link_message_max_bytes", 100)]);
+    let numbers = h.explain(&queue()).numbers;
+    let next = numbers.iter().find(|(name, _)| *name == "queue_next_bytes").map(|(_, bytes)| *bytes);
+    assert!((101..300).contains(&next.expect("it is in memory")), "{numbers:?}");
+    let second = h.receiver(consumer, "/queues/q");
+    case(Cause::NoCredit, h.explain(&queue()), &[("queue_ready", 2)]);
+    h.grant(consumer, second, 1);
+    case(Cause::AllUnsettled, h.explain(&queue()), &[("queue_unsettled", 2)]);
+
     let (mut h, publisher, consumer, out) =
         house(Settings::default(), &[("x-single-active-consumer", Value::Boolean(true))]);
     h.receiver(consumer, "/queues/q");

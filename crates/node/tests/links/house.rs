@@ -148,6 +148,13 @@ impl House {
         self.attach(peer, Role::Receiver, source, Target::default())
     }
 
+    /// One that takes no larger messages than this, in bytes.
+    pub fn small_receiver(&mut self, peer: usize, address: &str, max_message_size: u64) -> u32 {
+        let source = Source { address: Some(address.to_owned()), ..Source::default() };
+        let attach = self.attach_of(peer, Role::Receiver, source, Target::default());
+        self.attach_as(peer, Attach { max_message_size: Some(max_message_size), ..attach })
+    }
+
     /// A link that reads a stream from its first message on.
     pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
         let name = Symbol::from_static("rabbitmq:stream-offset-spec");
@@ -172,8 +179,13 @@ impl House {
 
     /// The link of a peer is called `link-PEER-NUMBER`.
     pub fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
+        let attach = self.attach_of(peer, role, source, target);
+        self.attach_as(peer, attach)
+    }
+
+    fn attach_of(&self, peer: usize, role: Role, source: Source, target: Target) -> Attach {
         let settled = source.capabilities.contains(&Symbol::from_static(REPLIES));
-        let attach = Attach {
+        Attach {
             snd_settle_mode: if settled { SenderSettleMode::Settled } else { SenderSettleMode::Unsettled },
             source: Some(source),
             target: Some(TargetArchetype::Target(target)),
@@ -183,7 +195,11 @@ impl House {
                 0,
                 role,
             )
-        };
+        }
+    }
+
+
+    fn attach_as(&mut self, peer: usize, attach: Attach) -> u32 {
         let link = self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
         self.settle();
         link

@@ -36,6 +36,8 @@ pub(super) struct Consumer {
     pub id: ConsumerId,
     pub standing: Standing,
     pub settled: bool,
+    /// See [`Attach::message_bytes_max`].
+    pub message_bytes_max: Option<u64>,
     /// Forgotten once it holds nothing. One that fetches is not: its numbers go on.
     pub cancelled: bool,
     pub grant: Grant,
@@ -104,6 +106,30 @@ impl Consumers {
         self.rings.last().map(|ring| ring.first)
     }
 
+    /// Who is served with the next message: `first`, whose turn it is, or the next one for whom the message is not too
+    /// large. `fits` says whether it takes so many bytes at most.
+    #[inline(always)]
+    pub fn next_for(&self, first: Slot, fits: impl Fn(u64) -> bool) -> Option<Slot> {
+        match self.slots.get(first as usize)?.as_ref()?.message_bytes_max {
+            None => Some(first),
+            Some(_) => self.pass_over(fits),
+        }
+    }
+
+    /// Looks at each that has credit, in the order in which they are served.
+    fn pass_over(&self, fits: impl Fn(u64) -> bool) -> Option<Slot> {
+        self.rings.iter().rev().find_map(|ring| {
+            let mut slot = ring.first;
+            loop {
+                let consumer = self.slots.get(slot as usize)?.as_ref()?;
+                if consumer.message_bytes_max.is_none_or(&fits) {
+                    return Some(slot);
+                }
+                slot = consumer.after;
+            }
+        })
+    }
+
     pub fn attach(&mut self, attach: &Attach) -> Result<Slot, NotAlone> {
         let alone = self.ranked.is_empty() && !self.single_active;
         if self.exclusive || (attach.exclusive && !alone) {
@@ -122,6 +148,7 @@ impl Consumers {
         consumer.standing = if waits { Standing::Waiting } else { Standing::Serving };
         (consumer.priority, consumer.age) = (priority, age);
         (consumer.settled, consumer.exclusive) = (attach.settled, attach.exclusive);
+        consumer.message_bytes_max = attach.message_bytes_max;
         Ok(slot)
     }
 
@@ -227,6 +254,7 @@ impl Consumers {
             id,
             standing: Standing::Holding,
             settled: false,
+            message_bytes_max: None,
             cancelled: false,
             grant,
             unsettled: Unsettled::new(),

@@ -155,6 +155,16 @@ impl Entry {
         }
     }
 
+    /// Bytes of a delivery of it, if it is in memory.
+    pub fn delivery_bytes(&self) -> Option<u64> {
+        Some(self.message()?.delivery_bytes(self.delivery_count, self.redelivered))
+    }
+
+    /// Whether a delivery of it takes so many bytes at most. False if it is not in memory.
+    pub fn fits(&self, max_bytes: u64) -> bool {
+        self.message().is_some_and(|message| message.fits(max_bytes, self.delivery_count, self.redelivered))
+    }
+
     /// Its priority; 0 if it has none.
     pub fn priority(&self) -> u8 {
         match &self.body {

@@ -48,9 +48,16 @@ impl Fifo {
         }
     }
 
-    /// The next message to deliver. An expired head that cannot die yet holds up the rest: it must not be
-    /// delivered, and nothing may overtake it.
+    /// Takes the next message to deliver.
     pub(super) fn take_head(&mut self, now_ms: u64, out: &mut Output) -> Option<Entry> {
+        let level = self.next_level(now_ms, out)?;
+        self.ready.pop(level)
+    }
+
+    /// The level of the next message to deliver, which is in memory. An expired head that cannot die yet holds up the
+    /// rest: it must not be delivered, and nothing may overtake it.
+    #[inline(always)]
+    pub(super) fn next_level(&mut self, now_ms: u64, out: &mut Output) -> Option<usize> {
         if self.ages {
             let level = loop {
                 let level = self.ready.top()?;
@@ -69,8 +76,7 @@ impl Fifo {
             self.load(load, out);
             return None;
         }
-        let level = self.ready.top()?;
-        self.ready.pop(level)
+        self.ready.top()
     }
 
     /// Whether this much more would be beyond a limit. Only ready messages count.

@@ -50,7 +50,7 @@ pub struct Output {
 
 /// One queue: ready messages, consumers with what they hold, and messages on their way out.
 ///
-/// Between calls either nothing is ready that may be delivered, or nobody may be sent anything.
+/// Between calls either nothing is ready that may be delivered, or nobody may be sent the next message.
 pub struct Fifo {
     config: Config,
     next_seq: u64,
@@ -149,6 +149,8 @@ impl Fifo {
                 let known = self.consumers.slot(holder).is_some();
                 let deliveries = Vec::new();
                 self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
+                // What has been fetched may have been too large for those who have credit.
+                self.dispatch(now_ms, out, deliver);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
                 if answer {
@@ -170,7 +172,8 @@ impl Fifo {
             Request::Purge { ticket } => {
                 let messages = self.purge();
                 out.effects.push(Effect::Done { ticket, messages });
-                self.serve_waiting(now_ms, out);
+                self.serve_fetches(now_ms, out);
+                self.answer_waiting_grants(out);
             }
             Request::Delete { ticket, if_unused, if_empty } => {
                 if if_unused && self.consumers.count() > 0 {
@@ -186,6 +189,10 @@ impl Fifo {
                 out.effects.push(Effect::Report { ticket, report: Box::new(self.report()) });
             }
         }
+        if self.ages {
+            // What has expired may have been too large for those who have credit.
+            self.dispatch(now_ms, out, deliver);
+        }
         self.journal.flush(out);
     }
 
@@ -200,6 +207,7 @@ impl Fifo {
             consumers: self.consumers.count() as u32,
             damaged: self.is_damaged(),
             reading: self.reading.is_some() && self.ready.missing().is_some(),
+            next_bytes: self.next_bytes(),
             active_consumer: self.consumers.active().map(|id| id.0),
             published: self.counts.published,
             delivered: self.counts.delivered,
@@ -244,7 +252,9 @@ impl Fifo {
         self.counts.published += 1;
         self.ages |= message.ttl_ms().is_some();
 
-        let direct = if self.ready.is_empty() { self.consumers.next() } else { None };
+        let first = if self.ready.is_empty() { self.consumers.next() } else { None };
+        let fits = |max_bytes| message.fits(max_bytes, message.delivery_count(), false);
+        let direct = first.and_then(|first| self.consumers.next_for(first, fits));
         // What is settled as it is sent need never be restored.
         let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
         let is_brief = patient && self.consumers.count() > 0;
@@ -353,24 +363,50 @@ impl Fifo {
 
     /// Heads to consumers, as long as there are both.
     fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
-        self.expire(now_ms, out);
-        while !self.ready.is_empty()
-            && let Some(slot) = self.consumers.next()
-            && let Some(entry) = self.take_head(now_ms, out)
-        {
-            self.deliver(slot, entry, out, deliver);
+        let anyone_waits = !self.waiting.is_empty();
+        if anyone_waits {
+            self.serve_fetches(now_ms, out);
         }
-        // The last delivery may have left an expired head, which nobody should count as ready.
-        self.expire(now_ms, out);
+        self.deliver_heads(now_ms, out, deliver);
         if !self.journal.runs.is_empty()
             && self.consumers.count() > 0
             && let Some(load) = self.ready.read_ahead()
         {
             self.load(load, out);
         }
-        if !self.waiting.is_empty() {
-            self.serve_waiting(now_ms, out);
+        if anyone_waits {
+            self.answer_waiting_grants(out);
         }
+    }
+
+    /// Whether a delivery of the next message takes so many bytes at most.
+    fn next_fits(&self, max_bytes: u64) -> bool {
+        let Some(entry) = self.ready.next() else { return false };
+        match self.journal.shown(entry) {
+            Some(message) => message.fits(max_bytes, entry.delivery_count, entry.redelivered),
+            None => entry.fits(max_bytes),
+        }
+    }
+
+    /// Bytes of a delivery of the next message, if that is in memory.
+    fn next_bytes(&self) -> Option<u64> {
+        let entry = self.ready.next()?;
+        match self.journal.shown(entry) {
+            Some(message) => Some(message.delivery_bytes(entry.delivery_count, entry.redelivered)),
+            None => entry.delivery_bytes(),
+        }
+    }
+
+    fn deliver_heads(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+        while let Some(first) = self.consumers.next()
+            && let Some(level) = self.next_level(now_ms, out)
+            && let Some(slot) = self.consumers.next_for(first, |max_bytes| self.next_fits(max_bytes))
+            && let Some(entry) = self.ready.pop(level)
+        {
+            self.deliver(slot, entry, out, deliver);
+        }
+        // The last delivery may have left an expired head, which nobody should count as ready.
+        self.expire(now_ms, out);
     }
 
     #[inline(always)]

@@ -244,8 +244,8 @@ impl Fifo {
         reading && consumer.standing == Standing::Serving && consumer.grant.credit > 0
     }
 
-    /// Answers those who waited, as far as what they waited for is there.
-    pub(super) fn serve_waiting(&mut self, now_ms: u64, out: &mut Output) {
+    /// Answers the fetches that waited, as far as what they waited for is there.
+    pub(super) fn serve_fetches(&mut self, now_ms: u64, out: &mut Output) {
         while let Some(fetch) = self.waiting.fetches.pop_front() {
             if let Some(load) = self.ready.missing() {
                 self.load(load, out);
@@ -254,6 +254,10 @@ impl Fifo {
             }
             self.fetch(fetch, now_ms, out);
         }
+    }
+
+    /// Answers the grants that waited, if nothing must be read any more.
+    pub(super) fn answer_waiting_grants(&mut self, out: &mut Output) {
         for (consumer, drain) in std::mem::take(&mut self.waiting.grants) {
             if let Some(slot) = self.consumers.slot(consumer) {
                 self.answer_grant(slot, drain, out);

@@ -79,6 +79,14 @@ impl Ready {
         self.levels[level].head()
     }
 
+    /// The next message, if it is in memory.
+    pub fn next(&self) -> Option<&Entry> {
+        match self.head(self.top()?)? {
+            Head::Entry(entry) => Some(entry),
+            Head::Reference(_) | Head::Rest(_) => None,
+        }
+    }
+
     /// What must be read before the next message can be taken.
     pub fn missing(&self) -> Option<Load> {
         self.head(self.top()?)?.load()

@@ -334,6 +334,7 @@ impl Gate {
             exclusive: false,
             settled: outlet.settled,
             delivery_count: 0,
+            message_bytes_max: outlet.message_bytes_max(),
         };
         cx.post.request(record.id, queue::Request::Attach(request));
         self.set_role(session, link, LinkRole::Outlet(Box::new(outlet)));

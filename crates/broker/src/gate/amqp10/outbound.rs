@@ -39,8 +39,8 @@ pub(super) struct Outlet {
     bridge: Bridge,
     unsettled: u32,
     unsettled_max: u32,
-    /// The largest delivery the client takes; 0 is any.
-    max_message_size: u64,
+    /// Bytes of the largest delivery that the client takes.
+    message_bytes_max: Option<u64>,
 }
 
 impl Outlet {
@@ -58,7 +58,8 @@ impl Outlet {
             stream: record.is_stream(),
             dynamic: None,
             gone: false,
-            max_message_size: attach.max_message_size.unwrap_or(0),
+            // [2.7.3] 0 is no limit.
+            message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
             attach: Some(Box::new(attach)),
             bridge: Bridge::new(settings.max_queue_credit),
             unsettled: 0,
@@ -78,10 +79,21 @@ impl Outlet {
         self.attach.is_none()
     }
 
+    pub fn message_bytes_max(&self) -> Option<u64> {
+        self.message_bytes_max
+    }
+
     pub fn facts(&self) -> explain::Role {
-        let Self { queue, consumer, unsettled, unsettled_max, .. } = *self;
-        // How far it has come in a stream is known where it is read.
-        explain::Role::Consuming { queue, consumer: consumer.0, unsettled, unsettled_max, standing: None }
+        let Self { queue, consumer, unsettled, unsettled_max, message_bytes_max, .. } = *self;
+        explain::Role::Consuming {
+            queue,
+            consumer: consumer.0,
+            unsettled,
+            unsettled_max,
+            message_bytes_max,
+            // How far it has come in a stream is known where it is read.
+            standing: None,
+        }
     }
 
     fn room(&self) -> u32 {
@@ -193,17 +205,20 @@ impl Gate {
         let Gate { sessions, conn, .. } = self;
         let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return };
         outlet.bridge.handle_delivery();
-        let (settled, max) = (outlet.settled, outlet.max_message_size);
+        let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.stream.then_some(seq);
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
         let (of, from) = message.bare_in();
         let bare = Part { of, from };
-        if max > 0 && (head.len() + bare.len()) as u64 > max {
+        // Only from a stream: a queue passes over the consumer instead.
+        if let Some(max) = max
+            && (head.len() + bare.len()) as u64 > max
+        {
             let (name, vhost) = (outlet.queue_name.clone(), self.vhost.clone());
             let reason = format!(
                 "a message of queue '{name}' in vhost '{vhost}' is larger than the link's max-message-size of {max} bytes"
             );
-            self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
+            self.detach(session, link, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
             return;
         }
         let outgoing = Outgoing {

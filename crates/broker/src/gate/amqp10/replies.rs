@@ -162,7 +162,7 @@ impl Gate {
         if max > 0 && (head.len() + bare.len()) as u64 > max {
             cx.counters.replies_dropped += 1;
             let reason = format!("a reply is larger than the link's max-message-size of {max} bytes");
-            self.end(session, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
+            self.detach(session, link, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
             return Verdict::Accepted;
         }
         replies.sent += 1;

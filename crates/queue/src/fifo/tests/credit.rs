@@ -1,5 +1,6 @@
 //! Grants, and who is served first.
 
+use super::model::note;
 use super::transcript::{Page, config, with};
 use crate::{Mode, Outcome};
 
@@ -96,6 +97,104 @@ fn higher_priority_is_served_first_while_it_has_credit() {
     q.grant(1, 0, 1);
     q.grant(2, 0, 2);
     q.publish("a b c d").is("1 ok; 2 ok; 3 ok; 4 ok; 2#1 a; 2#2 b; 1#1 c; 3#1 d");
+}
+
+/// Small takes all but the long message.
+fn small(attach: &mut crate::Attach) {
+    let bytes = super::transcript::message("12345").delivery_bytes(0, false);
+    attach.message_bytes_max = Some(bytes - 1);
+}
+
+#[test]
+fn who_does_not_take_so_large_a_message_is_passed_over() {
+    let mut q = Page::new(config());
+    q.attach_with(1, small);
+    q.attach(2);
+    q.attach_with(3, |attach| attach.priority = -1);
+    (1..=3).for_each(|id| _ = q.grant(id, 0, 2));
+    q.publish("a 12345 b").is("1 ok; 2 ok; 3 ok; 1#1 a; 2#1 12345; 1#2 b");
+    q.grant(1, 2, 9);
+    q.publish("12345 67890 c").is("4 ok; 5 ok; 6 ok; 2#2 12345; 3#1 67890; 1#3 c");
+}
+
+#[test]
+fn a_message_that_no_consumer_takes_waits_and_holds_up_the_rest() {
+    let mut q = Page::new(config());
+    q.attach_with(1, small);
+    q.grant(1, 0, 2);
+    q.publish("12345 a").is("1 ok; 2 ok");
+    q.echo(1, 0, 9).is("credit 1 at 0+9 of 2");
+    assert!(q.fifo.report().next_bytes > Some(5));
+    q.drain(1, 0, 1).is("credit 1 at 1+0 of 2 drained");
+    q.grant(1, 1, 9).is("");
+    q.attach(2);
+    q.grant(2, 0, 1).is("2#1 12345; 1#1 a");
+    // What comes back takes a byte more: its delivery count is not 0 any more.
+    q.detach(2, true).is("gone 2 Detached");
+    q.fetch(7, 1, true).is("fetched [7#1 12345 count 1 again] of 0");
+    q.publish("b").is("3 ok; 1#2 b");
+}
+
+#[test]
+fn a_message_on_the_disk_is_measured_when_it_has_been_read() {
+    let mut q = Page::new(config());
+    q.publish("12345 a");
+    q.page_out(2);
+    q.stored();
+    q.attach_with(1, small);
+    q.echo(1, 0, 9).is("");
+    assert_eq!((q.fifo.report().reading, q.fifo.report().next_bytes), (true, None));
+    q.load().is("credit 1 at 0+9 of 2");
+    q.fetch(7, 1, true).is("fetched [7#1 12345] of 1; 1#1 a");
+}
+
+#[test]
+fn the_annotations_of_consumers_count_in_the_size_of_a_delivery() {
+    let mut q = Page::new(config());
+    q.publish("a!");
+    q.attach(2);
+    q.grant(2, 0, 1).is("2#1 a");
+    let annotations = Some(note("x-a", 1).into());
+    let outcome = Outcome::Modified { failed: false, undeliverable_here: false, annotations };
+    q.attach_with(1, small);
+    q.grant(1, 0, 1).is("");
+    q.settle(2, 1, 1, outcome).is("| returned 1 count 0 again annotated");
+    q.attach(3);
+    q.grant(3, 0, 1).is("3#1 a again");
+}
+
+#[test]
+fn what_expires_holds_nobody_up_any_more() {
+    let mut q = Page::new(config());
+    q.attach_with(1, small);
+    q.grant(1, 0, 9);
+    q.publish("12345~10 a").is("1 ok; 2 ok");
+    q.now_ms += 10;
+    // Noticed before the timer is.
+    q.attach(2).is("attached 2; 1#1 a");
+    q.publish("12345~10 b").is("3 ok; 4 ok");
+    q.timeout(q.now_ms + 10).is("1#2 b");
+}
+
+#[test]
+fn what_expires_behind_a_fetched_message_is_not_ready() {
+    let mut q = Page::new(config());
+    q.attach_with(1, small);
+    q.grant(1, 0, 1);
+    q.publish("12345 a b~0").is("1 ok; 2 ok; 3 ok");
+    q.fetch(7, 1, true).is("fetched [7#1 12345] of 2; 1#1 a");
+    assert_eq!((q.fifo.report().ready, q.fifo.next_deadline()), (0, None));
+}
+
+#[test]
+fn a_message_too_large_for_the_active_one_waits() {
+    let mut q = Page::new(with(|config| config.single_active_consumer = true));
+    q.attach_with(1, small);
+    q.attach(2);
+    q.grant(1, 0, 9);
+    q.grant(2, 0, 9);
+    q.publish("12345 a").is("1 ok; 2 ok");
+    q.detach(1, false).is("gone 1 Detached; active 2 of 2; 2#1 12345; 2#2 a");
 }
 
 #[test]

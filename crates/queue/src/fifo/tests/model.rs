@@ -75,6 +75,8 @@ pub struct Reader {
     pub id: u64,
     pub priority: i32,
     pub settled: bool,
+    /// Bytes of the largest delivery that it takes.
+    pub bytes_max: Option<u64>,
     /// A consumer; else it was cancelled, or only fetches.
     pub live: bool,
     pub serial: u64,
@@ -176,8 +178,17 @@ impl Model {
         self.dispatch(now_ms);
     }
 
-    pub fn attach(&mut self, id: u64, priority: i32, settled: bool, serial: u64) {
-        self.readers.push(Reader { id, priority, settled, live: true, serial, credit: 0, numbers: 0 });
+    pub fn attach(&mut self, id: u64, priority: i32, settled: bool, serial: u64, bytes_max: Option<u64>) {
+        self.readers.push(Reader {
+            id,
+            priority,
+            settled,
+            bytes_max,
+            live: true,
+            serial,
+            credit: 0,
+            numbers: 0,
+        });
         if self.config.single_active_consumer && self.active.is_none() {
             self.active = Some(id);
         }
@@ -309,6 +320,7 @@ impl Model {
             id,
             priority: 0,
             settled: false,
+            bytes_max: None,
             live: false,
             serial: 0,
             credit: 0,
@@ -322,7 +334,7 @@ impl Model {
             .min_by_key(|&i| (Reverse(self.items[i].level), self.items[i].seq))
     }
 
-    fn dispatch(&mut self, now_ms: u64) {
+    pub fn dispatch(&mut self, now_ms: u64) {
         loop {
             self.expire(now_ms);
             if !self.dispatch_one() {
@@ -336,17 +348,20 @@ impl Model {
         let active = self.active;
         let can =
             |reader: &Reader| reader.live && reader.credit > 0 && (!single || active == Some(reader.id));
-        let able: Vec<&Reader> = self.readers.iter().filter(|reader| can(reader)).collect();
+        let mut able: Vec<&Reader> = self.readers.iter().filter(|reader| can(reader)).collect();
         self.turns.retain(|id| able.iter().any(|reader| reader.id == *id));
         for reader in &able {
             if !self.turns.contains(&reader.id) {
                 self.turns.push(reader.id);
             }
         }
+        let Some(at) = self.head() else { return false };
+        let item = &self.items[at];
+        let bytes = item.message.delivery_bytes(item.count, item.again);
+        able.retain(|reader| reader.bytes_max.is_none_or(|max| bytes <= max));
         let Some(highest) = able.iter().map(|reader| reader.priority).max() else { return false };
         let is_highest = |id: u64| able.iter().any(|r| r.id == id && r.priority == highest);
         let turn = self.turns.iter().position(|id| is_highest(*id)).unwrap();
-        let Some(at) = self.head() else { return false };
         let id = self.turns.remove(turn);
         let reader = self.reader(id);
         reader.credit -= 1;

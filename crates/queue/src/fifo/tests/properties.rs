@@ -27,6 +27,8 @@ enum Step {
     Attach {
         priority: i32,
         settled: bool,
+        /// Bytes of the largest delivery that it takes.
+        bytes_max: Option<u64>,
     },
     Grant {
         reader: usize,
@@ -96,8 +98,8 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         12 => (any::<bool>(), 0..5u8, ttl_ms, 1..4usize)
             .prop_map(|(durable, priority, ttl_ms, len)| Step::Publish { durable, priority, ttl_ms, len }),
-        2 => (0..3i32, prop::bool::weighted(0.2))
-            .prop_map(|(priority, settled)| Step::Attach { priority, settled }),
+        2 => (0..3i32, prop::bool::weighted(0.2), prop::option::weighted(0.3, 48..68u64))
+            .prop_map(|(priority, settled, bytes_max)| Step::Attach { priority, settled, bytes_max }),
         8 => (any::<usize>(), 0..3u64, 0..7u32, prop::bool::weighted(0.2), any::<bool>())
             .prop_map(|(reader, lag, credit, drain, echo)| Step::Grant { reader, lag, credit, drain, echo }),
         8 => (any::<usize>(), 0..12u64, 1..5u64, outcome())
@@ -154,6 +156,8 @@ struct Run {
     moving: Option<(u32, Living, Vec<Loaded>, Vec<Moved>)>,
     /// The model reads nothing: it cannot tell what dies while others are being read, and of what.
     pages: bool,
+    /// Consumers may refuse large messages.
+    sizes: bool,
     /// Blocks come one step late.
     late: bool,
     coming: Option<Load>,
@@ -175,6 +179,7 @@ impl Run {
             writing: false,
             moving: None,
             pages: true,
+            sizes: true,
             late: false,
             coming: None,
             purged: 0,
@@ -190,6 +195,7 @@ impl Run {
             Step::Tick { ms } => {
                 self.now_ms += ms;
                 self.model.timeout(self.now_ms);
+                self.model.dispatch(self.now_ms);
                 self.fifo.time(self.now_ms, &mut out);
             }
             Step::PageOut { .. } if !self.pages => {}
@@ -220,7 +226,9 @@ impl Run {
                 }
             },
             step => {
-                if let Some(request) = self.request(step) {
+                let request = self.request(step);
+                self.model.dispatch(self.now_ms);
+                if let Some(request) = request {
                     self.fifo.ask(request, self.now_ms, &mut out);
                 }
             }
@@ -228,6 +236,7 @@ impl Run {
         if matches!(step, Step::PageOut { .. }) {
             // What leaves memory may be due before it did.
             self.model.timeout(self.now_ms);
+            self.model.dispatch(self.now_ms);
             self.fifo.time(self.now_ms, &mut out);
         }
         while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
@@ -284,10 +293,11 @@ impl Run {
                     patient: false,
                 })
             }
-            Step::Attach { priority, settled } => {
+            Step::Attach { priority, settled, bytes_max } => {
+                let bytes_max = bytes_max.filter(|_| self.sizes);
                 let id = self.next_id;
                 self.next_id += 1;
-                model.attach(id, priority, settled, START);
+                model.attach(id, priority, settled, START, bytes_max);
                 Request::Attach(Attach {
                     consumer: ConsumerId(id),
                     mode: Mode::Take,
@@ -295,6 +305,7 @@ impl Run {
                     exclusive: false,
                     settled,
                     delivery_count: START as u32,
+                    message_bytes_max: bytes_max,
                 })
             }
             Step::Grant { reader, lag, credit, drain, echo } => {
@@ -437,6 +448,7 @@ fn attach(id: u64) -> Request {
         exclusive: false,
         settled: false,
         delivery_count: START as u32,
+        message_bytes_max: None,
     })
 }
 
@@ -448,10 +460,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_machine_says_what_the_model_says(config in configs(), steps in steps()) {
+    fn the_machine_says_what_the_model_says(config in configs(), steps in steps(), sizes in any::<bool>()) {
         let mut run = Run::new(config);
+        run.sizes = sizes;
         let limits = run.config.max_length.is_some() || run.config.max_length_bytes.is_some();
-        run.pages = !limits && (run.config.dead_letter.is_none() || run.config.max_priority.is_none());
+        // The machine says what credit is left of one that is full before it has read for those who are passed over.
+        run.pages = !sizes && !limits && (run.config.dead_letter.is_none() || run.config.max_priority.is_none());
         for step in &steps {
             let (out, expected) = run.step(step);
             let mut said = said(&out);

@@ -107,6 +107,7 @@ impl Page {
             exclusive: false,
             settled: false,
             delivery_count: 0,
+            message_bytes_max: None,
         };
         change(&mut attach);
         self.say(Request::Attach(attach))

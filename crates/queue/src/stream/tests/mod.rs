@@ -287,6 +287,7 @@ impl World {
             exclusive: false,
             settled: false,
             delivery_count: 0,
+            message_bytes_max: None,
         }));
     }
 
