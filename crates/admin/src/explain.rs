@@ -39,7 +39,7 @@ async fn explain<D: Desk>(
     name: usize,
     subject: Subject,
 ) -> Result<Reply, Failure> {
-    let Explanation { cause, at, numbers } = call.desk.explain(&call.who, subject).await?;
+    let Explanation { cause, at, numbers, notes } = call.desk.explain(&call.who, subject).await?;
     let at = at.map(|at| {
         json!({
             "connection": *at.connection,
@@ -56,5 +56,6 @@ async fn explain<D: Desk>(
         "sentence": cause.sentence(),
         "at": at,
         "numbers": numbers,
+        "notes": notes,
     })))
 }

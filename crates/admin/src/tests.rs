@@ -511,13 +511,13 @@ async fn explanations() {
             "guest",
             r#"
             PUT /api/queues/%2F/q {} -> 201
-            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"memory_receipts_held":0}}
+            GET /api/explain/links/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts","sentence":"a queue has not given its receipts yet","at":{"connection":"a -> b","session":0,"handle":1,"link":"l/1"},"numbers":{"connection_unwritten_bytes":0,"session_incoming_window":5,"session_remote_incoming_window":6,"session_pending":0,"session_incomplete_bytes":7,"link_credit":3,"link_delivery_count":4,"link_unconfirmed":2,"log_receipts_held":0,"memory_receipts_held":0},"notes":[]}
             GET /api/explain/links/l%2F1?connection=a%20-%3E%20b -> 200 {"kind":"link",..
             GET /api/explain/links/l%2F1?connection=c -> 404 {"error":"object_not_found","reason":"no link 'l/1'"}
             GET /api/explain/links/%2F/l%2F1 -> 200 {"kind":"link","name":"l/1","cause":"waiting_for_receipts",..
             GET /api/explain/links/other/l%2F1 -> 404 {"error":"object_not_found","reason":"no link 'l/1' in vhost 'other'"}
             GET /api/explain/queues/other/q -> 404 {"error":"object_not_found","reason":"no vhost 'other'"}
-            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0,"memory_receipts_held":0}}
+            GET /api/explain/queues/%2F/q -> 200 {"kind":"queue","name":"q","cause":"queue_empty","sentence":"the queue is empty","at":null,"numbers":{"queue_ready":0,"queue_unsettled":0,"queue_leaving":0,"queue_consumers":0,"log_receipts_held":0,"memory_receipts_held":0},"notes":[]}
             GET /api/explain/queues/%2F/nope -> 404 {"error":"object_not_found","reason":"no queue 'nope' in vhost '/'"}
             GET /api/explain/connections/a%20-%3E%20b -> 200 {"kind":"connection","name":"a -> b","cause":"waiting_for_receipts",..
             GET /api/explain/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}

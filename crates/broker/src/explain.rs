@@ -235,6 +235,8 @@ pub enum Role {
         message_bytes_max: Option<u64>,
         /// How far it has come, if it reads a stream.
         standing: Option<Standing>,
+        /// Filters that its client has asked for and that are not in place, and why.
+        left_out: Option<Arc<[String]>>,
     },
     /// Replies come on it, past all queues.
     Replies,
@@ -433,6 +435,8 @@ pub struct Explanation {
     pub at: Option<Place>,
     /// Names and values, in the order of the walk. Names end with their unit unless they count.
     pub numbers: Vec<(&'static str, u64)>,
+    /// What else is worth knowing of this link, a sentence each.
+    pub notes: Vec<String>,
 }
 
 impl Explanation {
@@ -440,10 +444,12 @@ impl Explanation {
     pub fn of(facts: Facts<'_>, log: LogFacts) -> Self {
         let (cause, at) = cause(facts, log);
         let mut numbers = Vec::new();
+        let mut notes = Vec::new();
         match facts {
             Facts::Link(LinkInPlace { connection, link, queue, .. }) => {
                 connection_numbers(connection, &mut numbers);
                 link_numbers(link, &mut numbers);
+                link_notes(link, &mut notes);
                 queue.into_iter().for_each(|queue| queue_numbers(queue, &mut numbers));
             }
             Facts::Queue { queue, consumers, .. } => {
@@ -452,18 +458,22 @@ impl Explanation {
                 if let Some(at) = at {
                     connection_numbers(at.connection, &mut numbers);
                     link_numbers(at.link, &mut numbers);
+                    link_notes(at.link, &mut notes);
                 }
             }
             Facts::Connection { connection, links, .. } => {
                 connection_numbers(connection, &mut numbers);
                 numbers.push(("links", links.len() as u64));
                 let at = links.iter().find(|l| Some(&l.link.place) == at);
-                at.into_iter().for_each(|l| link_numbers(l.link, &mut numbers));
+                if let Some(at) = at {
+                    link_numbers(at.link, &mut numbers);
+                    link_notes(at.link, &mut notes);
+                }
             }
         }
         numbers.push(("log_receipts_held", log.receipts_held));
         numbers.push(("memory_receipts_held", log.memory_receipts_held));
-        Self { cause, at: at.cloned(), numbers }
+        Self { cause, at: at.cloned(), numbers, notes }
     }
 }
 
@@ -490,6 +500,12 @@ fn link_numbers(link: &LinkFacts, numbers: &mut Vec<(&'static str, u64)>) {
             numbers.extend(message_bytes_max.map(|max| ("link_message_max_bytes", max)));
         }
         Role::Replies | Role::Management => {}
+    }
+}
+
+fn link_notes(link: &LinkFacts, notes: &mut Vec<String>) {
+    if let Role::Consuming { left_out: Some(filters), .. } = &link.role {
+        notes.extend_from_slice(filters);
     }
 }
 

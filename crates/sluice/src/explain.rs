@@ -83,15 +83,29 @@ pub fn run(explain: &Explain) -> Result<(), Failure> {
     })
 }
 
-/// The cause, where it was found, and the numbers, a line each.
+/// The cause, where it was found, what is to be noted there, and the numbers, a line each.
 fn shown(answer: &Value) -> String {
-    let word = |field: &Value| field.as_str().unwrap_or_default().escape_debug().to_string();
+    // What could move the cursor is spelled out.
+    let word = |field: &Value| {
+        let text = field.as_str().unwrap_or_default();
+        text.chars().fold(String::new(), |mut word, c| {
+            if c.is_control() {
+                word.extend(c.escape_debug())
+            } else {
+                word.push(c)
+            }
+            word
+        })
+    };
     let mut text = format!("{}: {}\n", word(&answer["cause"]), word(&answer["sentence"]));
     let at = &answer["at"];
     // Writing to a string cannot fail.
     if at.is_object() {
         let (link, connection) = (word(&at["link"]), word(&at["connection"]));
         let _ = writeln!(text, "at link '{link}' of {connection} (session {})", at["session"]);
+    }
+    for note in answer["notes"].as_array().into_iter().flatten() {
+        let _ = writeln!(text, "{}", word(note));
     }
     for (name, value) in answer["numbers"].as_object().into_iter().flatten() {
         let _ = writeln!(text, "  {name:<30} {value}");
@@ -112,10 +126,12 @@ mod tests {
             "sentence": "the client has granted no credit",
             "at": {"connection": "a -> b", "session": 0, "handle": 1, "link": "l\u{1b}"},
             "numbers": {"link_credit": 0, "queue_ready": 12},
+            "notes": ["filter 'f' is left out"],
         });
         let expected = "\
 no_credit: the client has granted no credit
 at link 'l\\u{1b}' of a -> b (session 0)
+filter 'f' is left out
   link_credit                    0
   queue_ready                    12
 ";

@@ -44,6 +44,7 @@ fn consuming_role(consumer: u64, unsettled: u32) -> Role {
         unsettled_max: 100,
         message_bytes_max: Some(1000),
         standing: None,
+        left_out: None,
     }
 }
 
@@ -150,6 +151,7 @@ fn of_a_stream() {
             unsettled_max: 100,
             message_bytes_max: None,
             standing,
+            left_out: None,
         };
         LinkFacts { credit, ..link(role) }
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use amqp10::{Role, Source, Symbol, Target, Value};
+use amqp10::{Described, Map, Role, Source, Symbol, Target, Value};
 use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
@@ -309,6 +309,20 @@ fn a_dynamic_link_that_waits_is_there() {
     };
     house.attach(peer, Role::Receiver, source, Target::default());
     assert_eq!(house.explain(&house.link(peer, 0)).cause, Cause::AttachUnanswered);
+}
+
+#[test]
+fn filters_that_are_not_in_place_are_named() {
+    let (mut h, _, consumer, _) = plain();
+    let expression =
+        Described { descriptor: Symbol::from_static("amqp:sql-filter").into(), value: "a = 1".into() };
+    let filter = Map(vec![(Symbol::from_static("f").into(), expression.into())]);
+    let source = Source { address: Some("/queues/q".into()), filter: Some(filter), ..Source::default() };
+    h.attach(consumer, Role::Receiver, source, Target::default());
+    let notes = ["filter 'f' with expression 'a = 1' is left out: the queue is no stream"];
+    assert_eq!(h.explain(&h.link(consumer, 0)).notes, notes);
+    let subject = h.connection(consumer);
+    assert_eq!(h.explain(&subject).notes, notes);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::intake::Intake;
 use super::outbound::Outlet;
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
+use crate::PEER;
 use crate::access::{Permission, Resource};
 use crate::catalog::QueueRecord;
 use crate::mail::{LinkAddress, PublisherAddress};
@@ -305,15 +306,21 @@ impl Gate {
     ) -> Result<(), Refused> {
         let mut attach = attach.clone();
         let mut mode = queue::Mode::Take;
-        if let (true, Some(source)) = (record.is_stream(), &mut attach.source) {
-            let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
-                .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
-            if let Some(why) = accepted.left_out {
-                tracing::info!(connection = %self.name, link = shown(&attach.name), "{why}");
+        let mut left_out = Vec::new();
+        if let Some(source) = &mut attach.source {
+            if record.is_stream() {
+                let accepted = filter::accept(source.filter.as_ref(), cx.now_ms)
+                    .map_err(|bad| bad.to_error(&record.name, &record.vhost))?;
+                // The answer has what is in place.
+                source.filter = accepted.filters;
+                mode = queue::Mode::Replay(Box::new(accepted.replay));
+                left_out = accepted.left_out;
+            } else {
+                left_out = filter::leave_out(source.filter.as_ref());
             }
-            // The answer has what is in place.
-            source.filter = accepted.filters;
-            mode = queue::Mode::Replay(Box::new(accepted.replay));
+        }
+        for filter in &left_out {
+            tracing::warn!(target: PEER, connection = %self.name, link = shown(&attach.name), queue = %record.name, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored (behaviour L.13).
@@ -327,6 +334,7 @@ impl Gate {
         cx.counters.consumers += 1;
         let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach, cx.settings);
         outlet.dynamic = dynamic;
+        outlet.note_left_out(&left_out);
         let request = queue::Attach {
             consumer: outlet.consumer,
             mode,

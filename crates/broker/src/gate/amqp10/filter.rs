@@ -1,21 +1,22 @@
 //! The filters of a consumer's source, if it reads a stream (behaviour B.9).
 //!
 //! ```text
-//!  name        descriptor                                           value
-//!  any         rabbitmq:stream-offset-spec                          first, last, next, a span, a time, an offset
-//!  any         rabbitmq:stream-filter                               a string or a list of strings
-//!  any         rabbitmq:stream-match-unfiltered                     a boolean
-//!  any but ^   amqp:properties-filter, 0x173                        a map
-//!  any but ^   amqp:application-properties-filter, 0x174            a map
-//!  sql-filter  amqp:sql-filter, 0x120                               a string
-//!  any but ^   apache.org:selector-filter:string, 0x468C00000004    a string
+//!  descriptor                                           value
+//!  rabbitmq:stream-offset-spec                          first, last, next, a span, a time, an offset
+//!  rabbitmq:stream-filter                               a string or a list of strings
+//!  rabbitmq:stream-match-unfiltered                     a boolean
+//!  amqp:properties-filter, 0x173                        a map
+//!  amqp:application-properties-filter, 0x174            a map
+//!  amqp:sql-filter, 0x120                               a string
+//!  apache.org:selector-filter:string, 0x468C00000004    a string
 //! ```
 //!
-//! The last is a selector of JMS, which clients of JMS can say and nothing else: so it is also where they say the place
+//! The name of a filter does not matter; the reference takes expressions under the name `sql-filter` alone. The last is a selector of JMS, which clients of JMS can say and nothing else: so it is also where they say the place
 //! and the chunks that they want (docs/decisions/0018). What the filters for those say comes first.
 //!
 //! Filters must be described values [3.5.8]. One that we do not know or cannot read is left out, and the answer to
-//! ATTACH has exactly the others [3.5.3]; an offset that cannot be read refuses the consumer, as in the reference, and so
+//! ATTACH has exactly the others [3.5.3]. Few clients look there, so that the log and `sluice explain` name it too. An
+//! offset that cannot be read refuses the consumer, as in the reference, and so
 //! does a selector, for a client of JMS does not look at what is in place.
 
 use std::fmt;
@@ -28,8 +29,8 @@ use queue::{BloomFilter, Replay, Start};
 use super::{error, shown};
 use crate::start::start_of;
 
-/// An expression has this name. Others may be called anything.
-const SQL_NAME: &str = "sql-filter";
+/// Filters that are left out and named; of a source with more, the others are left out without a word.
+const LEFT_OUT_MAX: usize = 4;
 
 /// Filters that are in place.
 #[derive(Debug, Default)]
@@ -38,8 +39,69 @@ pub(super) struct Accepted {
     pub replay: Replay,
     /// The filters as they were written, for the answer; `None` if the client has asked for none, or none is accepted.
     pub filters: Option<Map>,
-    /// Why an expression or a filter of fields is left out, for the log; of several the first.
-    pub left_out: Option<String>,
+    /// The filters that are not in place; at most [`LEFT_OUT_MAX`].
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A filter that the client has asked for and that is not in place: its consumer gets what the filter would have kept
+/// from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LeftOut {
+    /// As the client wrote it, shortened.
+    name: String,
+    /// The expression, shortened, if it is a filter that has one.
+    expression: Option<String>,
+    why: Why,
+}
+
+/// Why a filter is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Why {
+    NotDescribed,
+    /// Its descriptor, shortened.
+    Unknown(String),
+    Type,
+    Sql(SqlError),
+    Fields(FieldError),
+    /// Another one that excludes it is in place.
+    Excluded,
+    /// Nothing but streams has filters.
+    NoStream,
+}
+
+impl LeftOut {
+    fn new(name: &Value, filter: &Value, why: Why) -> Self {
+        let expression = match filter {
+            Value::Described(described) => described.value.as_str().map(shown),
+            _ => None,
+        };
+        Self { name: shown_value(name), expression, why }
+    }
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "filter '{}'", self.name)?;
+        if let Some(expression) = &self.expression {
+            write!(f, " with expression '{expression}'")?;
+        }
+        f.write_str(" is left out: ")?;
+        match &self.why {
+            Why::NotDescribed => f.write_str("it is not a described value under a symbol"),
+            Why::Unknown(descriptor) => write!(f, "descriptor '{descriptor}' is unknown"),
+            Why::Type => f.write_str("its value has the wrong type"),
+            Why::Sql(error) => error.fmt(f),
+            Why::Fields(error) => error.fmt(f),
+            Why::Excluded => f.write_str("another filter is in place that excludes it"),
+            Why::NoStream => f.write_str("the queue is no stream"),
+        }
+    }
+}
+
+/// The filters of a consumer that reads no stream: none is in place.
+pub(super) fn leave_out(asked: Option<&Map>) -> Vec<LeftOut> {
+    let asked = asked.map_or(&[][..], |map| &map.0).iter().take(LEFT_OUT_MAX);
+    asked.map(|(name, filter)| LeftOut::new(name, filter, Why::NoStream)).collect()
 }
 
 /// Takes what can be taken of the source's `filter`. Of two filters that cannot both be in place the last one stands,
@@ -53,9 +115,16 @@ pub(super) struct Accepted {
 pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unreadable> {
     let mut taken = Taken { now_ms, ..Taken::default() };
     let asked = asked.map_or(&[][..], |map| &map.0);
-    let mut filters: Vec<_> =
-        asked.iter().rev().filter(|(name, filter)| taken.take(name, filter)).cloned().collect();
+    let (mut filters, mut left_out) = (Vec::new(), Vec::new());
+    for (name, filter) in asked.iter().rev() {
+        match taken.take(name, filter) {
+            Ok(()) => filters.push((name.clone(), filter.clone())),
+            Err(why) => left_out.push(LeftOut::new(name, filter, why)),
+        }
+    }
     filters.reverse();
+    left_out.reverse();
+    left_out.truncate(LEFT_OUT_MAX);
     let mut replay = taken.matching.transpose()?.map_or_else(Replay::default, Replay::matching);
     if let Some(start) = taken.start.transpose()? {
         replay.start = start;
@@ -66,7 +135,7 @@ pub(super) fn accept(asked: Option<&Map>, now_ms: u64) -> Result<Accepted, Unrea
         replay.bloom = Some(Arc::new(BloomFilter { values, unfiltered: taken.unfiltered || empty }));
     }
     let filters = Some(Map(filters)).filter(|map| !map.is_empty());
-    Ok(Accepted { replay, filters, left_out: taken.left_out })
+    Ok(Accepted { replay, filters, left_out })
 }
 
 /// A filter that refuses the consumer.
@@ -140,80 +209,80 @@ struct Taken {
     values: Option<Vec<Box<[u8]>>>,
     unfiltered: bool,
     matching: Option<Result<Filter, Unreadable>>,
-    left_out: Option<String>,
 }
 
 impl Taken {
-    /// Takes one filter; false if it is left out.
-    fn take(&mut self, name: &Value, filter: &Value) -> bool {
-        let (Value::Symbol(name), Value::Described(described)) = (name, filter) else { return false };
-        let value = &described.value;
-        match (Kind::of(&described.descriptor), value) {
-            (Some(Kind::Offset), value) => put(&mut self.start, start(value, self.now_ms)),
-            (Some(Kind::Bloom), value) => put(&mut self.values, bloom_values(value)),
-            (Some(Kind::Unfiltered), Value::Boolean(v)) => {
+    /// Takes one filter.
+    ///
+    /// # Errors
+    /// Why it is left out.
+    fn take(&mut self, name: &Value, filter: &Value) -> Result<(), Why> {
+        let (Value::Symbol(_), Value::Described(described)) = (name, filter) else {
+            return Err(Why::NotDescribed);
+        };
+        let (descriptor, value) = (&described.descriptor, &described.value);
+        let kind = Kind::of(descriptor).ok_or_else(|| Why::Unknown(shown_value(descriptor)))?;
+        match (kind, value) {
+            (Kind::Offset, value) => put(&mut self.start, start(value, self.now_ms)),
+            (Kind::Bloom, value) => put(&mut self.values, bloom_values(value)),
+            (Kind::Unfiltered, Value::Boolean(v)) => {
                 self.unfiltered = *v;
-                true
+                Ok(())
             }
-            (Some(Kind::Sql), Value::String(text)) => name.as_str() == SQL_NAME && self.take_sql(text),
-            (Some(Kind::Selector), Value::String(text)) => {
-                name.as_str() != SQL_NAME && self.take_selector(text)
+            (Kind::Sql, Value::String(text)) => self.take_sql(text),
+            (Kind::Selector, Value::String(text)) => self.take_selector(text),
+            (Kind::Properties, Value::Map(map)) => self.take_fields(|fields| fields.add_properties(map)),
+            (Kind::ApplicationProperties, Value::Map(map)) => {
+                self.take_fields(|fields| fields.add_application_properties(map))
             }
-            (Some(Kind::Properties), Value::Map(map)) => {
-                name.as_str() != SQL_NAME && self.take_fields(|fields| fields.add_properties(map))
-            }
-            (Some(Kind::ApplicationProperties), Value::Map(map)) => {
-                name.as_str() != SQL_NAME && self.take_fields(|fields| fields.add_application_properties(map))
-            }
-            _ => false,
+            _ => Err(Why::Type),
         }
     }
 
-    fn take_sql(&mut self, text: &str) -> bool {
-        if self.matching.is_some() {
-            return false;
-        }
-        let parsed = SqlFilter::parse(text, Dialect::Filter).map(Filter::Sql);
-        self.match_with(parsed.map_err(|error| format!("no SQL filter: {error}")))
+    fn take_sql(&mut self, text: &str) -> Result<(), Why> {
+        let parsed = SqlFilter::parse(text, Dialect::Filter).map_err(Why::Sql)?;
+        self.match_with(Ok(Filter::Sql(parsed)))
     }
 
-    fn take_selector(&mut self, text: &str) -> bool {
-        if self.matching.is_some() {
-            return false;
-        }
+    fn take_selector(&mut self, text: &str) -> Result<(), Why> {
         let parsed = SqlFilter::parse(text, Dialect::Selector).map(Filter::Sql);
-        put(&mut self.matching, Some(parsed.map_err(Unreadable::Selector)))
+        self.match_with(parsed.map_err(Unreadable::Selector))
+    }
+
+    /// An expression or a selector excludes every other filter of messages.
+    fn match_with(&mut self, read: Result<Filter, Unreadable>) -> Result<(), Why> {
+        if self.matching.is_some() {
+            return Err(Why::Excluded);
+        }
+        self.matching = Some(read);
+        Ok(())
     }
 
     /// One filter for each of the two sections; together they are one.
-    fn take_fields(&mut self, add: impl FnOnce(&mut FieldFilter) -> Result<(), FieldError>) -> bool {
+    fn take_fields(
+        &mut self,
+        add: impl FnOnce(&mut FieldFilter) -> Result<(), FieldError>,
+    ) -> Result<(), Why> {
         let mut fields = match &self.matching {
             None => FieldFilter::default(),
             Some(Ok(Filter::Fields(fields))) => fields.clone(),
-            Some(_) => return false,
+            Some(_) => return Err(Why::Excluded),
         };
-        let added = add(&mut fields).map(|()| Filter::Fields(fields));
-        self.match_with(added.map_err(|error| format!("no property filter: {error}")))
-    }
-
-    fn match_with(&mut self, read: Result<Filter, String>) -> bool {
-        match read {
-            Ok(filter) => put(&mut self.matching, Some(Ok(filter))),
-            Err(reason) => {
-                self.left_out = Some(reason);
-                false
-            }
-        }
+        add(&mut fields).map_err(Why::Fields)?;
+        self.matching = Some(Ok(Filter::Fields(fields)));
+        Ok(())
     }
 }
 
 /// Replaces what was taken before, if there is something.
-fn put<T>(place: &mut Option<T>, read: Option<T>) -> bool {
-    let taken = read.is_some();
-    if taken {
-        *place = read;
-    }
-    taken
+fn put<T>(place: &mut Option<T>, read: Option<T>) -> Result<(), Why> {
+    *place = Some(read.ok_or(Why::Type)?);
+    Ok(())
+}
+
+/// A value that the client made up, as it may stand in the log.
+fn shown_value(value: &Value) -> String {
+    value.as_str().map_or_else(|| shown(&value.to_string()), shown)
 }
 
 /// `None` if the value is of a type that is no place in a stream.

@@ -1,5 +1,7 @@
 //! Outlet: consuming links (behaviour B.5, A.6). Deliveries out, settlements in, credit bridged to the queue.
 
+use std::sync::Arc;
+
 use amqp10::{
     Attach, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol, Tag, Value,
     condition,
@@ -10,6 +12,7 @@ use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Request};
 use super::address::queue_address;
 use super::attach::Refused;
 use super::bridge::Bridge;
+use super::filter::LeftOut;
 use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries};
@@ -25,7 +28,7 @@ const ACTIVE: &str = "rabbitmq:active";
 pub(super) struct Outlet {
     pub consumer: ConsumerId,
     pub queue: QueueId,
-    pub queue_name: std::sync::Arc<str>,
+    pub queue_name: Arc<str>,
     /// Deliveries are settled as they are sent.
     pub settled: bool,
     /// It reads a stream: what it is sent stays there.
@@ -41,6 +44,8 @@ pub(super) struct Outlet {
     unsettled_max: u32,
     /// Bytes of the largest delivery that the client takes.
     message_bytes_max: Option<u64>,
+    /// Which of its filters are not in place, for whoever asks why it gets what it gets.
+    left_out: Option<Arc<[String]>>,
 }
 
 impl Outlet {
@@ -67,7 +72,12 @@ impl Outlet {
                 0 => u32::MAX,
                 max => max,
             },
+            left_out: None,
         }
+    }
+
+    pub fn note_left_out(&mut self, filters: &[LeftOut]) {
+        self.left_out = (!filters.is_empty()).then(|| filters.iter().map(LeftOut::to_string).collect());
     }
 
     pub fn unsettled(&self) -> u32 {
@@ -93,6 +103,7 @@ impl Outlet {
             message_bytes_max,
             // How far it has come in a stream is known where it is read.
             standing: None,
+            left_out: self.left_out.clone(),
         }
     }
 

@@ -57,7 +57,7 @@ fn accepts(filters: &[(Value, Value)], places: &[usize]) -> Replay {
 fn without_filters_what_comes_next_is_shown() {
     for asked in [None, Some(&Map::new())] {
         let Accepted { replay, filters, left_out } = accept(asked, NOW_MS).unwrap();
-        assert_eq!(left_out, None);
+        assert_eq!(left_out, []);
         assert_eq!((replay.start, replay.bloom, replay.matching, filters), (Start::Next, None, None, None));
     }
 }
@@ -189,13 +189,16 @@ fn a_filter_of_fields_that_is_none_is_left_out() {
 }
 
 #[test]
-fn an_expression_is_known_by_its_name() {
+fn an_expression_is_known_by_its_descriptor() {
     let expected = Filter::Sql(SqlFilter::parse("a = 1", Dialect::Filter).unwrap());
     assert_eq!(accepts(&[sql("a = 1")], &[0]).matching.as_deref(), Some(&expected));
-    let by_symbol = named("sql-filter", symbol("amqp:sql-filter"), "a = 1");
-    assert_eq!(accepts(&[by_symbol], &[0]).matching.as_deref(), Some(&expected));
+    for name in ["sql-filter", "f", ""] {
+        for descriptor in [symbol("amqp:sql-filter"), Value::Ulong(0x120)] {
+            let expression = named(name, descriptor, "a = 1");
+            assert_eq!(accepts(&[expression], &[0]).matching.as_deref(), Some(&expected), "{name}");
+        }
+    }
     for wrong in [
-        filter(0x120u64, "a = 1"),
         named("sql-filter", 0x121u64, "a = 1"),
         named("sql-filter", symbol("amqp:sql"), "a = 1"),
         named("sql-filter", 0x120u64, symbol("a")),
@@ -205,8 +208,9 @@ fn an_expression_is_known_by_its_name() {
     ] {
         assert_eq!(accepts(&[wrong], &[]).matching, None);
     }
-    let (_, subject) = subject("a");
-    assert_eq!(accepts(&[(symbol("sql-filter"), subject)], &[]).matching, None, "the name is taken");
+    let (_, subject_of_any_name) = subject("a");
+    let by_name = [(symbol("sql-filter"), subject_of_any_name)];
+    assert_eq!(accepts(&by_name, &[0]).matching.as_deref(), Some(&fields(&by_name)));
     let offset = named("sql-filter", symbol("rabbitmq:stream-offset-spec"), "first");
     assert_eq!(accepts(&[offset], &[0]).start, Start::First);
 }
@@ -278,15 +282,42 @@ fn a_selector_that_cannot_be_read_refuses_the_consumer() {
 
 #[test]
 fn why_a_filter_is_left_out_is_told() {
-    let reason = |filters: &[(Value, Value)]| take(filters).left_out;
-    assert_eq!(reason(&[subject("a"), offset("first")]), None);
-    assert_eq!(reason(&[sql("a =")]).as_deref(), Some("no SQL filter: at byte 3: a value is needed"));
+    let told = |filters: &[(Value, Value)]| {
+        take(filters).left_out.iter().map(LeftOut::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(told(&[subject("a"), offset("first")]), [""; 0]);
     assert_eq!(
-        reason(&[subject("&x"), sql("a =")]).as_deref(),
-        Some(
-            "no property filter: the string for field 'subject' starts with '&' but not with '&p:', '&s:' or '&&'"
-        )
+        told(&[sql("a ="), subject("&x"), offset(Value::Null)]),
+        [
+            "filter 'sql-filter' with expression 'a =' is left out: at byte 3: a value is needed",
+            "filter 'f' is left out: the string for field 'subject' starts with '&' but not with '&p:', '&s:' or '&&'",
+            "filter 'f' is left out: its value has the wrong type",
+        ]
     );
+    assert_eq!(
+        told(&[
+            sql("a = 1"),
+            (symbol("g"), Value::from("x")),
+            named("h", symbol("no:such"), "y"),
+            subject("a")
+        ]),
+        [
+            "filter 'sql-filter' with expression 'a = 1' is left out: another filter is in place that excludes it",
+            "filter 'g' is left out: it is not a described value under a symbol",
+            "filter 'h' with expression 'y' is left out: descriptor 'no:such' is unknown",
+        ]
+    );
+    let many = vec![sql("\u{1b}"); LEFT_OUT_MAX + 1];
+    let told = told(&many);
+    assert_eq!(told.len(), LEFT_OUT_MAX);
+    assert!(told[0].starts_with("filter 'sql-filter' with expression '\\u{1b}' is left out: "), "{told:?}");
+}
+
+#[test]
+fn of_a_queue_that_is_no_stream_every_filter_is_left_out() {
+    assert_eq!(leave_out(None), []);
+    let told: Vec<_> = leave_out(Some(&Map(vec![sql("a = 1")]))).iter().map(LeftOut::to_string).collect();
+    assert_eq!(told, ["filter 'sql-filter' with expression 'a = 1' is left out: the queue is no stream"]);
 }
 
 #[test]
@@ -311,7 +342,6 @@ fn what_we_do_not_know_is_left_out() {
         (symbol("jms-selector"), Value::from("a = 1")),
         named("jms-selector", symbol("apache.org:selector-filter:string"), symbol("a = 1")),
         named("jms-selector", 0x0000_468c_0000_0003u64, "a = 1"),
-        named("sql-filter", symbol("apache.org:selector-filter:string"), "a = 1"),
         named("no-local", symbol("apache.org:no-local-filter:list"), Value::List(Vec::new())),
         filter("amqp:properties-filter", Map::new()),
         filter(0x173u32, Map::new()),
