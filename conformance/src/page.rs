@@ -425,6 +425,7 @@ fn configure(setup: &mut Setup, step: &str, rest: &str) -> Parsed<bool> {
                 "max_unsettled_per_link" => s.max_unsettled_per_link = number,
                 "session_max_per_connection" => s.session_max_per_connection = number as u16,
                 "link_max_per_session" => s.link_max_per_session = number,
+                "permit_address_v1" => s.permit_address_v1 = value == "true",
                 "durable_by_default" => s.durable_by_default = value == "true",
                 "anonymous_login_user" => {
                     s.anonymous_login_user = (value != "none").then(|| value.to_owned());

@@ -146,6 +146,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
         ("connections_opened_total", "Connections opened", c.connections_opened),
         ("connections_closed_total", "Connections closed or terminated", c.connections_closed),
         ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
+        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),
         ("queues_declared_total", "Queues declared", c.queues_declared),
         ("queues_created_total", "Queues created", c.queues_created),
         ("queues_deleted_total", "Queues deleted", c.queues_deleted),

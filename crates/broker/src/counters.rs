@@ -32,6 +32,8 @@ pub struct Counters {
     pub connections_opened: u64,
     pub connections_closed: u64,
     pub sessions_opened: u64,
+    /// Links to addresses of format v1.
+    pub address_v1_links: u64,
     /// Declarations that were granted, over any protocol, also those of queues that were there.
     pub queues_declared: u64,
     /// Of those, the ones that made a queue.
@@ -102,6 +104,7 @@ impl Counters {
             connections_opened,
             connections_closed,
             sessions_opened,
+            address_v1_links,
             queues_declared,
             queues_created,
             queues_deleted,
@@ -109,7 +112,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 23] = [
+        let pairs: [(&mut u64, &u64); 24] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -127,6 +130,7 @@ impl Counters {
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
             (&mut self.sessions_opened, sessions_opened),
+            (&mut self.address_v1_links, address_v1_links),
             (&mut self.queues_declared, queues_declared),
             (&mut self.queues_created, queues_created),
             (&mut self.queues_deleted, queues_deleted),

@@ -28,6 +28,8 @@ pub struct Settings {
     pub max_unsettled_per_link: u32,
     /// A message without any header section is durable (`amqp10.durable_by_default`).
     pub durable_by_default: bool,
+    /// Links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
+    pub permit_address_v1: bool,
     /// What OPEN and the API say the product is (`compat.product`).
     pub compat_product: String,
     /// And its version (`compat.version`).
@@ -67,6 +69,7 @@ impl Default for Settings {
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,
             durable_by_default: true,
+            permit_address_v1: false,
             compat_product: "RabbitMQ".into(),
             compat_version: "4.3.6".into(),
             node_name: "sluice@localhost".into(),

@@ -198,6 +198,11 @@ impl House {
         }
     }
 
+    /// The same, whose ATTACH is sent in the next round.
+    pub fn begin_attach(&mut self, peer: usize, role: Role, source: Source, target: Target) {
+        let attach = self.attach_of(peer, role, source, target);
+        self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
+    }
 
     fn attach_as(&mut self, peer: usize, attach: Attach) -> u32 {
         let link = self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
@@ -217,8 +222,12 @@ impl House {
 
     /// To be read in the next round.
     pub fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
-        let message = message(body);
-        let sent = Outgoing::whole(Tag::from_number(1), false, &message, 1);
+        self.say_message(peer, link, &message(body));
+    }
+
+    /// The same, with all sections of the message.
+    pub fn say_message(&mut self, peer: usize, link: u32, message: &Bytes) {
+        let sent = Outgoing::whole(Tag::from_number(1), false, message, 1);
         let taken = self.peers[peer].conn.send(0, link, &sent);
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
     }

@@ -9,6 +9,8 @@ mod explain;
 mod follow;
 mod house;
 mod large;
+mod own_queues;
+mod refused;
 mod streams;
 mod unwritten;
 mod writes;

@@ -144,6 +144,12 @@ pub const KEYS: &[Key] = &[
         put(&mut c.settings.durable_by_default, boolean(v))
     }),
     key(
+        "deprecated_features.permit.amqp_address_v1",
+        "false",
+        "Whether AMQP 1.0 clients may use addresses of format v1: /queue/Q, /exchange/X/K, /topic/K, /amq/queue/Q, Q.",
+        |c, _, v| put(&mut c.settings.permit_address_v1, boolean(v)),
+    ),
+    key(
         "classic_queue.backlog_memory",
         "64MiB",
         "Memory for messages in queues, waiting or held by consumers; the others are on the disk.",

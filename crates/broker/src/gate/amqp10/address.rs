@@ -14,7 +14,7 @@ pub const MANAGEMENT: &str = "/management";
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Bytes of an address at most: what it names must have room in a stored message.
-const ADDRESS_MAX: usize = Route::KEY_BYTES_MAX;
+pub(super) const ADDRESS_MAX: usize = Route::KEY_BYTES_MAX;
 
 /// A parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,18 +23,56 @@ pub enum Address {
     Exchange { exchange: String, key: String },
 }
 
-/// An address that is none, with the address.
+/// An address that is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadAddress(String);
+pub struct BadAddress {
+    /// Its beginning.
+    address: String,
+    why: WhyBad,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WhyBad {
+    NoAddress,
+    NoSource,
+    /// It is of format v1, which is not permitted.
+    V1,
+}
+
+impl BadAddress {
+    fn new(address: &str, why: WhyBad) -> Self {
+        Self { address: address.chars().take(256).collect(), why }
+    }
+
+    /// Nothing can be consumed from there.
+    pub(super) fn of_source(address: &str) -> Self {
+        Self::new(address, WhyBad::NoSource)
+    }
+
+    pub(super) fn of_v1(address: &str) -> Self {
+        Self::new(address, WhyBad::V1)
+    }
+}
 
 impl fmt::Display for BadAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "bad address string '{}': expected /queues/:queue or /exchanges/:exchange/:routing-key, each \
-                   part percent-encoded",
-            self.0.escape_default()
-        )
+        let address = self.address.escape_default();
+        match self.why {
+            WhyBad::NoAddress => write!(
+                f,
+                "bad address string '{address}': expected /queues/:queue or /exchanges/:exchange/:routing-key, each \
+                 part percent-encoded"
+            ),
+            WhyBad::NoSource => {
+                write!(f, "bad source address '{address}': expected /queues/:queue, percent-encoded")
+            }
+            WhyBad::V1 => write!(
+                f,
+                "amqp_address_v1_not_permitted: address '{address}' is of format v1, which the setting \
+                 deprecated_features.permit.amqp_address_v1 permits; in format v2 it is /queues/:queue or \
+                 /exchanges/:exchange/:routing-key"
+            ),
+        }
     }
 }
 
@@ -44,7 +82,7 @@ impl Address {
     /// than 65,535 bytes.
     pub fn parse(address: &str) -> Result<Self, BadAddress> {
         let parsed = if address.len() <= ADDRESS_MAX { parse(address) } else { None };
-        parsed.ok_or_else(|| BadAddress(address.chars().take(256).collect()))
+        parsed.ok_or_else(|| BadAddress::new(address, WhyBad::NoAddress))
     }
 }
 

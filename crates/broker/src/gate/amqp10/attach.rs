@@ -9,10 +9,11 @@ use amqp10::{
 use message::Route;
 use queue::PublisherId;
 
-use super::address::{self, Address};
-use super::dynamic::dynamic_node_properties;
+use super::address;
+use super::dynamic::{Bound, dynamic_node_properties};
 use super::inbound::Target as IntakeTarget;
 use super::intake::Intake;
+use super::node_address::{self, Format, Node};
 use super::outbound::Outlet;
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
@@ -148,37 +149,42 @@ impl Gate {
         if address == address::MANAGEMENT {
             return self.attach_requests(session, link, attach, cx);
         }
-        let address =
-            Address::parse(address).map_err(|bad| error(condition::INVALID_FIELD, bad.to_string()))?;
+        let (node, format) = node_address::of_target(address, cx.settings.permit_address_v1)
+            .map_err(|bad| error(condition::INVALID_FIELD, bad.to_string()))?;
         let vhost = self.vhost.clone();
-        if let Address::Queue(name) = &address
-            && let Some(to) = ReplyTo::parse(name)
-        {
-            self.authorize(Resource::Exchange(""), Permission::Write, cx)?;
-            return self.probe_replies(session, link, attach, to, cx);
-        }
-        let (exchange, key, watched) = match &address {
-            Address::Queue(queue) => {
-                let record = self.usable_queue(queue, cx)?;
-                (String::new(), queue.clone(), Some(record))
+        let (exchange, key, watched) = match node {
+            Node::Queue { name, .. } if let Some(to) = ReplyTo::parse(&name) => {
+                self.authorize(Resource::Exchange(""), Permission::Write, cx)?;
+                return self.probe_replies(session, link, attach, to, cx);
             }
-            Address::Exchange { exchange, key } => (exchange.clone(), key.clone(), None),
+            Node::Queue { name, declare: true } if cx.catalog.queue(&vhost, &name).is_none() => {
+                return self.make_named_queue((session, link), attach, name, cx);
+            }
+            Node::Queue { name, .. } => {
+                let record = self.usable_queue(&name, cx)?;
+                (String::new(), Some(name), Some(record))
+            }
+            Node::Exchange { exchange, key } => (exchange, key, None),
         };
-        let found = cx.catalog.exchange(&vhost, &exchange).ok_or_else(|| {
-            error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
-        })?;
+        let found = cx.catalog.exchange(&vhost, &exchange).ok_or_else(|| no_exchange(&exchange, &vhost))?;
         if found.internal {
             let reason = format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
         }
         self.authorize(Resource::Exchange(&exchange), Permission::Write, cx)?;
-        let route = Arc::new(Route::new(&*exchange, vec![key.into()]));
-        let target_of_link = IntakeTarget::Exchange { exchange: exchange.into(), route, cached: None };
+        let target_of_link = match key {
+            Some(key) => {
+                let route = Arc::new(Route::new(&*exchange, vec![key.into()]));
+                IntakeTarget::Exchange { exchange: exchange.into(), route, cached: None }
+            }
+            None => IntakeTarget::BySubject { exchange: exchange.into() },
+        };
         let mut intake = self.new_intake(session, link, target_of_link, cx)?;
         if let Some(queue) = watched {
             cx.watchers.entry(queue.id).or_default().push(intake.publisher.0);
             intake.watch(&queue, cx.settings);
         }
+        self.note_format(format, attach, address, cx);
         self.accept_publisher(session, link, attach, target, intake, cx);
         Ok(())
     }
@@ -238,6 +244,25 @@ impl Gate {
         self.touch(session, link);
     }
 
+    /// Counts links to addresses of format v1 that have been accepted. The first of the shard is named in the log.
+    pub(super) fn note_format(&self, format: Format, attach: &Attach, address: &str, cx: &mut Cx<'_>) {
+        if format == Format::V2 {
+            return;
+        }
+        if cx.counters.address_v1_links == 0 {
+            tracing::warn!(
+                target: PEER,
+                connection = %self.name,
+                link = shown(&attach.name),
+                address = shown(address),
+                "an address of format v1 is in use, which is deprecated: use /queues/:queue and \
+                 /exchanges/:exchange/:routing-key; further ones are counted only \
+                 (rabbitmq_amqp_address_v1_links_total)"
+            );
+        }
+        cx.counters.address_v1_links += 1;
+    }
+
     /// A queue of this virtual host that is not another connection's own.
     fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
         let record = cx.catalog.queue(&self.vhost, name).ok_or_else(|| {
@@ -279,12 +304,22 @@ impl Gate {
         if address == address::MANAGEMENT {
             return self.attach_responses(session, link, attach, cx);
         }
-        let Ok(Address::Queue(queue)) = Address::parse(address) else {
-            let what =
-                format!("bad source address '{}': expected /queues/:queue, percent-encoded,", shown(address));
-            return Err(invalid(&what));
+        let (node, format) = node_address::of_source(address, cx.settings.permit_address_v1)
+            .map_err(|bad| invalid(&bad.to_string()))?;
+        let (queue, declare) = match node {
+            Node::Queue { name, declare } => (name, declare),
+            Node::Exchange { exchange, key } => {
+                if cx.catalog.exchange(&self.vhost, &exchange).is_none() {
+                    return Err(no_exchange(&exchange, &self.vhost).into());
+                }
+                let bind = Bound { exchange: exchange.into(), key: key.unwrap_or_default().into() };
+                return self.make_own_queue((session, link), attach, "amq.gen", Some(bind), cx);
+            }
         };
         self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
+        if declare && cx.catalog.queue(&self.vhost, &queue).is_none() {
+            return self.make_named_queue((session, link), attach, queue, cx);
+        }
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
         }
@@ -292,7 +327,9 @@ impl Gate {
         if let Some(locked) = record.locked_to(Some(self.id)) {
             return Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into());
         }
-        self.attach_outlet(session, link, attach, &record, None, cx)
+        self.attach_outlet(session, link, attach, &record, None, cx)?;
+        self.note_format(format, attach, address, cx);
+        Ok(())
     }
 
     pub(super) fn attach_outlet(
@@ -361,7 +398,8 @@ impl Gate {
     ) {
         let asked = attach.source.clone().unwrap_or_default();
         let mut source = Source {
-            address: Some(address.to_owned()),
+            // A client finds its link by the address that it asked for.
+            address: asked.address.or_else(|| Some(address.to_owned())),
             durable: asked.durable,
             expiry_policy: asked.expiry_policy,
             timeout: asked.timeout,
@@ -394,6 +432,10 @@ impl Gate {
         };
         self.answer_attach(session, link, reply, cx);
     }
+}
+
+fn no_exchange(exchange: &str, vhost: &str) -> AmqpError {
+    error(condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
 }
 
 /// What streams can do for their consumers (behaviour B.4, B.5). The last is what the reference calls it where it takes

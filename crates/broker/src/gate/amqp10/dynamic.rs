@@ -1,4 +1,5 @@
-//! Dynamic sources and targets (behaviour B.7): a queue of the connection's own, declared for the link and gone with it.
+//! Nodes that are made for a link: dynamic sources and targets (behaviour B.7), which are a queue of the connection's own,
+//! declared for the link and gone with it; and queues that an address of format v1 names.
 
 use std::sync::Arc;
 
@@ -9,15 +10,36 @@ use message::Route;
 use super::address::queue_address;
 use super::attach::{Refused, not_implemented, on_link};
 use super::inbound::Target as IntakeTarget;
+use super::node_address::Format;
 use super::{Cx, Gate, Waiting, error};
 use crate::access::{Permission, Resource};
-use crate::catalog::{Answer, Arguments, CatalogError, Command, DeclareQueue, QueueRecord};
+use crate::catalog::{
+    Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord,
+};
 
 /// The capability by which a client asks for a queue of its own (behaviour B.7).
 const TEMPORARY_QUEUE: &str = "temporary-queue";
 
 /// Names of dynamic queues: the ids of container and link are part of them if they are shorter than this.
 const DYNAMIC_NAME_IDS_MAX: usize = 150;
+
+/// What the catalog was asked for, for a link whose node is not there yet.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// A queue of the connection's own, to be bound next if anything is given.
+    Own { bind: Option<Bound> },
+    /// The binding of that queue.
+    Bind { queue: Arc<QueueRecord> },
+    /// The queue that the address names, for everybody.
+    Named { name: Arc<str> },
+}
+
+/// Where a queue is to be bound.
+#[derive(Debug)]
+pub(super) struct Bound {
+    pub exchange: Arc<str>,
+    pub key: Arc<str>,
+}
 
 impl Gate {
     pub(super) fn start_dynamic(
@@ -36,18 +58,34 @@ impl Gate {
             let what = format!("a dynamic terminus without the capability {TEMPORARY_QUEUE}");
             return Err(not_implemented(&what, attach));
         }
+        self.make_own_queue((session, link), attach, "amq.dyn", None, cx)
+    }
+
+    /// Declares a queue of the connection's own for a link, binds it if it is to be bound, and then attaches the link to it.
+    pub(super) fn make_own_queue(
+        &mut self,
+        (session, link): (u16, u32),
+        attach: &Attach,
+        prefix: &str,
+        bind: Option<Bound>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
         *cx.unique += 1;
         let random = format!("{:x}.{:x}", self.id.0, *cx.unique);
         let (container, name) = (&self.client.container_id, &attach.name);
         let queue = if container.len() + name.len() < DYNAMIC_NAME_IDS_MAX {
-            format!("amq.dyn-{container}-{name}-{random}")
+            format!("{prefix}-{container}-{name}-{random}")
         } else {
-            format!("amq.dyn.gen-{random}")
+            format!("{prefix}.gen-{random}")
         };
         self.authorize(Resource::Queue(&queue), Permission::Configure, cx)?;
         match attach.role {
             Role::Receiver => self.authorize(Resource::Queue(&queue), Permission::Read, cx)?,
             Role::Sender => self.authorize(Resource::Exchange(""), Permission::Write, cx)?,
+        }
+        if let Some(Bound { exchange, .. }) = &bind {
+            self.authorize(Resource::Queue(&queue), Permission::Write, cx)?;
+            self.authorize(Resource::Exchange(exchange), Permission::Read, cx)?;
         }
         let command = Command::DeclareQueue(DeclareQueue {
             exclusive: true,
@@ -56,7 +94,34 @@ impl Gate {
             home: Some(cx.shard),
             ..DeclareQueue::new(self.vhost.clone(), queue, Arguments::new())
         });
-        let waiting = Waiting::Dynamic { session, link, attach: Box::new(attach.clone()), flow: None };
+        self.make((session, link), Box::new(attach.clone()), Step::Own { bind }, command, cx)
+    }
+
+    /// Declares a queue for everybody that a link names and that is not there. It is durable and classic.
+    pub(super) fn make_named_queue(
+        &mut self,
+        at: (u16, u32),
+        attach: &Attach,
+        name: String,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        self.authorize(Resource::Queue(&name), Permission::Configure, cx)?;
+        let mut arguments = Arguments::new();
+        arguments.insert("x-queue-type".into(), Value::String("classic".into()));
+        let name: Arc<str> = name.into();
+        let command = Command::DeclareQueue(DeclareQueue::new(self.vhost.clone(), name.clone(), arguments));
+        self.make(at, Box::new(attach.clone()), Step::Named { name }, command, cx)
+    }
+
+    fn make(
+        &mut self,
+        (session, link): (u16, u32),
+        attach: Box<Attach>,
+        step: Step,
+        command: Command,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let waiting = Waiting::Making { session, link, attach, step, flow: None };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
         })?;
@@ -68,7 +133,7 @@ impl Gate {
     pub(super) fn put_off_flow(&mut self, at: (u16, u32), new: &Flow) {
         let mut waiting = self.waiting.values_mut();
         let flow = waiting.find_map(|waiting| match waiting {
-            Waiting::Dynamic { session, link, flow, .. } if (*session, *link) == at => Some(flow),
+            Waiting::Making { session, link, flow, .. } if (*session, *link) == at => Some(flow),
             _ => None,
         });
         if let Some(flow) = flow {
@@ -77,34 +142,93 @@ impl Gate {
         }
     }
 
-    pub(super) fn finish_dynamic(
+    /// The catalog has answered a step.
+    pub(super) fn go_on_making(
         &mut self,
-        session: u16,
-        link: u32,
+        at: (u16, u32),
         attach: Box<Attach>,
+        step: Step,
         result: Result<Answer, CatalogError>,
         cx: &mut Cx<'_>,
     ) {
-        let record = match result {
-            Ok(Answer::Queue { record, .. }) => record,
-            Ok(Answer::Done { .. } | Answer::Policy { .. }) => return,
-            Err(refused) => {
-                let error = error(condition::INTERNAL_ERROR, refused.to_string());
-                self.refuse(session, link, &attach, Refused::Link(error), cx);
+        let (session, link) = at;
+        let waits = self.awaits_reply(session, link, &attach);
+        let (queue, bind, refused) = match (step, result) {
+            (Step::Named { name }, result) => {
+                if waits {
+                    self.finish_named(at, attach, &name, result.err(), cx);
+                }
                 return;
             }
+            (Step::Own { bind }, Ok(Answer::Queue { record, .. })) => {
+                // The connection's, until the link has it: either may end before the next answer.
+                self.exclusive.push(record.id);
+                (Some(record), bind, None)
+            }
+            (Step::Own { .. }, Err(refused)) => (None, None, Some(refused)),
+            (Step::Own { .. }, Ok(_)) => return,
+            (Step::Bind { queue }, result) => (Some(queue), None, result.err()),
         };
-        if !self.awaits_reply(session, link, &attach) {
-            self.delete_queue(record.id, cx);
-            return;
+        let result = match (refused, &queue, bind) {
+            (Some(refused), ..) => Err(Refused::Link(error(condition::INTERNAL_ERROR, refused.to_string()))),
+            (None, Some(queue), Some(bound)) if waits => self.bind_own_queue(at, &attach, queue, bound, cx),
+            (None, Some(queue), None) if waits => match attach.role {
+                Role::Receiver => self.attach_outlet(session, link, &attach, queue, Some(queue.id), cx),
+                Role::Sender => self.finish_dynamic_target(session, link, &attach, queue, cx),
+            },
+            _ => Ok(()),
+        };
+        let is_with_link = self.role_of(session, link).is_some();
+        match queue {
+            Some(queue) if result.is_err() || !waits => self.delete_queue(queue.id, cx),
+            Some(queue) if is_with_link => {
+                self.exclusive.retain(|own| *own != queue.id);
+                // A receiver asks for such a queue without an address, or with one of format v1.
+                let source = attach.source.as_ref().filter(|_| attach.role == Role::Receiver);
+                let address = source.and_then(|source| source.address.as_deref());
+                address.into_iter().for_each(|address| self.note_format(Format::V1, &attach, address, cx));
+            }
+            _ => {}
         }
-        let result = match attach.role {
-            Role::Receiver => self.attach_outlet(session, link, &attach, &record, Some(record.id), cx),
-            Role::Sender => self.finish_dynamic_target(session, link, &attach, &record, cx),
-        };
-        if let Err(refused) = result {
-            self.delete_queue(record.id, cx);
+        if let (Err(refused), true) = (result, waits) {
             self.refuse(session, link, &attach, refused, cx);
+        }
+    }
+
+    fn bind_own_queue(
+        &mut self,
+        at: (u16, u32),
+        attach: &Attach,
+        queue: &Arc<QueueRecord>,
+        Bound { exchange, key }: Bound,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        let binding = Binding {
+            vhost: self.vhost.clone(),
+            source: exchange,
+            destination: Destination::Queue(queue.name.clone()),
+            key,
+            arguments: Arguments::new(),
+        };
+        let step = Step::Bind { queue: queue.clone() };
+        self.make(at, Box::new(attach.clone()), step, Command::Bind(binding), cx)
+    }
+
+    /// The queue that a link names has been declared, or somebody else has done so meanwhile.
+    fn finish_named(
+        &mut self,
+        (session, link): (u16, u32),
+        attach: Box<Attach>,
+        name: &str,
+        refused: Option<CatalogError>,
+        cx: &mut Cx<'_>,
+    ) {
+        match refused.filter(|_| cx.catalog.queue(&self.vhost, name).is_none()) {
+            None => self.handle_attach(session, link, attach, cx),
+            Some(refused) => {
+                let error = error(condition::PRECONDITION_FAILED, refused.to_string());
+                self.refuse(session, link, &attach, Refused::Link(error), cx);
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use amqp10::{Attach, Role, TargetArchetype};
 
-use super::address::Address;
+use super::node_address::{self, Node};
 use super::{Cx, Gate, LinkRole, Phase};
 use crate::catalog::{Letter, RouteTarget};
 use crate::ids::{QueueId, ShardId};
@@ -94,9 +94,10 @@ impl Gate {
             (Role::Receiver, _, Some(source)) => source.address.as_deref(),
             _ => None,
         };
-        let queue = match Address::parse(address?).ok()? {
-            Address::Queue(queue) => cx.catalog.queue(&self.vhost, &queue)?.id,
-            Address::Exchange { exchange, key } => self.only_queue(&exchange, &key, cx)?,
+        let (node, _) = node_address::of_target(address?, cx.settings.permit_address_v1).ok()?;
+        let queue = match node {
+            Node::Queue { name, .. } => cx.catalog.queue(&self.vhost, &name)?.id,
+            Node::Exchange { exchange, key } => self.only_queue(&exchange, &key?, cx)?,
         };
         cx.catalog.queue_by_id(queue)?.home
     }

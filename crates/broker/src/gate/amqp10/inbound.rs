@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use amqp10::sections::{self, Sections};
-use amqp10::{AmqpError, Chunk, Delivery, DeliveryState, Map, Symbol, Value, condition};
+use amqp10::{AmqpError, Chunk, DecodeError, Delivery, DeliveryState, Map, Reader, Symbol, Value, condition};
 use bytes::Bytes;
 use message::{Message, Route, kept};
 use queue::{Publish, Request};
@@ -19,6 +19,9 @@ use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 /// were read into (house.md section 4).
 const COPY_MAX: usize = 16 * 1024;
 
+/// The index of `subject` in properties [3.2.4].
+const SUBJECT: u32 = 3;
+
 /// Where a link's messages go.
 #[derive(Debug)]
 pub(super) enum Target {
@@ -26,6 +29,10 @@ pub(super) enum Target {
         exchange: Arc<str>,
         route: Arc<Route>,
         cached: Option<(u64, RouteTargets)>,
+    },
+    /// The routing key is each message's subject.
+    BySubject {
+        exchange: Arc<str>,
     },
     /// Each message says so itself, in `to`.
     Anonymous,
@@ -199,9 +206,10 @@ impl Way<'_> {
     fn find(self, target: &mut Target, cx: &mut Cx<'_>) -> Result<(Arc<Route>, Routed), Refusal> {
         let Self { vhost, found, delivery, .. } = self;
         let (bytes, random) = (&delivery.message[..], cx.draw());
+        let detaching = |error| Refusal::Detach(Box::new(error), Some(DeliveryState::Released));
         let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
             Target::Anonymous => Refusal::from_anonymous(error, delivery),
-            Target::Exchange { .. } => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
+            Target::Exchange { .. } | Target::BySubject { .. } => detaching(error),
         })?;
         let ask = |exchange: &str, route: &Route| {
             cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), found, bytes, random))
@@ -214,6 +222,19 @@ impl Way<'_> {
             }
             Target::Exchange { exchange, route, .. } => {
                 let mut keys = route.keys().to_vec();
+                keys.extend(extra_keys);
+                let route = Arc::new(Route::new(exchange.clone(), keys));
+                let routed = ask(exchange, &route).ok_or_else(|| no_exchange(vhost, exchange))?;
+                Ok((route, routed))
+            }
+            Target::BySubject { exchange } => {
+                let subject = subject(found, bytes).map_err(|e| undecodable(delivery, &e))?;
+                if subject.len() > Route::KEY_BYTES_MAX {
+                    let max = Route::KEY_BYTES_MAX;
+                    let reason = format!("a subject that is the routing key takes at most {max} bytes");
+                    return Err(detaching(error(condition::INVALID_FIELD, reason)));
+                }
+                let mut keys = vec![Arc::from(subject)];
                 keys.extend(extra_keys);
                 let route = Arc::new(Route::new(exchange.clone(), keys));
                 let routed = ask(exchange, &route).ok_or_else(|| no_exchange(vhost, exchange))?;
@@ -328,6 +349,16 @@ fn anonymous_route(
     let mut keys: Vec<Arc<str>> = vec![key.into()];
     keys.extend(extra_keys);
     Ok(Arc::new(Route::new(exchange, keys)))
+}
+
+/// The subject of a message; empty if it has none.
+fn subject<'a>(found: &Sections, bytes: &'a [u8]) -> Result<&'a str, DecodeError> {
+    let Some(range) = &found.properties else { return Ok("") };
+    let section = &bytes[range.start as usize..range.end as usize];
+    match sections::property_field(section, SUBJECT)? {
+        Some(field) => Ok(Reader::new(field).read_str_opt()?.unwrap_or_default()),
+        None => Ok(""),
+    }
 }
 
 /// The value of annotation `x-cc`.

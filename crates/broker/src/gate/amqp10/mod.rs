@@ -17,6 +17,7 @@ mod home;
 mod inbound;
 mod intake;
 mod management;
+mod node_address;
 mod open;
 mod outbound;
 mod replies;
@@ -155,11 +156,12 @@ enum Waiting {
         pair: u32,
         request: management::Pending,
     },
-    /// A dynamic node is being made for this link.
-    Dynamic {
+    /// The node of this link is being made.
+    Making {
         session: u16,
         link: u32,
         attach: Box<amqp10::Attach>,
+        step: dynamic::Step,
         /// What FLOWs have asked for meanwhile.
         flow: Option<Box<Flow>>,
     },
@@ -464,7 +466,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Dynamic { .. }) | None => {}
+            Some(Waiting::Making { .. }) | None => {}
         }
     }
 
@@ -473,9 +475,9 @@ impl Gate {
         cx.tickets.remove(ticket.0);
         match self.waiting.remove(&ticket) {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
-            Some(Waiting::Dynamic { session, link, attach, flow }) => {
-                self.finish_dynamic(session, link, attach, result, cx);
-                // There is somebody now to answer it.
+            Some(Waiting::Making { session, link, attach, step, flow }) => {
+                self.go_on_making((session, link), attach, step, result, cx);
+                // There is somebody to answer it now, or who waits on.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
             Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}

@@ -109,7 +109,7 @@ impl Gate {
     /// Whether the answer to its ATTACH waits for the catalog or for another shard.
     fn attaches_late(&self, session: u16, link: u32) -> bool {
         self.waiting.values().any(|waiting| match waiting {
-            Waiting::Dynamic { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
+            Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
             Waiting::Management { .. } | Waiting::Deletion => false,
