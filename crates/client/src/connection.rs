@@ -192,7 +192,9 @@ impl Session {
     /// `Remote` with the scope link if the peer refuses, with the scope session if it ends the session instead.
     pub async fn sender(&self, address: Option<&str>, options: SenderOptions) -> Result<Sender, Error> {
         let name = options.name.clone().unwrap_or_else(|| self.link_name());
-        self.sender_with(options.attach(address, name)).await
+        let checksum = options.checksum;
+        let sender = self.sender_with(options.attach(address, name)).await?;
+        Ok(sender.with_checksum(checksum))
     }
 
     /// Attaches a sender by an ATTACH of one's own; its handle is filled in, its role must be sender.

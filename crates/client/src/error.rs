@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use amqp10::{AmqpError, SaslCode, Violation};
 
+use crate::checksum::Checksum;
 use crate::url::UrlError;
 
 /// Cheap to clone: everything that waits on a broken connection gets the same one.
@@ -39,6 +40,13 @@ pub enum Error {
     Status {
         status: u16,
         explanation: String,
+    },
+    /// The bare message is not what its sender put the checksum on.
+    Damaged {
+        kind: Checksum,
+        /// What its footer says.
+        sent: u32,
+        computed: u32,
     },
     /// A message or an answer that cannot be understood.
     Message(String),
@@ -97,6 +105,12 @@ impl fmt::Display for Error {
             Self::Exhausted(_) => f.write_str("no free link handle"),
             Self::TooLarge { max } => write!(f, "the message is larger than {max} bytes"),
             Self::Status { status, explanation } => write!(f, "{status}: {explanation}"),
+            Self::Damaged { kind, sent, computed } => {
+                write!(
+                    f,
+                    "the message is damaged: its {kind} is {computed:#010x}, its footer says {sent:#010x}"
+                )
+            }
             Self::Message(text) => f.write_str(text),
         }
     }

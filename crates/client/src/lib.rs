@@ -22,6 +22,7 @@
 //! credit as messages are read.
 #![forbid(unsafe_code)]
 
+mod checksum;
 mod connection;
 mod driver;
 mod error;
@@ -36,6 +37,7 @@ mod sender;
 mod state;
 pub mod url;
 
+pub use checksum::Checksum;
 pub use connection::{Connection, Session};
 pub use error::{Error, Scope};
 pub use management::Management;

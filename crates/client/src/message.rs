@@ -201,6 +201,10 @@ impl Message {
     }
 }
 
+pub(crate) fn put_footer(out: &mut BytesMut, footer: &Map) {
+    put_section(out, descriptor::FOOTER, Some(footer));
+}
+
 fn put_section(out: &mut BytesMut, code: u64, map: Option<&Map>) {
     if let Some(map) = map {
         put_descriptor(out, code);

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use amqp10::{Attach, Map, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype};
 
+use crate::checksum::Checksum;
+
 /// Of a connection.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -53,6 +55,8 @@ pub struct SenderOptions {
     pub capabilities: Vec<Symbol>,
     /// Ask for a node of our own; the address must be `None`.
     pub dynamic: bool,
+    /// Every message gets this checksum in its footer.
+    pub checksum: Option<Checksum>,
 }
 
 /// Whether messages are sent settled.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use amqp10::{AmqpError, Attach, DeliveryState, Flow, Modified, Tag};
 use bytes::Bytes;
 
+use crate::checksum::Checksum;
 use crate::error::Error;
 use crate::link::LinkHandle;
 use crate::options::Credit;
@@ -215,6 +216,14 @@ fn credit(state: &State, key: usize) -> u32 {
 }
 
 impl Delivery {
+    /// Computes the checksums that its sender put into the footer. See [`Checksum::verify`].
+    ///
+    /// # Errors
+    /// One is wrong, or the message is malformed.
+    pub fn verify(&self) -> Result<Vec<Checksum>, Error> {
+        Checksum::verify(&self.message)
+    }
+
     /// Done with: the queue forgets it.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use amqp10::{AmqpError, Attach, DeliveryState, Outgoing, SenderSettleMode, Tag};
 use bytes::Bytes;
 
+use crate::checksum::Checksum;
 use crate::error::Error;
 use crate::link::LinkHandle;
 use crate::state::State;
@@ -17,6 +18,7 @@ use crate::state::State;
 pub struct Sender {
     link: Arc<LinkHandle>,
     mode: SenderSettleMode,
+    checksum: Option<Checksum>,
 }
 
 /// What will have become of a message. Dropped, nobody asks any more; the message is on its way all the same.
@@ -34,14 +36,19 @@ impl Sender {
             SenderSettleMode::Mixed => link.remote.snd_settle_mode,
             other => other,
         };
-        Self { link, mode }
+        Self { link, mode, checksum: None }
+    }
+
+    pub(crate) fn with_checksum(self, checksum: Option<Checksum>) -> Self {
+        Self { checksum, ..self }
     }
 
     /// Sends an encoded message and waits for its outcome; on a settled link the outcome is `Accepted` as soon as the
     /// message is on its way. [`crate::Message::encode`] makes such messages.
     ///
     /// # Errors
-    /// Why the link is over: then the fate of the message is unknown. `TooLarge`: nothing was sent.
+    /// Why the link is over: then the fate of the message is unknown. `TooLarge`, and `Message` if it cannot be given
+    /// its checksum: nothing was sent.
     pub async fn send(&self, message: Bytes) -> Result<DeliveryState, Error> {
         self.send_pipelined(message).await?.await
     }
@@ -102,6 +109,10 @@ impl Sender {
     }
 
     async fn put(&self, message: Bytes, settled: bool) -> Result<Outcome, Error> {
+        let message = match self.checksum {
+            Some(checksum) => checksum.seal(&message)?,
+            None => message,
+        };
         let max = self.link.remote.max_message_size.unwrap_or(0);
         if max > 0 && message.len() as u64 > max {
             return Err(Error::TooLarge { max });

@@ -10,7 +10,7 @@ use amqp10::{DeliveryState, Modified, SaslCode};
 use bytes::Bytes;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
 use client::{
-    Connection, Credentials, Credit, Error, Management, Message, Options, ReceiverOptions, Scope,
+    Checksum, Connection, Credentials, Credit, Error, Management, Message, Options, ReceiverOptions, Scope,
     SenderOptions, Session, Settle,
 };
 use server::{Script, start};
@@ -60,6 +60,29 @@ async fn messages_of_all_sizes_come_back() {
     let seen = script.seen.lock().unwrap();
     assert!(seen.closed);
     assert_eq!((seen.detached, seen.ended, seen.settled), (2, 1, 6));
+}
+
+#[tokio::test]
+async fn checksums_are_made_by_the_sender_and_checked_by_the_receiver() {
+    let script = Script::default();
+    let (_connection, session) = session(&script).await;
+    let plain = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+    for kind in Checksum::ALL {
+        let options = SenderOptions { checksum: Some(kind), ..SenderOptions::default() };
+        let sender = session.sender(Some("/queues/q"), options).await.unwrap();
+        sender.send(Message::data(vec![7; 300_000]).encode()).await.unwrap();
+        let delivery = receiver.recv().await.unwrap();
+        assert_eq!(delivery.verify().unwrap(), [kind]);
+        let mut flipped = delivery.message.to_vec();
+        flipped[150_000] ^= 1;
+        plain.send(flipped.into()).await.unwrap();
+        let damaged = receiver.recv().await.unwrap().verify();
+        assert!(matches!(damaged, Err(Error::Damaged { kind: of, .. }) if of == kind), "{damaged:?}");
+        assert!(matches!(sender.send(Bytes::from_static(b"none")).await, Err(Error::Message(_))));
+    }
+    plain.send(numbered(1)).await.unwrap();
+    assert_eq!(receiver.recv().await.unwrap().verify().unwrap(), []);
 }
 
 #[tokio::test]

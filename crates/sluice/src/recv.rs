@@ -27,6 +27,10 @@ pub struct Recv {
     /// Print each message with its sections as a JSON object on a line
     #[arg(long)]
     json: bool,
+    /// Check each message's checksum (`send --checksum`), and end with exit code 1 at the first message that is
+    /// damaged or has none, which is neither printed nor accepted
+    #[arg(long)]
+    verify: bool,
     /// Give up when no message comes for so long: with exit code 1 if none came at all, or fewer than --count
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout: Option<u32>,
@@ -105,6 +109,12 @@ impl Recv {
                     None => Ok(()),
                 };
             };
+            if self.verify
+                && let Err(why) = verify(&delivery)
+            {
+                printer.finish().map_err(stays)?;
+                return Err(stays(Failure::failed(format!("a message from {address}: {why}"))));
+            }
             printer.print(delivery, self.json).map_err(stays)?;
             came += 1;
             left -= 1;
@@ -119,6 +129,15 @@ impl Recv {
         if receiver.credit().saturating_add(waiting) <= target / 2 {
             receiver.flow(target.saturating_sub(waiting), false, false);
         }
+    }
+}
+
+/// Says what is wrong with a message that must have a checksum.
+fn verify(delivery: &Delivery) -> Result<(), String> {
+    match delivery.verify() {
+        Ok(found) if found.is_empty() => Err("there is no checksum in its footer".to_owned()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use amqp10::{DeliveryState, Symbol, Value};
 use bytes::Bytes;
-use clap::Args;
-use client::{Message, Outcome, SenderOptions, Settle};
+use clap::{Args, ValueEnum};
+use client::{Checksum, Message, Outcome, SenderOptions, Settle};
 
 use crate::amqp::{Broker, address};
 use crate::failure::Failure;
@@ -44,11 +44,29 @@ pub struct Send {
     /// Milliseconds after which the message expires
     #[arg(long, value_name = "MS")]
     ttl: Option<u32>,
+    /// Put a checksum over properties, application properties and body into the footer, for `recv --verify`
+    #[arg(long, value_name = "KIND")]
+    checksum: Option<Kind>,
     /// Send settled: nobody says what became of the message
     #[arg(long)]
     settled: bool,
     #[command(flatten)]
     broker: Broker,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Kind {
+    Crc32,
+    Adler32,
+}
+
+impl From<Kind> for Checksum {
+    fn from(kind: Kind) -> Self {
+        match kind {
+            Kind::Crc32 => Self::Crc32,
+            Kind::Adler32 => Self::Adler32,
+        }
+    }
 }
 
 /// Sends, waits for every outcome, and prints one line.
@@ -67,7 +85,8 @@ impl Send {
         let failed = |error| place.failed("send to", &address, &error);
         let session = connection.session().await.map_err(failed)?;
         let settle = if self.settled { Settle::Settled } else { Settle::Unsettled };
-        let options = SenderOptions { settle, ..SenderOptions::default() };
+        let checksum = self.checksum.map(Checksum::from);
+        let options = SenderOptions { settle, checksum, ..SenderOptions::default() };
         let sender = session.sender(Some(&address), options).await.map_err(failed)?;
         let mut tally = Tally::default();
         let mut under_way: VecDeque<Outcome> = VecDeque::new();

@@ -6,8 +6,10 @@ mod broker;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use amqp10::DeliveryState;
 use broker::verb::{Did, finish, sluice};
 use broker::{Broker, Directory, PROGRAM, serve};
+use client::{Checksum, Connection, Message, Options, SenderOptions};
 use serde_json::{Value, json};
 
 #[test]
@@ -81,6 +83,51 @@ fn any_name_and_any_body() {
     let came = broker.verb(&["recv", name, "--credit", "1", "--timeout", "1"]).done();
     assert_eq!(came, "from a file\nfrom a file");
     broker.verb(&["recv", name, "--count", "1", "--timeout", "1"]).refused(1, &["0 of 1"]);
+}
+
+#[test]
+fn checksums_go_through_the_broker() {
+    let directory = Directory::new("verbs");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q"]).done();
+    for (kind, key) in [("crc32", "x-opt-crc-32"), ("adler32", "x-opt-adler-32")] {
+        broker.verb(&["send", "q", kind, "--checksum", kind, "--subject", "s", "--count", "2"]).done();
+        let came = broker.verb(&["recv", "q", "--count", "1", "--verify", "--json"]).done();
+        let came: Value = serde_json::from_str(&came).unwrap();
+        assert_eq!((&came["body"], came["footer"][key].is_u64()), (&json!(kind), true), "{came}");
+        assert_eq!(broker.verb(&["recv", "q", "--count", "1", "--verify"]).done(), kind);
+    }
+    broker.verb(&["send", "q", "whole", "--checksum", "crc32"]).done();
+    let sealed = Checksum::Crc32.seal(&Message::data("flipped").durable(true).encode()).unwrap();
+    let at = sealed.windows(7).position(|bytes| bytes == b"flipped").unwrap();
+    let mut flipped = sealed.to_vec();
+    flipped[at] ^= 1;
+    send(&broker, flipped);
+    // What was whole is printed and accepted; the damaged one is neither.
+    let did = broker.verb(&["recv", "q", "--verify"]);
+    assert_eq!(did.out, "whole\n");
+    let why = ["/queues/q", "damaged", "its CRC-32 is 0x", "footer says 0x"];
+    did.refused(1, &why);
+    assert_eq!(broker.list("queues")[0]["messages"], 1);
+    assert_eq!(broker.verb(&["recv", "q", "--count", "1"]).done(), "glipped");
+    broker.verb(&["send", "q", "without"]).done();
+    broker.verb(&["recv", "q", "--verify"]).refused(1, &["/queues/q", "no checksum"]);
+    assert_eq!(broker.verb(&["recv", "q", "--count", "1"]).done(), "without");
+    let did = sluice(&["send", "q", "b", "--checksum", "md5"]);
+    assert!(did.code == 2 && did.err.contains("crc32, adler32"), "{did:?}");
+}
+
+/// An encoded message, as it is.
+fn send(broker: &Broker, message: Vec<u8>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await;
+        let connection = connection.unwrap();
+        let session = connection.session().await.unwrap();
+        let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+        assert_eq!(sender.send(message.into()).await.unwrap(), DeliveryState::Accepted);
+        connection.close().await.unwrap();
+    });
 }
 
 #[test]
