@@ -66,6 +66,7 @@ fn to_json(row: &ConnectionRow) -> Value {
         "protocol": "AMQP 1-0",
         "state": "running",
         "user": *row.user,
+        "auth_mechanism": row.auth_mechanism,
         "vhost": *row.vhost,
         "container_id": row.container_id,
         "client_properties": from_amqp(&row.client_properties.clone().unwrap_or_default().into()),
@@ -80,6 +81,7 @@ fn to_json(row: &ConnectionRow) -> Value {
         "connected_at": row.connected_at_ms,
         "recv_oct": row.recv_bytes,
         "send_oct": row.send_bytes,
+        "sessions": row.sessions.iter().map(session).collect::<Value>(),
     })
 }
 

@@ -358,6 +358,7 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
     ConnectionRow {
         name: name.into(),
         user: user.into(),
+        auth_mechanism: "PLAIN",
         vhost: "/".into(),
         container_id: "c".into(),
         client_properties: Some([(amqp10::Symbol::from_static("product"), "p")].into_iter().collect()),
@@ -391,7 +392,7 @@ async fn connections() {
             "guest",
             r#"
             GET /api/connections?columns=name -> 200 [{"name":"10.0.0.1:1 -> 10.0.0.2:5672"},{"name":"[::1]:2 -> [::1]:5672"}]
-            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","protocol":"AMQP 1-0","state":"running","user":"guest","vhost":"/","container_id":"c","client_properties":{"product":"p"},"peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"channels":1,"channel_max":63,"frame_max":131072,"connected_at":1,"recv_oct":2,"send_oct":3}
+            GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672 -> 200 {"name":"10.0.0.1:1 -> 10.0.0.2:5672","node":"n@h","type":"network","protocol":"AMQP 1-0","state":"running","user":"guest","auth_mechanism":"PLAIN","vhost":"/","container_id":"c","client_properties":{"product":"p"},"peer_host":"10.0.0.1","peer_port":1,"host":"10.0.0.2","port":5672,"ssl":false,"channels":1,"channel_max":63,"frame_max":131072,"connected_at":1,"recv_oct":2,"send_oct":3,"sessions":[{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2}]}]}
             GET /api/connections/10.0.0.1:1%20-%3E%2010.0.0.2:5672/sessions -> 200 [{"channel_number":0,"handle_max":255,"next_incoming_id":1,"incoming_window":400,"next_outgoing_id":2,"remote_incoming_window":2048,"outgoing_unsettled_deliveries":3,"outgoing_pending_deliveries":4,"incoming_links":[{"handle":0,"link_name":"l0","target_address":"/exchanges/x/k","snd_settle_mode":"mixed","max_message_size":16,"delivery_count":4,"credit":166,"unconfirmed_messages":2}],"outgoing_links":[{"handle":1,"link_name":"l1","source_address":"/queues/a%2Fb","queue_name":"a/b","send_settled":false,"max_message_size":16,"delivery_count":4,"credit":166,"unsettled_deliveries":2}]}]
             GET /api/connections/nope -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}
             GET /api/connections/nope/sessions -> 404 {"error":"object_not_found","reason":"no connection 'nope'"}

@@ -129,6 +129,8 @@ pub struct ConnectionRow {
     /// `peer:port -> host:port`.
     pub name: Arc<str>,
     pub user: Arc<str>,
+    /// The SASL mechanism that the user has logged in by.
+    pub auth_mechanism: &'static str,
     pub vhost: Arc<str>,
     pub container_id: String,
     pub client_properties: Option<amqp10::Map>,

@@ -19,6 +19,9 @@ pub struct Broker {
     #[arg(long, env = "SLUICE_URL", hide_env_values = true, value_name = "URL")]
     #[arg(default_value = "amqp://guest:guest@127.0.0.1:5672")]
     url: String,
+    /// The virtual host; without it, that of the URL, or /
+    #[arg(long, short = 'p', value_name = "NAME")]
+    vhost: Option<String>,
 }
 
 impl Broker {
@@ -35,7 +38,8 @@ impl Broker {
         // The URL may hold a password, so that it is not shown.
         let url: Url = self.url.parse().map_err(|error| Failure::usage(format!("--url: {error}")))?;
         let place = Place::of(&url);
-        let options = Options { container_id: "sluice".to_owned(), ..options };
+        let hostname = self.vhost.as_ref().map(|vhost| format!("vhost:{vhost}")).or(options.hostname);
+        let options = Options { container_id: "sluice".to_owned(), hostname, ..options };
         match Connection::open(&url, options).await {
             Ok(connection) => Ok((connection, place)),
             Err(Error::Timeout) => Err(Failure::nobody(&place.0, "no answer in time")),

@@ -9,13 +9,15 @@ use std::io::Write as _;
 
 use crate::amqp::SEGMENT;
 use crate::failure::Failure;
-use crate::http::Api;
+use crate::http::{Api, Vhost};
 use crate::send::pair;
 
 #[derive(Args, Debug)]
 pub struct Declare {
     #[command(subcommand)]
     what: New,
+    #[command(flatten)]
+    vhost: Vhost,
     #[command(flatten)]
     api: Api,
 }
@@ -61,6 +63,8 @@ enum New {
 pub struct Delete {
     #[command(subcommand)]
     what: Old,
+    #[command(flatten)]
+    vhost: Vhost,
     #[command(flatten)]
     api: Api,
 }
@@ -119,6 +123,7 @@ struct Binding {
 /// # Errors
 /// What the broker says, such as that it exists and is different.
 pub fn declare(declare: &Declare) -> Result<(), Failure> {
+    let vhost = &declare.vhost.vhost;
     let (name, method, path, body) = match &declare.what {
         New::Queue { name, kind, auto_delete, arguments } => {
             let mut arguments = arguments.object();
@@ -126,17 +131,17 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
                 arguments.insert("x-queue-type".to_owned(), kind.as_str().into());
             }
             let body = json!({ "durable": true, "auto_delete": auto_delete, "arguments": arguments });
-            (format!("queue '{name}'"), Method::PUT, queue(name), body)
+            (format!("queue '{name}'"), Method::PUT, queue(vhost, name), body)
         }
         New::Exchange { name, kind, auto_delete, internal, arguments } => {
             let arguments = arguments.object();
             let body = json!({ "type": kind, "durable": true, "auto_delete": auto_delete, "internal": internal,
                                "arguments": arguments });
-            (format!("exchange '{name}'"), Method::PUT, exchange(name), body)
+            (format!("exchange '{name}'"), Method::PUT, exchange(vhost, name), body)
         }
         New::Binding(binding) => {
             let body = json!({ "routing_key": binding.key, "arguments": binding.arguments.object() });
-            (binding.words(), Method::POST, binding.path(), body)
+            (binding.words(), Method::POST, binding.path(vhost), body)
         }
     };
     crate::amqp::block_on(async {
@@ -155,23 +160,24 @@ pub fn declare(declare: &Declare) -> Result<(), Failure> {
 /// What the broker says, such as that there is no such thing.
 pub fn delete(delete: &Delete) -> Result<(), Failure> {
     crate::amqp::block_on(async {
+        let vhost = &delete.vhost.vhost;
         let (name, path) = match &delete.what {
             Old::Queue { name, if_unused, if_empty } => {
-                let path = format!("{}?if-unused={if_unused}&if-empty={if_empty}", queue(name));
+                let path = format!("{}?if-unused={if_unused}&if-empty={if_empty}", queue(vhost, name));
                 (format!("queue '{name}'"), path)
             }
             Old::Exchange { name, if_unused } => {
-                (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(name)))
+                (format!("exchange '{name}'"), format!("{}?if-unused={if_unused}", exchange(vhost, name)))
             }
             Old::Binding(binding) => {
                 // Only the broker knows what it calls the binding.
                 let what = format!("delete {}", binding.words());
-                let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(), None).await?;
+                let (_, rows) = delete.api.ask(&what, Method::GET, &binding.path(vhost), None).await?;
                 let found = rows.as_array().and_then(|rows| rows.iter().find(|row| binding.is(row)));
                 let Some(props) = found.and_then(|row| row["properties_key"].as_str()) else {
                     return Err(delete.api.failed(&what, "there is no such binding"));
                 };
-                (binding.words(), format!("{}/{}", binding.path(), segment(props)))
+                (binding.words(), format!("{}/{}", binding.path(vhost), segment(props)))
             }
         };
         delete.api.ask(&format!("delete {name}"), Method::DELETE, &path, None).await?;
@@ -193,9 +199,10 @@ impl Binding {
         format!("binding from exchange '{source}' to {kind} '{destination}' with key '{key}'")
     }
 
-    fn path(&self) -> String {
+    fn path(&self, vhost: &str) -> String {
         let kind = if self.to_exchange { 'e' } else { 'q' };
-        format!("/api/bindings/%2F/e/{}/{kind}/{}", segment(&self.source), segment(&self.destination))
+        let [vhost, source, destination] = [vhost, &self.source, &self.destination].map(segment);
+        format!("/api/bindings/{vhost}/e/{source}/{kind}/{destination}")
     }
 
     /// Whether this row of a list is the one meant.
@@ -204,12 +211,12 @@ impl Binding {
     }
 }
 
-fn queue(name: &str) -> String {
-    format!("/api/queues/%2F/{}", segment(name))
+fn queue(vhost: &str, name: &str) -> String {
+    format!("/api/queues/{}/{}", segment(vhost), segment(name))
 }
 
-fn exchange(name: &str) -> String {
-    format!("/api/exchanges/%2F/{}", segment(name))
+fn exchange(vhost: &str, name: &str) -> String {
+    format!("/api/exchanges/{}/{}", segment(vhost), segment(name))
 }
 
 /// One segment of a path. The default exchange has a name there.
@@ -235,7 +242,7 @@ mod tests {
 
     #[test]
     fn paths_hold_any_name() {
-        assert_eq!(queue("a/b ä"), "/api/queues/%2F/a%2Fb%20%C3%A4");
-        assert_eq!(exchange(""), "/api/exchanges/%2F/amq.default");
+        assert_eq!(queue("/", "a/b ä"), "/api/queues/%2F/a%2Fb%20%C3%A4");
+        assert_eq!(exchange("v/w", ""), "/api/exchanges/v%2Fw/amq.default");
     }
 }

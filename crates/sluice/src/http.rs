@@ -95,6 +95,14 @@ async fn exchange(stream: TcpStream, request: Request<Full<Bytes>>) -> Result<(S
     Ok((status, body))
 }
 
+/// The virtual host that names are looked up in.
+#[derive(Args, Debug)]
+pub struct Vhost {
+    /// The virtual host
+    #[arg(long, short = 'p', global = true, value_name = "NAME", default_value = "/")]
+    pub vhost: String,
+}
+
 /// `http://user:password@host:port`.
 struct Url {
     host: String,

@@ -5,8 +5,9 @@ use std::io::Write as _;
 
 use clap::{Args, ValueEnum};
 use hyper::Method;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::declare::segment;
 use crate::failure::Failure;
 use crate::http::Api;
 
@@ -17,6 +18,9 @@ pub struct List {
     /// Print what the management API answers
     #[arg(long)]
     json: bool,
+    /// Only what is in this virtual host
+    #[arg(long, short = 'p', value_name = "NAME")]
+    vhost: Option<String>,
     #[command(flatten)]
     api: Api,
 }
@@ -31,6 +35,8 @@ enum What {
     Bindings,
     #[value(alias = "connection")]
     Connections,
+    #[value(alias = "link")]
+    Links,
 }
 
 /// Prints the list.
@@ -43,13 +49,25 @@ pub fn run(list: &List) -> Result<(), Failure> {
         What::Exchanges => ("list exchanges", "/api/exchanges"),
         What::Bindings => ("list bindings", "/api/bindings"),
         What::Connections => ("list connections", "/api/connections"),
+        What::Links => ("list links", "/api/connections"),
+    };
+    let of_node = matches!(list.what, What::Connections | What::Links);
+    let path = match &list.vhost {
+        Some(vhost) if !of_node => format!("{path}/{}", segment(vhost)),
+        _ => path.to_owned(),
     };
     crate::amqp::block_on(async {
-        let (_, rows) = list.api.ask(words, Method::GET, path, None).await?;
-        let text = match (list.json, rows.as_array()) {
-            (true, _) => format!("{rows:#}\n"),
-            (false, Some(rows)) => table(list.what.columns(), rows),
-            (false, None) => return Err(list.api.failed(words, "the answer is no list")),
+        let (_, answer) = list.api.ask(words, Method::GET, &path, None).await?;
+        let Value::Array(mut rows) = answer else {
+            return Err(list.api.failed(words, "the answer is no list"));
+        };
+        rows.retain(|row| !of_node || list.vhost.as_ref().is_none_or(|vhost| row["vhost"] == vhost.as_str()));
+        if matches!(list.what, What::Links) {
+            rows = rows.iter().flat_map(links).collect();
+        }
+        let text = match list.json {
+            true => format!("{:#}\n", Value::from(rows)),
+            false => table(list.what.columns(), &rows),
         };
         let mut out = std::io::stdout();
         out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
@@ -91,14 +109,52 @@ impl What {
             Self::Connections => &[
                 ("NAME", "name"),
                 ("USER", "user"),
-                ("PROTOCOL", "protocol"),
+                ("VHOST", "vhost"),
                 ("CONTAINER", "container_id"),
                 ("SESSIONS", "channels"),
                 ("RECEIVED", "recv_oct"),
                 ("SENT", "send_oct"),
             ],
+            Self::Links => &[
+                ("NAME", "link_name"),
+                ("CONNECTION", "connection"),
+                ("SESSION", "session"),
+                ("DIRECTION", "direction"),
+                ("ADDRESS", "address"),
+                ("CREDIT", "credit"),
+                ("UNSETTLED", "unsettled"),
+            ],
         }
     }
+}
+
+/// The links of a connection, a row each. `unsettled` are the messages that the one side has sent and the other has not
+/// answered; `direction` is as the broker sees it.
+fn links(connection: &Value) -> Vec<Value> {
+    let sessions = connection["sessions"].as_array().into_iter().flatten();
+    let links = sessions.flat_map(|session| {
+        let of = |field: &str, direction: &'static str, address: &'static str, unsettled: &'static str| {
+            let links = session[field].as_array().into_iter().flatten();
+            let row = move |link: &Value| {
+                json!({
+                    "link_name": link["link_name"],
+                    "connection": connection["name"],
+                    "vhost": connection["vhost"],
+                    "session": session["channel_number"],
+                    "handle": link["handle"],
+                    "direction": direction,
+                    "address": link[address],
+                    "credit": link["credit"],
+                    "unsettled": link[unsettled],
+                })
+            };
+            links.map(row).collect::<Vec<_>>()
+        };
+        let incoming = of("incoming_links", "in", "target_address", "unconfirmed_messages");
+        let outgoing = of("outgoing_links", "out", "source_address", "unsettled_deliveries");
+        [incoming, outgoing].concat()
+    });
+    links.collect()
 }
 
 /// Columns two spaces apart; numbers stand right.
@@ -148,8 +204,6 @@ fn cell(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -49,7 +49,7 @@ enum Verb {
     Declare(declare::Declare),
     /// Delete a queue, an exchange or a binding
     Delete(declare::Delete),
-    /// List queues, exchanges, bindings or connections
+    /// List queues, exchanges, bindings, connections or links
     List(list::List),
     /// Say why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
@@ -110,6 +110,13 @@ mod tests {
             "delete binding x q --key k --argument a=1",
             "list queues --json",
             "list connections --url http://h",
+            "list links -p v --json",
+            "list queues --vhost v",
+            "send q body -p v",
+            "recv q --vhost v",
+            "declare queue q -p v",
+            "declare -p v exchange x",
+            "delete binding x q --vhost v",
             "explain queue q --json",
             "explain --url http://h link l --connection c",
             "explain connection c",

@@ -203,6 +203,8 @@ pub struct Gate {
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
     identity: Option<Identity>,
+    /// The SASL mechanism of the login that was accepted.
+    mechanism: &'static str,
     vhost: Arc<str>,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
@@ -252,6 +254,7 @@ impl Gate {
             handshake_deadline_ms: now_ms + settings.handshake_timeout_ms,
             connected_at_ms: now_ms,
             identity: None,
+            mechanism: "",
             vhost: DEFAULT_VHOST.into(),
             client: Client::default(),
             sessions: Vec::new(),

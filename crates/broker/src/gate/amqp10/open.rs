@@ -36,20 +36,23 @@ impl Gate {
                 Ok(plain) => cx
                     .access
                     .login(&plain.user, plain.password.expose(), self.peer, cx.now_ms)
+                    .map(|identity| (identity, sasl::PLAIN))
                     .map_err(|refused| format!("user '{}': {refused}", plain.user)),
                 Err(malformed) => Err(format!("malformed PLAIN response: {malformed}")),
             },
             sasl::ANONYMOUS => cx
                 .access
                 .login_anonymous(cx.settings.anonymous_login_user.as_deref())
+                .map(|identity| (identity, sasl::ANONYMOUS))
                 .map_err(|refused| refused.to_string()),
             other => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         };
         cx.counters.auth_attempts += 1;
         match login {
-            Ok(identity) => {
+            Ok((identity, mechanism)) => {
                 cx.counters.auth_attempts_succeeded += 1;
                 self.identity = Some(identity);
+                self.mechanism = mechanism;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
             Err(reason) => {

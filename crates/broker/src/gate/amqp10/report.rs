@@ -22,6 +22,7 @@ impl Gate {
         Some(ConnectionRow {
             name: self.name.clone(),
             user: self.identity.as_ref()?.user.clone(),
+            auth_mechanism: self.mechanism,
             vhost: self.vhost.clone(),
             container_id: self.client.container_id.clone(),
             client_properties: self.client.properties.clone(),
