@@ -6,14 +6,16 @@
 //! default_pass = 'in quotes a # is a #'
 //! ```
 //!
-//! The last of several lines with one key counts; `--set` comes after the file. What exists is in the one table
-//! `keys::KEYS`, from which `sluice.conf.example` is made.
+//! The last of several lines with one key counts, which is a warning; `--set` comes after the file. What exists is in the
+//! one table `keys::KEYS`, from which `sluice.conf.example` is made. What only RabbitMQ has is in `rabbitmq`.
 
 mod keys;
+mod rabbitmq;
 #[cfg(test)]
 mod tests;
 mod values;
 
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::File;
 use std::io::Read;
@@ -24,8 +26,13 @@ use amqp10::sasl::Secret;
 use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
 
+use self::rabbitmq::Known;
+
 /// Bytes of a configuration file; a larger one is refused.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
+
+/// Problems of one configuration that are shown; there are more in a file that is none.
+const PROBLEMS_SHOWN_MAX: usize = 50;
 
 /// Everything an operator can set, checked. Its `Debug` form shows no secret.
 #[derive(Clone, Debug)]
@@ -54,6 +61,8 @@ pub struct Config {
     pub accept_lost_definitions: bool,
     /// As a tracing filter spells it: `trace`, `debug`, `info`, `warn`, `error` or `off`.
     pub log_level: &'static str,
+    /// For the log: what the file says without effect, or twice.
+    pub warnings: Vec<String>,
 }
 
 impl Default for Config {
@@ -66,11 +75,11 @@ impl Config {
     /// Reads a file, if one is named, then the `KEY=VALUE` arguments of `--set`.
     ///
     /// # Errors
-    /// The file cannot be read, or the first key or value that is refused, with its place.
+    /// The file cannot be read, or every key and value that is refused, with its place.
     pub fn load(file: Option<&Path>, sets: &[String]) -> Result<Self, ConfigError> {
         let Some(path) = file else { return Self::parse("", "", sets) };
         let name = path.display().to_string();
-        let refuse = |problem: String| ConfigError { place: name.clone(), problem };
+        let refuse = |problem: String| ConfigError(vec![Problem { place: name.clone(), problem }]);
         let unreadable = |error: std::io::Error| refuse(format!("cannot be read: {error}"));
         let mut octets = Vec::new();
         let file = File::open(path).map_err(unreadable)?;
@@ -85,45 +94,113 @@ impl Config {
     /// As [`Self::load`], from text; `name` is what errors call it.
     ///
     /// # Errors
-    /// The first key or value that is refused, with its place.
+    /// Every key and value that is refused, with its place.
     pub fn parse(text: &str, name: &str, sets: &[String]) -> Result<Self, ConfigError> {
         let mut draft = Draft::default();
+        let mut problems = Vec::new();
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut file = FileKeys { name, ..FileKeys::default() };
         for (index, line) in text.lines().enumerate() {
-            let at = |problem: String| ConfigError { place: format!("{name}:{}", index + 1), problem };
-            let line = line.trim();
-            if line.is_empty() || line.starts_with('#') {
-                continue;
+            if let Err(problem) = file.read(line, index + 1, &mut draft) {
+                problems.push(Problem { place: format!("{name}:{}", index + 1), problem });
             }
-            let (key, value) = line.split_once('=').ok_or_else(|| at("'key = value' is needed".into()))?;
-            let value = unquote(value.trim()).map_err(at)?;
-            draft.set(key.trim(), value).map_err(at)?;
         }
+        draft.warnings = file.warnings();
         for argument in sets {
             let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
             let key = key.trim();
-            // The value may be a secret, so that only the key is shown.
-            let at = |problem: String| ConfigError { place: format!("--set {}", shown(key)), problem };
-            if !argument.contains('=') {
-                return Err(at("KEY=VALUE is needed".into()));
+            let set = match argument.contains('=') {
+                true => draft.set(key, value.trim()),
+                false => Err("KEY=VALUE is needed".into()),
+            };
+            if let Err(problem) = set {
+                // The value may be a secret, so that only the key is shown.
+                problems.push(Problem { place: format!("--set {}", shown(key)), problem });
             }
-            draft.set(key, value.trim()).map_err(at)?;
         }
-        Ok(draft.finish())
+        if problems.is_empty() { Ok(draft.finish()) } else { Err(ConfigError(problems)) }
     }
 }
 
-/// Why a configuration is refused, and where it says so.
+/// What a file has said so far.
+#[derive(Default)]
+struct FileKeys<'a> {
+    name: &'a str,
+    /// The line that each key was on last.
+    lines: HashMap<&'a str, usize>,
+    /// Keys that came twice: the key, the line before, the line that counts.
+    repeated: Vec<(&'a str, usize, usize)>,
+    /// Keys of RabbitMQ that there are not, and their lines.
+    without_effect: Vec<(&'a str, usize)>,
+}
+
+impl<'a> FileKeys<'a> {
+    fn read(&mut self, line: &'a str, number: usize, draft: &mut Draft) -> Result<(), String> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(());
+        }
+        let (key, value) = line.split_once('=').ok_or("'key = value' is needed")?;
+        let (key, value) = (key.trim(), unquote(value.trim())?);
+        if keys::find(key).is_none() && keys::nearest(key).is_none() {
+            match rabbitmq::find(key, value) {
+                Some(Known::NoEffect) => {
+                    self.without_effect.push((key, number));
+                    return Ok(());
+                }
+                Some(Known::Guard(without)) => {
+                    return Err(format!(
+                        "'{}' is a key of RabbitMQ that there is not, and the broker does not start as if it did \
+                         not matter: {without}. Remove it if that is as it should be",
+                        shown(key)
+                    ));
+                }
+                None => {}
+            }
+        }
+        draft.set(key, value)?;
+        if let Some(before) = self.lines.insert(key, number) {
+            self.repeated.push((key, before, number));
+        }
+        Ok(())
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let name = self.name;
+        let mut warnings: Vec<String> = Vec::new();
+        if !self.without_effect.is_empty() {
+            let keys = self.without_effect.iter().map(|(key, line)| format!("{} (line {line})", shown(key)));
+            let keys: Vec<String> = keys.collect();
+            warnings.push(format!("{name}: keys of RabbitMQ that have no effect here: {}", keys.join(", ")));
+        }
+        warnings.extend(self.repeated.iter().map(|(key, before, number)| {
+            format!("{name}:{number}: '{}' stands on line {before} already; this line counts", shown(key))
+        }));
+        warnings
+    }
+}
+
+/// Why a configuration is refused: everything that is wrong with it, a line each.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct ConfigError(Vec<Problem>);
+
+/// One thing that is wrong, and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Problem {
     /// `FILE:LINE`, `FILE` or `--set KEY`.
-    pub place: String,
-    pub problem: String,
+    place: String,
+    problem: String,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.problem)
+        for (at, Problem { place, problem }) in self.0.iter().take(PROBLEMS_SHOWN_MAX).enumerate() {
+            write!(f, "{}{place}: {problem}", if at == 0 { "" } else { "\n" })?;
+        }
+        match self.0.len().checked_sub(PROBLEMS_SHOWN_MAX) {
+            None | Some(0) => Ok(()),
+            Some(more) => write!(f, "\nand {more} more"),
+        }
     }
 }
 
@@ -147,6 +224,7 @@ struct Draft {
     storage: StorageLimits,
     accept_lost_definitions: bool,
     log_level: &'static str,
+    warnings: Vec<String>,
 }
 
 impl Default for Draft {
@@ -167,6 +245,7 @@ impl Default for Draft {
             storage: StorageLimits::default(),
             accept_lost_definitions: false,
             log_level: "info",
+            warnings: Vec::new(),
         }
     }
 }
@@ -201,6 +280,7 @@ impl Draft {
             storage: self.storage,
             accept_lost_definitions: self.accept_lost_definitions,
             log_level: self.log_level,
+            warnings: self.warnings,
         }
     }
 }

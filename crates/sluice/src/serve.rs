@@ -46,6 +46,9 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // Ports first: a broker that cannot listen must not touch the data of one that does.
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
     let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
     runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));

@@ -7,7 +7,7 @@ use node::Limit;
 use super::Draft;
 use super::values::{
     SHARDS_MAX, available_cores, boolean, bytes, ip, link_credit, listener, log_level, number, or_none, part,
-    port, text,
+    port, share, text,
 };
 
 /// Sets a key; the middle argument is what stands for the star of the key's name.
@@ -165,7 +165,7 @@ pub const KEYS: &[Key] = &[
         "vm_memory_high_watermark.relative",
         "0.6",
         "Publishers are stopped when the broker uses more than this part of the memory it may use.",
-        |c, _, v| put(&mut c.alarms.memory, part(v).map(Limit::Relative)),
+        |c, _, v| put(&mut c.alarms.memory, share(v).map(Limit::Relative)),
     ),
     key(
         "vm_memory_high_watermark.absolute",

@@ -128,6 +128,69 @@ fn refusals_name_their_place() {
 }
 
 #[test]
+fn everything_wrong_is_told_at_once() {
+    let text = "a = 1\nshards = 3\nb.c = 2\n\nheartbeat = x\nnothing\nssl_options.verify = verify_peer\n";
+    let refused = Config::parse(text, "f", &["d=1".into()]).unwrap_err().to_string();
+    let places: Vec<&str> = refused.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(places, ["f:1", "f:3", "f:5", "f:6", "f:7", "--set d"], "{refused}");
+    let refused = parse(&"a = 1\n".repeat(52)).unwrap_err();
+    assert_eq!((refused.lines().count(), refused.lines().last()), (51, Some("and 2 more")));
+}
+
+#[test]
+fn a_file_of_rabbitmq_starts_with_a_warning() {
+    let config = parse(
+        "listeners.tcp.default = 5672\nlog.file.level = info\nheartbeat = 30\nlog.console = true\n\
+         cluster_formation.peer_discovery_backend = dns\nproxy_protocol = false\n",
+    )
+    .unwrap();
+    assert_eq!(config.settings.heartbeat_s, 30);
+    assert_eq!(
+        config.warnings,
+        [
+            "sluice.conf: keys of RabbitMQ that have no effect here: log.file.level (line 2), log.console (line 4), \
+          cluster_formation.peer_discovery_backend (line 5), proxy_protocol (line 6)"
+        ]
+    );
+    // Whoever names a key for this broker alone must hear that it does nothing.
+    assert!(set("log.file.level=info").unwrap_err().contains("unknown key"));
+    // A slip is a slip, though RabbitMQ has many keys that begin so.
+    let refused = parse("log.levl = info").unwrap_err();
+    assert!(refused.ends_with("did you mean 'log.level'?"), "{refused}");
+}
+
+#[test]
+fn what_keeps_somebody_out_is_refused() {
+    let refused = parse("\nlisteners.ssl.default = 5671").unwrap_err();
+    assert!(refused.starts_with("sluice.conf:2: 'listeners.ssl.default' is a key of RabbitMQ"), "{refused}");
+    assert!(refused.contains("not be encrypted"), "{refused}");
+}
+
+#[test]
+fn a_key_that_comes_twice_is_a_warning() {
+    let config = parse("heartbeat = 1\nshards = 2\nheartbeat = 2\nheartbeat = 3\n").unwrap();
+    assert_eq!(config.settings.heartbeat_s, 3);
+    assert_eq!(
+        config.warnings,
+        [
+            "sluice.conf:3: 'heartbeat' stands on line 1 already; this line counts",
+            "sluice.conf:4: 'heartbeat' stands on line 3 already; this line counts",
+        ]
+    );
+}
+
+#[test]
+fn a_share_of_the_memory_is_no_more_than_all_of_it() {
+    assert!(set("vm_memory_high_watermark.relative=1").is_ok());
+    let refused = set("vm_memory_high_watermark.relative=1.1").unwrap_err();
+    assert!(refused.ends_with("a number above 0 and up to 1 is needed, as 0.6"), "{refused}");
+    assert!(
+        set("disk_free_limit.relative=1.5").is_ok(),
+        "of the disk more may be wanted than there is memory"
+    );
+}
+
+#[test]
 fn bounds_are_checked_at_both_ends() {
     let cases = [
         ("max_message_size", "1", "0"),

@@ -65,6 +65,17 @@ pub fn part(value: &str) -> Result<f64, String> {
     part.ok_or_else(|| "a number above 0 is needed, as 0.6".into())
 }
 
+/// A part of something that cannot be more than the whole.
+///
+/// # Errors
+/// What is needed.
+pub fn share(value: &str) -> Result<f64, String> {
+    part(value)
+        .ok()
+        .filter(|share| *share <= 1.0)
+        .ok_or_else(|| "a number above 0 and up to 1 is needed, as 0.6".into())
+}
+
 /// # Errors
 /// What is needed.
 pub fn boolean(value: &str) -> Result<bool, String> {

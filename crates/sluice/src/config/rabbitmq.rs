@@ -1,0 +1,258 @@
+//! Keys that RabbitMQ knows and Sluice does not have, so that a `rabbitmq.conf` starts the broker where that is safe.
+//!
+//! A star stands for any text. Of two rows that a key fits, the first counts; keys that Sluice has are looked up before.
+
+/// What becomes of a key of RabbitMQ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// Nothing: the broker starts without it, and says so.
+    NoEffect,
+    /// The configuration is refused for this reason: without the key somebody could do what it forbids.
+    Guard(&'static str),
+}
+
+/// A key that keeps somebody out, or something secret.
+struct Guard {
+    pattern: &'static str,
+    /// The value with which it makes no difference; none if it is empty.
+    harmless: &'static str,
+    /// What would be if it were ignored.
+    without: &'static str,
+}
+
+const fn guard(pattern: &'static str, harmless: &'static str, without: &'static str) -> Guard {
+    Guard { pattern, harmless, without }
+}
+
+const NO_TLS: &str = "there is no TLS, connections would not be encrypted";
+const LISTENER: &str = "of the listeners for clients there is listeners.tcp.default alone";
+const LOGINS: &str =
+    "who may log in, and how, is decided by default_user, loopback_users and anonymous_login_user alone";
+const PROXY: &str = "the broker would take the address of the proxy for that of each client";
+const PERMISSIONS: &str = "the user default_user has all permissions";
+const TAGS: &str = "the user default_user is an administrator, and nothing else";
+const DEFINITIONS: &str =
+    "the users and permissions of the definitions would be missing, and the user default_user could log in";
+const FORBIDDEN: &str = "what it forbids would be allowed";
+
+const GUARDS: &[Guard] = &[
+    guard("listeners.ssl", "none", NO_TLS),
+    guard("listeners.ssl.*", "", NO_TLS),
+    guard("listeners.*", "", LISTENER),
+    guard("ssl_options", "none", NO_TLS),
+    guard("ssl_*", "", NO_TLS),
+    guard("*.ssl.*", "", NO_TLS),
+    guard("*.listeners.ssl", "none", NO_TLS),
+    guard("management.listener.ssl", "false", NO_TLS),
+    guard("management.listener.ssl_opts*", "", NO_TLS),
+    guard("auth_backends.1", "internal", LOGINS),
+    guard("auth_*", "", LOGINS),
+    guard("http_dispatch.auth_backends.*", "", LOGINS),
+    guard("management.disable_basic_auth", "false", FORBIDDEN),
+    guard("management.oauth_disable_basic_auth", "false", FORBIDDEN),
+    guard("management.restrictions.*", "false", FORBIDDEN),
+    guard("prometheus.authentication.enabled", "false", "the metrics need no password"),
+    guard("default_permissions.*", ".*", PERMISSIONS),
+    guard("default_user_tags.administrator", "true", TAGS),
+    guard("default_user_tags.*", "false", TAGS),
+    guard("load_definitions", "", DEFINITIONS),
+    guard("management.load_definitions", "", DEFINITIONS),
+    guard("definitions.local.path", "", DEFINITIONS),
+    guard("definitions.import_backend", "", DEFINITIONS),
+    guard("definitions.https.*", "", DEFINITIONS),
+    guard("proxy_protocol", "false", PROXY),
+];
+
+/// All others, of the broker and of its plugins. What belongs to a protocol that there is not needs no guard: nobody comes
+/// in that way.
+const OTHERS: &[&str] = &[
+    "amqp10_client.*",
+    "amqp_client.*",
+    "anonymous_login_pass",
+    "aws.*",
+    "background_gc_enabled",
+    "background_gc_target_interval",
+    "channel_interceptor.*",
+    "channel_max",
+    "channel_max_per_node",
+    "classic_queue.default_version",
+    "cluster_exchange_limit",
+    "cluster_formation.*",
+    "cluster_keepalive_interval",
+    "cluster_partition_handling*",
+    "cluster_queue_limit",
+    "cluster_tags.*",
+    "collect_statistics*",
+    "connection_max",
+    "consumer_disconnected_timeout",
+    "consumer_max_per_channel",
+    "consumer_timeout",
+    "credential_validator.*",
+    "default_limits.*",
+    "default_policies.*",
+    "default_queue_type",
+    "default_users.*",
+    "default_vhost",
+    "default_worker_pool_size",
+    "definitions.*",
+    "delegate_count",
+    "deprecated_features.permit.*",
+    "distribution.listener.*",
+    "erlang.*",
+    "event_exchange.*",
+    "exchange_types.*",
+    "federation.*",
+    "hipe_compile",
+    "http_dispatch.*",
+    "initial_frame_max",
+    "log.*",
+    "management.*",
+    "management_agent.*",
+    "max_channels_per_connection",
+    "max_connections",
+    "memory_monitor_interval",
+    "message_interceptors.*",
+    "message_store_shutdown_timeout",
+    "metadata_store.*",
+    "mirroring_sync_*",
+    "mnesia_table_loading_retry_*",
+    "motd_file",
+    "mqtt.*",
+    "net_ticktime",
+    "node_tags.*",
+    "num_acceptors.*",
+    "password_hashing_module",
+    "prevent_startup_if_node_was_reset",
+    "product.*",
+    "prometheus.*",
+    "queue_index_embed_msgs_below",
+    "queue_leader_locator",
+    "queue_master_locator",
+    "queue_types.*",
+    "quorum_queue.*",
+    "raft.*",
+    "ranch_connection_max",
+    "reverse_dns_lookups",
+    "runtime_parameters.limits.*",
+    "shovel.*",
+    "socket_writer.gc_threshold",
+    "stomp.*",
+    "stream.*",
+    "sysmon_handler.*",
+    "tcp_listen_options*",
+    "total_memory_available_override_value",
+    "tracing.*",
+    "trust_store.*",
+    "vhost_max",
+    "vhost_restart_strategy",
+    "vm_memory_calculation_strategy",
+    "vm_memory_high_watermark_paging_ratio",
+    "web_mqtt.*",
+    "web_stomp.*",
+];
+
+/// What becomes of a key with this value; `None` if RabbitMQ does not know it either.
+pub fn find(key: &str, value: &str) -> Option<Known> {
+    if let Some(guard) = GUARDS.iter().find(|guard| fits(guard.pattern, key)) {
+        let harmless = !guard.harmless.is_empty() && guard.harmless == value;
+        return Some(if harmless { Known::NoEffect } else { Known::Guard(guard.without) });
+    }
+    OTHERS.iter().any(|pattern| fits(pattern, key)).then_some(Known::NoEffect)
+}
+
+/// Whether the key is the pattern with some text for each star: not empty, except at the end of a word.
+fn fits(pattern: &str, key: &str) -> bool {
+    let Some((before, behind)) = pattern.split_once('*') else { return pattern == key };
+    let Some(rest) = key.strip_prefix(before) else { return false };
+    let least = usize::from(before.is_empty() || before.ends_with('.'));
+    (least..=rest.len()).filter_map(|at| rest.get(at..)).any(|rest| fits(behind, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_text() {
+        for (pattern, key, fit) in [
+            ("a.b", "a.b", true),
+            ("a.b", "a.bc", false),
+            ("a.*", "a.b.c", true),
+            ("a.*", "a.", false),
+            ("a.*", "a", false),
+            ("a*", "a", true),
+            ("a*", "ab", true),
+            ("*.s.*", "x.y.s.z", true),
+            ("*.s.*", ".s.z", false),
+            ("*.s.*", "s.z", false),
+            ("a*", "é", false),
+            ("a.*é", "a.xé", true),
+        ] {
+            assert_eq!(fits(pattern, key), fit, "{pattern} {key}");
+        }
+    }
+
+    #[test]
+    fn what_keeps_somebody_out_is_not_passed_over() {
+        for (key, value) in [
+            ("ssl_options.certfile", "/c"),
+            ("ssl_options", "some"),
+            ("ssl_cert_login_from", "common_name"),
+            ("listeners.ssl.default", "5671"),
+            ("listeners.tcp.internal", "127.0.0.1:5673"),
+            ("listeners.tcp", "none"),
+            ("management.ssl.port", "15671"),
+            ("prometheus.ssl.certfile", "/c"),
+            ("web_mqtt.ssl.port", "15676"),
+            ("mqtt.listeners.ssl.default", "8883"),
+            ("auth_backends.1", "ldap"),
+            ("auth_backends.2", "internal"),
+            ("auth_mechanisms.1", "PLAIN"),
+            ("auth_ldap.servers.1", "h"),
+            ("auth_oauth2.issuer", "h"),
+            ("proxy_protocol", "true"),
+            ("default_permissions.write", "^$"),
+            ("prometheus.authentication.enabled", "true"),
+            ("load_definitions", "/etc/rabbitmq/definitions.json"),
+            ("management.load_definitions", "/etc/rabbitmq/definitions.json"),
+            ("definitions.local.path", "/etc/rabbitmq/definitions.d"),
+            ("definitions.import_backend", "https"),
+            ("definitions.https.url", "https://h/definitions.json"),
+            ("default_user_tags.administrator", "false"),
+            ("default_user_tags.monitoring", "true"),
+        ] {
+            assert!(matches!(find(key, value), Some(Known::Guard(_))), "{key}");
+        }
+        for (key, value) in [
+            ("auth_backends.1", "internal"),
+            ("proxy_protocol", "false"),
+            ("default_permissions.read", ".*"),
+            ("listeners.ssl", "none"),
+            ("ssl_options", "none"),
+            ("default_user_tags.administrator", "true"),
+            ("default_user_tags.monitoring", "false"),
+        ] {
+            assert_eq!(find(key, value), Some(Known::NoEffect), "{key} says what is so anyway");
+        }
+    }
+
+    #[test]
+    fn other_keys_have_no_effect() {
+        for key in [
+            "log.file.level",
+            "collect_statistics",
+            "collect_statistics_interval",
+            "cluster_formation.k8s.host",
+            "definitions.skip_if_unchanged",
+            "management.rates_mode",
+            "mqtt.listeners.tcp.default",
+            "tcp_listen_options.backlog",
+            "channel_max",
+        ] {
+            assert_eq!(find(key, "1"), Some(Known::NoEffect), "{key}");
+        }
+        for key in ["", "nonsense", "data_dir", "logs.file", "queue"] {
+            assert_eq!(find(key, "1"), None, "{key}");
+        }
+    }
+}
