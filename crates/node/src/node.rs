@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::RandomState;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,6 +62,12 @@ impl fmt::Display for StartError {
         match self {
             Self::Log { data_dir, error: OpenError::Locked } => {
                 write!(f, "data directory {} is in use by another broker", data_dir.display())
+            }
+            Self::Log { data_dir, error: OpenError::Io { file, error } }
+                if matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem) =>
+            {
+                let named = format!("the data directory {}, which --data-dir names", data_dir.display());
+                write!(f, "cannot write to {named}: file {file}: {error}")
             }
             Self::Log { data_dir, error } => {
                 write!(f, "cannot open the log in {}: {error}", data_dir.display())
@@ -290,7 +296,7 @@ const STREAMS_DIR: &str = "streams";
 
 fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     RealDisk::new(path).map_err(|error| StartError::Io {
-        what: format!("cannot make the data directory {}", path.display()),
+        what: format!("cannot use the data directory {}, which --data-dir names", path.display()),
         error,
     })
 }
@@ -378,5 +384,22 @@ fn report(recovery: &Recovery, restored: &Restored) {
     }
     for record in &restored.unreadable {
         tracing::error!("unreadable {record}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_data_directory_that_cannot_be_written_is_named() {
+        let error = ErrorKind::PermissionDenied.into();
+        let error = StartError::Log {
+            data_dir: "/var/lib/x".into(),
+            error: OpenError::Io { file: "lock".into(), error },
+        };
+        let told = error.to_string();
+        let expected = "cannot write to the data directory /var/lib/x, which --data-dir names: file lock: ";
+        assert!(told.starts_with(expected), "{told}");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use amqp10::Violation;
 use clap::Args;
 use client::{Connection, Error, Options, Url};
 use message::SqlError;
@@ -44,6 +45,13 @@ impl Broker {
             Ok(connection) => Ok((connection, place)),
             Err(Error::Timeout) => Err(Failure::nobody(&place.0, "no answer in time")),
             Err(Error::Io(error)) if !was_answered(&error) => Err(Failure::nobody(&place.0, error)),
+            Err(Error::Protocol(Violation::ProtocolHeader(first))) if first.starts_with(b"HTTP") => {
+                Err(Failure::failed(format!(
+                    "cannot connect to {}: HTTP is spoken there; AMQP has the port of listeners.tcp.default, 5672 by \
+                     default",
+                    place.0
+                )))
+            }
             Err(Error::Login(_)) => {
                 let user = url.credentials.map_or("anonymous".to_owned(), |c| format!("'{}'", c.user));
                 Err(Failure::failed(format!("{} refuses the login of user {user}", place.0)))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use amqp10::frame::SASL_HEADER;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -13,6 +14,7 @@ use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use crate::failure::Failure;
@@ -56,6 +58,11 @@ impl Api {
         let request = url.request(method, path, body).map_err(|error| failed(&error))?;
         let (status, octets) = match within(exchange(stream, request)).await {
             Some(Ok(answer)) => answer,
+            Some(Err(_)) if url.speaks_amqp().await => {
+                return Err(failed(
+                    &"AMQP is spoken there; the management API has the port of management.tcp.port, 15672 by default",
+                ));
+            }
             Some(Err(error)) => return Err(failed(&error)),
             None => return Err(Failure::nobody(place, "no answer in time")),
         };
@@ -68,6 +75,10 @@ impl Api {
         }
         match value["reason"].as_str() {
             Some(reason) => Err(failed(&reason)),
+            // The API gives a reason, so that it is another server, such as that of the metrics.
+            None if status == StatusCode::NOT_FOUND => Err(failed(
+                &"there is no management API; it has the port of management.tcp.port, 15672 by default",
+            )),
             None => Err(failed(&format!("the answer is {status}"))),
         }
     }
@@ -146,6 +157,18 @@ impl Url {
             true => format!("[{}]:{}", self.host, self.port),
             false => format!("{}:{}", self.host, self.port),
         }
+    }
+
+    /// Whether AMQP is what is spoken there: whoever speaks it begins with its name, and so does the answer [2.2].
+    async fn speaks_amqp(&self) -> bool {
+        let answer = async {
+            let mut stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+            stream.write_all(&SASL_HEADER).await?;
+            let mut first = [0; 4];
+            stream.read_exact(&mut first).await?;
+            Ok::<_, std::io::Error>(first == *b"AMQP")
+        };
+        matches!(within(answer).await, Some(Ok(true)))
     }
 
     fn request(

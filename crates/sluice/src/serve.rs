@@ -97,23 +97,24 @@ struct Listeners {
 
 impl Listeners {
     async fn bind(config: &Config) -> Result<Self, String> {
-        async fn bind(address: SocketAddr) -> Result<TcpListener, String> {
-            TcpListener::bind(address).await.map_err(|error| format!("cannot listen on {address}: {error}"))
+        async fn bind(address: SocketAddr, setting: &str) -> Result<TcpListener, String> {
+            let failed = |error| format!("cannot listen on {address}: {error}; {setting} says where to");
+            TcpListener::bind(address).await.map_err(failed)
         }
-        async fn maybe(address: Option<SocketAddr>) -> Result<Option<TcpListener>, String> {
+        async fn maybe(address: Option<SocketAddr>, setting: &str) -> Result<Option<TcpListener>, String> {
             match address {
-                Some(address) => bind(address).await.map(Some),
+                Some(address) => bind(address, setting).await.map(Some),
                 None => Ok(None),
             }
         }
         let mut amqp = Vec::new();
         for address in &config.amqp_listeners {
-            amqp.push(bind(*address).await?);
+            amqp.push(bind(*address, "listeners.tcp.default").await?);
         }
         Ok(Self {
             amqp,
-            management: maybe(config.management).await?,
-            prometheus: maybe(config.prometheus).await?,
+            management: maybe(config.management, "management.tcp.port").await?,
+            prometheus: maybe(config.prometheus, "prometheus.tcp.port").await?,
         })
     }
 

@@ -14,6 +14,9 @@ pub type Arguments = BTreeMap<String, Value>;
 /// How many arguments one declaration may have: it is kept on every shard.
 pub(super) const ARGUMENTS_MAX: usize = 256;
 
+/// The type of a queue; without it, the queue is classic.
+pub(super) const QUEUE_TYPE: &str = "x-queue-type";
+
 /// What a name that the broker makes up begins with. It says nothing of the queue, so it is never kept; where the queue
 /// has a name already, as it always has in AMQP 1.0, nobody looks at it (behaviour D.2).
 pub(super) const NAME_PREFIX: &str = "x-name-prefix";
@@ -90,9 +93,9 @@ pub fn queue_config(
         reason: format!("invalid arg '{key}' for queue '{name}' in vhost '{vhost}': {why}"),
     };
     let mut config = queue::Config { auto_delete, ..queue::Config::new(name.clone()) };
-    let kind = arguments.get("x-queue-type");
+    let kind = arguments.get(QUEUE_TYPE);
     match kind
-        .map(|kind| kind.as_str().ok_or_else(|| invalid("x-queue-type", "a string is needed")))
+        .map(|kind| kind.as_str().ok_or_else(|| invalid(QUEUE_TYPE, "a string is needed")))
         .transpose()?
     {
         None | Some("classic") => {}
@@ -120,7 +123,7 @@ pub fn queue_config(
         let text = || value.as_str().ok_or_else(|| invalid(key, "a string is needed"));
         let boolean = || value.as_bool().ok_or_else(|| invalid(key, "a boolean is needed"));
         match key.as_str() {
-            "x-queue-type" => {}
+            QUEUE_TYPE => {}
             other
                 if OF_TYPES.iter().any(|(known, classic, streams)| {
                     *known == other && !(if config.stream.is_some() { *streams } else { *classic })

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub use self::policies::SetPolicy;
-use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX};
+use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
@@ -218,10 +218,12 @@ impl Catalog {
             if known.auto_delete != auto_delete {
                 return Err(differs("auto_delete", quoted(auto_delete), quoted(known.auto_delete)));
             }
-            for key in known.arguments.keys().chain(arguments.keys()) {
+            // The type first: of another type, the other arguments differ because it does.
+            let keys = std::iter::once(QUEUE_TYPE);
+            for key in keys.chain(known.arguments.keys().chain(arguments.keys()).map(String::as_str)) {
                 let (old, new) = (known.arguments.get(key), arguments.get(key));
                 if old != new && !same_argument(key, old, new) {
-                    return Err(differs(key, shown(new), shown(old)));
+                    return Err(differs(key, shown(key, new), shown(key, old)));
                 }
             }
             return Ok(Decision {
@@ -311,7 +313,7 @@ fn same_argument(key: &str, old: Option<&amqp10::Value>, new: Option<&amqp10::Va
     let number = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_u64);
     let classic = |v: Option<&amqp10::Value>| v.is_none_or(|v| v.as_str() == Some("classic"));
     let text = |v: Option<&amqp10::Value>| v.and_then(amqp10::Value::as_str).map(str::to_owned);
-    (key == "x-queue-type" && classic(old) && classic(new))
+    (key == QUEUE_TYPE && classic(old) && classic(new))
         || (number(old).is_some() && number(old) == number(new))
         || (text(old).is_some() && text(old) == text(new))
 }
@@ -320,10 +322,11 @@ fn quoted(value: impl fmt::Display) -> String {
     format!("'{value}'")
 }
 
-/// An argument as people write it.
-fn shown(value: Option<&amqp10::Value>) -> String {
+/// An argument as people write it. Every queue has a type, also if it is not declared.
+fn shown(key: &str, value: Option<&amqp10::Value>) -> String {
     use amqp10::Value;
     match value {
+        None if key == QUEUE_TYPE => quoted("classic"),
         None => "none".into(),
         Some(Value::Boolean(v)) => quoted(v),
         Some(value) => match (value.as_str(), value.as_u64(), value.as_i64()) {

@@ -86,7 +86,7 @@ impl Catalog {
                 let (got, current) = (&exchange.arguments, &known.arguments);
                 let key = got.keys().chain(current.keys()).find(|k| got.get(*k) != current.get(*k));
                 let key = key.map_or("arguments", |k| k);
-                differs(key, shown(got.get(key)), shown(current.get(key)))
+                differs(key, shown(key, got.get(key)), shown(key, current.get(key)))
             } else {
                 return Ok(Decision { changes: Vec::new(), answer: Answer::Done { changed: false } });
             });
