@@ -303,7 +303,7 @@ impl Gate {
             }
             Verb::ListBindings { source, destination, key } => {
                 let all = cx.catalog.bindings_between(&vhost, source, destination);
-                let rows = all.iter().filter(|b| b.key == *key);
+                let rows = all.iter().filter(|b| key.as_ref().is_none_or(|key| b.key == *key));
                 let reply = Reply::bindings(rows.map(|b| &**b));
                 self.respond(pair, pending, reply);
             }

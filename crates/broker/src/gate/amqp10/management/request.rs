@@ -58,7 +58,8 @@ pub(in crate::gate::amqp10) enum Verb {
     ListBindings {
         source: Arc<str>,
         destination: Destination,
-        key: Arc<str>,
+        /// None for all keys.
+        key: Option<Arc<str>>,
     },
     /// Answered already.
     Other,
@@ -220,8 +221,8 @@ fn bind(body: &Value, vhost: &Arc<str>) -> Result<Binding, Reply> {
         let text = || value.as_str().map(Arc::<str>::from).ok_or_else(bad);
         match field.as_str().ok_or_else(bad)? {
             "source" => source = Some(text()?),
-            "destination_queue" => destination = Some(Destination::Queue(text()?)),
-            "destination_exchange" => destination = Some(Destination::Exchange(text()?)),
+            "destination_queue" => set_destination(&mut destination, Destination::Queue(text()?))?,
+            "destination_exchange" => set_destination(&mut destination, Destination::Exchange(text()?))?,
             "binding_key" => key = text()?,
             "arguments" => args = arguments(value).ok_or_else(bad)?,
             _ => return Err(bad()),
@@ -233,6 +234,13 @@ fn bind(body: &Value, vhost: &Arc<str>) -> Result<Binding, Reply> {
     Ok(Binding { vhost: vhost.clone(), source, destination, key, arguments: args })
 }
 
+fn set_destination(slot: &mut Option<Destination>, destination: Destination) -> Result<(), Reply> {
+    match slot.replace(destination) {
+        None => Ok(()),
+        Some(_) => Err(Reply::error(400, "a binding has one destination: a queue or an exchange".into())),
+    }
+}
+
 /// Parts `name=value`, percent-encoded.
 fn parts(text: &str, separator: char) -> impl Iterator<Item = Result<(&str, Arc<str>), Reply>> {
     text.split(separator).filter(|p| !p.is_empty()).map(|part| {
@@ -242,33 +250,44 @@ fn parts(text: &str, separator: char) -> impl Iterator<Item = Result<(&str, Arc<
     })
 }
 
-type BindingParts = (Option<Arc<str>>, Option<Destination>, Arc<str>, String);
+/// What a path or a query says of bindings.
+#[derive(Default)]
+struct BindingParts {
+    source: Option<Arc<str>>,
+    destination: Option<Destination>,
+    key: Option<Arc<str>>,
+    hash: String,
+}
 
 fn binding_parts(text: &str, separator: char) -> Result<BindingParts, Reply> {
-    let (mut source, mut destination, mut key, mut hash) = (None, None, Arc::<str>::from(""), String::new());
+    let mut found = BindingParts::default();
     for part in parts(text, separator) {
         match part? {
-            ("src", value) => source = Some(value),
-            ("dstq", value) => destination = Some(Destination::Queue(value)),
-            ("dste", value) => destination = Some(Destination::Exchange(value)),
-            ("key", value) => key = value,
-            ("args", value) => hash = value.to_string(),
+            ("src", value) => found.source = Some(value),
+            ("dstq", value) => set_destination(&mut found.destination, Destination::Queue(value))?,
+            ("dste", value) => set_destination(&mut found.destination, Destination::Exchange(value))?,
+            ("key", value) => found.key = Some(value),
+            ("args", value) => found.hash = value.to_string(),
             (other, _) => return Err(Reply::error(400, format!("bad binding path segment '{other}'"))),
         }
     }
-    Ok((source, destination, key, hash))
+    Ok(found)
 }
 
 fn unbind(segment: &str) -> Result<Verb, Reply> {
     match binding_parts(segment, ';')? {
-        (Some(source), Some(destination), key, hash) => Ok(Verb::Unbind { source, destination, key, hash }),
+        BindingParts { source: Some(source), destination: Some(destination), key, hash } => {
+            Ok(Verb::Unbind { source, destination, key: key.unwrap_or_default(), hash })
+        }
         _ => Err(Reply::error(400, format!("bad binding path segment '{segment}'"))),
     }
 }
 
 fn list_bindings(query: &str) -> Result<Verb, Reply> {
     match binding_parts(query, '&')? {
-        (Some(source), Some(destination), key, _) => Ok(Verb::ListBindings { source, destination, key }),
+        BindingParts { source: Some(source), destination: Some(destination), key, .. } => {
+            Ok(Verb::ListBindings { source, destination, key })
+        }
         _ => Err(Reply::error(400, "binding source or destination is missing".into())),
     }
 }
