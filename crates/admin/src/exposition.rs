@@ -42,7 +42,8 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
-    /// One sample; label values are escaped here.
+    /// One sample. Label values are escaped: the format knows three escapes, and other control characters, of which some
+    /// end the line or the page for its readers, are spelled out.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
         let out = &mut self.page.0;
         let _ = write!(out, "rabbitmq_{}", self.name);
@@ -53,6 +54,9 @@ impl Family<'_> {
                     '\\' => out.push_str("\\\\"),
                     '"' => out.push_str("\\\""),
                     '\n' => out.push_str("\\n"),
+                    c if c.is_control() => {
+                        let _ = write!(out, "\\\\u{:04x}", u32::from(c));
+                    }
                     c => out.push(c),
                 }
             }
@@ -71,12 +75,13 @@ mod tests {
     fn labels_are_escaped() {
         let mut page = Exposition::default();
         page.family(Kind::Gauge, "queues", "Queues").sample(&[], 2);
-        page.family(Kind::Counter, "x_total", "X").sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd")], 1);
+        page.family(Kind::Counter, "x_total", "X")
+            .sample(&[("vhost", "/"), ("queue", "a\"b\\c\nd\r\0\u{1b}é")], 1);
         assert_eq!(
             page.into_text(),
             "# TYPE rabbitmq_queues gauge\n# HELP rabbitmq_queues Queues\nrabbitmq_queues 2\n\
              # TYPE rabbitmq_x_total counter\n# HELP rabbitmq_x_total X\n\
-             rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\"} 1\n"
+             rabbitmq_x_total{vhost=\"/\",queue=\"a\\\"b\\\\c\\nd\\\\u000d\\\\u0000\\\\u001bé\"} 1\n"
         );
     }
 }

@@ -354,6 +354,12 @@ fn check_name(what: &str, name: &str) -> Result<(), CatalogError> {
     if name.is_empty() {
         return Err(CatalogError::Invalid { reason: format!("{what} name is empty") });
     }
+    // Programs written in C and their files take what comes before it for the name.
+    if name.contains('\0') {
+        return Err(CatalogError::Invalid {
+            reason: format!("{what} name '{}' contains NUL", name.escape_default()),
+        });
+    }
     check_text(&format!("{what} name"), name)
 }
 
