@@ -17,6 +17,7 @@ mod exchanges;
 mod explain;
 mod exposition;
 mod health;
+mod host;
 mod json;
 mod listen;
 mod metrics;
@@ -36,6 +37,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
+use axum::middleware::from_fn;
 use axum::routing::get;
 use axum::serve::ListenerExt;
 use broker::desk::Desk;
@@ -57,7 +59,7 @@ const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 /// Everything under `/api`, and a plain page at `/`. Needs the peer's address as axum's `ConnectInfo`, as
 /// [`serve`] gives it.
 pub fn management_router<D: Desk>(desk: D) -> Router {
-    Router::new().fallback(call::handle::<D>).with_state(desk)
+    Router::new().fallback(call::handle::<D>).layer(from_fn(host::require)).with_state(desk)
 }
 
 /// `/metrics` and `/metrics/per-object`, for anybody who reaches the port.
@@ -65,6 +67,7 @@ pub fn metrics_router<D: Desk>(desk: D) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
         .route("/metrics/per-object", get(metrics::per_object::<D>))
+        .layer(from_fn(host::require))
         .with_state(desk)
 }
 

@@ -8,7 +8,7 @@ mod policies;
 
 use broker::desk::{ConnectionRow, LinkRow, SessionRow};
 
-use self::http::{Server, request};
+use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
 
 use crate::routes::{Action, ROUTES};
@@ -84,6 +84,23 @@ async fn a_server_stops_when_it_is_told() {
     stop.send(()).unwrap();
     server.await.unwrap().unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn a_request_names_one_host() {
+    let server = Server::start().await;
+    for (address, path) in [(server.management, "/"), (server.metrics, "/metrics")] {
+        for (version, hosts, status) in [
+            ("1.1", "Host: h\r\n", 200),
+            ("1.1", "", 400),
+            ("1.1", "Host: h\r\nHost: h\r\n", 400),
+            ("1.0", "", 200),
+            ("1.0", "Host: h\r\nHost: g\r\n", 400),
+        ] {
+            let text = format!("GET {path} HTTP/{version}\r\n{hosts}Connection: close\r\n\r\n");
+            assert_eq!(raw(address, &text).await.status, status, "{text}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -75,6 +75,11 @@ pub async fn request(to: SocketAddr, method: &str, path: &str, headers: &str, bo
         "{method} {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: {}\r\n{headers}\r\n{body}",
         body.len()
     );
+    raw(to, &text).await
+}
+
+/// A request as it is written, on a connection of its own; the server must close it.
+pub async fn raw(to: SocketAddr, text: &str) -> Answer {
     let mut stream = TcpStream::connect(to).await.unwrap();
     // The server may answer and close before it has read a body that it refuses.
     let _ = stream.write_all(text.as_bytes()).await;

@@ -1,0 +1,23 @@
+//! Every request names its host exactly once (RFC 9112, 3.2): proxies in front of the broker could understand others
+//! differently than it does.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::{Response, Version, header};
+use axum::middleware::Next;
+
+use crate::reply::{Failure, respond};
+
+/// Refuses a request with several `Host` headers, and one without any if its version of HTTP requires one.
+pub async fn require(request: Request, next: Next) -> Response<Body> {
+    let reason = match request.headers().get_all(header::HOST).iter().count() {
+        1 => None,
+        0 if request.version() < Version::HTTP_11 => None,
+        0 => Some("the request has no header 'Host'"),
+        _ => Some("the request has more than one header 'Host'"),
+    };
+    match reason {
+        None => next.run(request).await,
+        Some(reason) => respond(Err(Failure::bad_request(reason))),
+    }
+}
