@@ -81,8 +81,8 @@ impl Violation {
             Self::IdleTimeOut | Self::IncompleteDeliveries { .. } => {
                 (Connection, condition::RESOURCE_LIMIT_EXCEEDED)
             }
-            // As the reference does: the session that has the channel ends (behaviour B.2).
-            Self::ChannelInUse(_) => (Session, condition::INTERNAL_ERROR),
+            // The session that has the channel ends (behaviour B.2), and is told that its peer is at fault.
+            Self::ChannelInUse(_) => (Session, condition::ILLEGAL_STATE),
             Self::WindowViolation | Self::NeverSent { .. } => (Session, condition::WINDOW_VIOLATION),
             Self::HandleMax { .. } => (Session, condition::FRAMING_ERROR),
             Self::HandleInUse(_) => (Session, condition::HANDLE_IN_USE),

@@ -106,7 +106,7 @@ fn idle_time_out() {
 
 #[test]
 fn channel_in_use() {
-    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:internal-error");
+    check(Script::begun(1).hear(0, &Begin::default()), SESSION, "amqp:illegal-state");
 }
 
 #[test]
