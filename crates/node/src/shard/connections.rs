@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use amqp10::frame::HEADER_SIZE;
-use amqp10::{Chunk, Fault};
+use amqp10::{Chunk, Fault, condition};
 use broker::PEER;
 use broker::gate::amqp10::Gate;
 use broker::ids::{ConnectionId, ShardId};
@@ -312,17 +312,18 @@ impl Shard {
         }
     }
 
-    /// The node stops: every connection is told why.
+    /// The node stops: every connection is told why. The standard has a condition for it [2.8.16], by which clients know
+    /// that they may come again.
     pub fn shut_down(&mut self, why: &str) {
         self.stopping = true;
         for key in self.connection_keys() {
-            self.close(key, why);
+            with_gate!(self, key, |gate, cx| gate.shut_down(condition::CONNECTION_FORCED, why, cx));
         }
     }
 
-    /// Closes one connection, saying why.
+    /// Closes one connection for an operator, with the reference's condition (behaviour A.3).
     pub fn close(&mut self, key: usize, why: &str) {
-        with_gate!(self, key, |gate, cx| gate.shut_down(why, cx));
+        with_gate!(self, key, |gate, cx| gate.shut_down(condition::INTERNAL_ERROR, why, cx));
     }
 
     /// Stops or resumes publishing on every connection.

@@ -1,7 +1,7 @@
 //! How connections, sessions and links end: by the client's word, by ours, or because the socket is gone. What goes with
 //! them is given up in one place, and an answer waits until the queues that go with them are gone.
 
-use amqp10::{AmqpError, Attach, Role, condition};
+use amqp10::{AmqpError, Attach, Role, Symbol, condition};
 use queue::Request;
 
 use super::{Cx, Gate, LinkRole, Phase, Waiting, error, told};
@@ -53,9 +53,9 @@ impl Gate {
     }
 
     /// The node stops, or an operator closes the connection.
-    pub fn shut_down(&mut self, why: &str, cx: &mut Cx<'_>) {
+    pub fn shut_down(&mut self, condition: Symbol, why: &str, cx: &mut Cx<'_>) {
         if self.can_be_told() {
-            self.fail(error(condition::INTERNAL_ERROR, format!("Connection forced: {why}")), cx);
+            self.fail(error(condition, format!("Connection forced: {why}")), cx);
         } else {
             self.handle_disconnect(cx);
         }
