@@ -43,6 +43,14 @@ pub struct AlarmLimits {
     pub disk_free: Limit,
 }
 
+impl AlarmLimits {
+    /// Both in bytes: of memory, and of the disk.
+    pub fn in_bytes(&self) -> (u64, u64) {
+        let total = memory_total();
+        (self.memory.bytes(total), self.disk_free.bytes(total))
+    }
+}
+
 impl Default for AlarmLimits {
     fn default() -> Self {
         Self { memory: Limit::Relative(0.6), disk_free: Limit::Absolute(50_000_000) }
@@ -136,9 +144,7 @@ fn watch(
 }
 
 fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
-    let total = memory_total();
-    let memory_limit = limits.memory.bytes(total);
-    let disk_free_limit = limits.disk_free.bytes(total);
+    let (memory_limit, disk_free_limit) = limits.in_bytes();
     let memory_used = memory_used().unwrap_or(0);
     // What cannot be measured raises no alarm: a broker that nobody may publish to helps nobody.
     let disk_free = rustix::fs::statvfs(data_dir).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use broker::access::{Access, Permissions, User};
 use broker::catalog::DEFAULT_VHOST;
+use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use node::{Node, NodeOptions};
 use tokio::net::TcpListener;
@@ -38,7 +39,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     let config = Config::load(serve.config.as_deref(), &serve.sets)
         .map_err(|error| Failure::usage(error.to_string()))?;
     let limiter = log::start(config.log_level);
-    limits::raise_file_descriptors();
+    let file_descriptors = limits::raise_file_descriptors();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -46,9 +47,7 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
         .map_err(|error| failed(&error))?;
     // Ports first: a broker that cannot listen must not touch the data of one that does.
     let listeners = runtime.block_on(Listeners::bind(&config)).map_err(|error| failed(&error))?;
-    for warning in &config.warnings {
-        tracing::warn!("{warning}");
-    }
+    serve.log_start(&config, &listeners.line(&config), &file_descriptors);
     let node = start(&config, &serve.data_dir).map_err(|error| failed(&error))?;
     runtime.spawn(report(limiter.clone()));
     let stopped = runtime.block_on(serve_until_told(&node, &config, listeners));
@@ -59,6 +58,26 @@ pub fn run(serve: &Serve) -> Result<(), Failure> {
     stopped.map_err(|error| failed(&error))?;
     tracing::info!("stopped");
     Ok(())
+}
+
+impl Serve {
+    /// The first lines of the log: what runs here, and on what.
+    fn log_start(&self, config: &Config, listeners: &str, file_descriptors: &str) {
+        // Where it is says more than how it was written; what cannot be found out stands as it was written.
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let file = self.config.as_deref().map_or("none".to_owned(), |file| whole(file).display().to_string());
+        tracing::info!("sluice {SLUICE_VERSION} starts");
+        tracing::info!("data directory: {}", whole(&self.data_dir).display());
+        tracing::info!("configuration file: {file}");
+        tracing::info!("listeners: {listeners}");
+        let (memory, disk_free) = config.alarms.in_bytes();
+        let (shards, backlog) = (config.shards, config.storage.backlog_memory);
+        tracing::info!(memory, disk_free, backlog, shards, "limits in bytes, and event loops");
+        tracing::info!("{file_descriptors}");
+        for warning in &config.warnings {
+            tracing::warn!("{warning}");
+        }
+    }
 }
 
 fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {

@@ -78,12 +78,23 @@ impl Starting {
         Self::spawn_with_log(directory, sets, stderr)
     }
 
+    /// Starts one with further words of the command line.
+    pub fn spawn_with(directory: &Directory, words: &[&str]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let mut command = serve(&directory.path.join("data"));
+        Self::spawn_command(command.args(words), stderr)
+    }
+
     /// Starts one whose log goes elsewhere.
     pub fn spawn_with_log(directory: &Directory, sets: &[&str], stderr: File) -> Self {
         let mut command = serve(&directory.path.join("data"));
         for set in sets {
             command.args(["--set", set]);
         }
+        Self::spawn_command(&mut command, stderr)
+    }
+
+    fn spawn_command(command: &mut Command, stderr: File) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         Self { child, stdout }

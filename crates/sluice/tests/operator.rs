@@ -1,0 +1,187 @@
+//! What an operator sees of the built broker: its log, its links, and what is told of settings and places that are wrong.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use broker::verb::{finish, sluice};
+use broker::{Broker, Directory, Starting, serve};
+use client::{Connection, Credit, Options, ReceiverOptions, SenderOptions};
+use serde_json::json;
+
+#[test]
+fn the_log_begins_with_what_runs_on_what() {
+    let directory = Directory::new("operator");
+    let file = directory.path().join("rabbitmq.conf");
+    std::fs::write(&file, "heartbeat = 7\nlog.console = true\nheartbeat = 8\n").unwrap();
+    let broker = Starting::spawn_with(&directory, &["--config", file.to_str().unwrap()]).finish();
+    let (amqp, http) = (broker.amqp_port, broker.http_port);
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    let place = |needle: &str| {
+        let found = log.lines().position(|line| line.contains(needle));
+        found.unwrap_or_else(|| panic!("{needle} is not in {log}"))
+    };
+    let data = directory.path().join("data");
+    let first = [
+        place(&format!("sluice {} starts", env!("CARGO_PKG_VERSION"))),
+        place(&format!("data directory: {}", data.display())),
+        place(&format!("configuration file: {}", file.display())),
+        place(&format!("listeners: amqp://guest@127.0.0.1:{amqp}  http://127.0.0.1:{http}/api")),
+        place("limits in bytes, and event loops"),
+        place("file descriptors"),
+    ];
+    assert_eq!(first, [0, 1, 2, 3, 4, 5], "{log}");
+    assert_eq!(log.matches("file descriptors").count(), 1, "{log}");
+    assert!(log.lines().nth(5).unwrap().contains("INFO"), "{log}");
+    let warning = |needle: &str| log.lines().any(|line| line.contains("WARN") && line.contains(needle));
+    assert!(
+        warning("log.console (line 2)") && warning("rabbitmq.conf:3: 'heartbeat' stands on line 1"),
+        "{log}"
+    );
+}
+
+#[tokio::test]
+async fn a_broker_that_is_stopped_forces_its_connections_to_close() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/exchanges/amq.fanout"), SenderOptions::default()).await.unwrap();
+    assert!(broker.terminate().success());
+    let error = sender.send(bytes::Bytes::from_static(b"\x00\x53\x77\x40")).await.unwrap_err();
+    assert_eq!(error.condition(), Some("amqp:connection:forced"), "{error:?}");
+}
+
+#[test]
+fn clients_cannot_flood_the_log() {
+    const CONNECTIONS: usize = 200;
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    for _ in 0..CONNECTIONS {
+        let mut socket = TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap();
+        socket.write_all(b"GET / HT").unwrap();
+        // The broker has hung up when there is nothing more to read.
+        socket.read_to_end(&mut Vec::new()).unwrap();
+    }
+    assert!(broker.terminate().success());
+    let log = directory.logged();
+    let (mut lines, mut counted) = (0, 0);
+    for line in log.lines().filter(|line| line.contains("connection gone")) {
+        match line.split_once(" more lines like: ") {
+            Some((before, _)) => counted += before.rsplit(' ').next().unwrap().parse::<usize>().unwrap(),
+            None => lines += 1,
+        }
+    }
+    assert_eq!(lines + counted, CONNECTIONS, "{log}");
+    // Ten at once, for as many periods of ten seconds as a slow machine took.
+    assert!(lines < CONNECTIONS / 4, "{log}");
+}
+
+#[tokio::test]
+async fn links_are_listed_and_can_be_explained() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q", "--vhost", "/"]).done();
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let named = |name: &str| Some(name.to_owned());
+    let options = SenderOptions { name: named("out"), ..SenderOptions::default() };
+    let sender = session.sender(Some("/queues/q"), options).await.unwrap();
+    for _ in 0..3 {
+        sender.send(bytes::Bytes::from_static(b"\x00\x53\x77\x40")).await.unwrap();
+    }
+    let options = ReceiverOptions { name: named("in"), credit: Credit::Manual, ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
+    receiver.flow(2, false, false);
+    let _held = [receiver.recv().await.unwrap(), receiver.recv().await.unwrap()];
+
+    let row = &broker.list("connections")[0];
+    assert_eq!((&row["auth_mechanism"], &row["channels"]), (&json!("PLAIN"), &json!(1)));
+    let links = &row["sessions"][0];
+    assert_eq!(links["incoming_links"][0]["link_name"], "out");
+    assert_eq!(links["outgoing_links"][0]["source_address"], "/queues/q");
+
+    let rows = broker.list("links");
+    let shown = |at: usize| {
+        let fields = ["link_name", "direction", "address", "unsettled", "connection"];
+        fields.map(|field| rows[at][field].clone())
+    };
+    let name = row["name"].clone();
+    assert_eq!(shown(0), [json!("out"), json!("in"), json!("/queues/q"), json!(0), name.clone()]);
+    assert_eq!(shown(1), [json!("in"), json!("out"), json!("/queues/q"), json!(2), name]);
+    assert!(rows[0]["credit"].as_u64() > Some(0), "{rows}");
+    let table = broker.verb(&["list", "links"]).done();
+    assert!(table.starts_with("NAME  CONNECTION ") && table.lines().count() == 3, "{table}");
+    let told = broker.verb(&["explain", "link", rows[1]["link_name"].as_str().unwrap()]).done();
+    assert!(told.contains("link_unsettled"), "{told}");
+    assert_eq!(broker.verb(&["list", "links", "--vhost", "other", "--json"]).done(), "[]");
+}
+
+#[test]
+fn every_verb_that_takes_a_name_takes_its_virtual_host() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    broker.verb(&["declare", "queue", "q", "-p", "/"]).done();
+    assert_eq!(broker.verb(&["send", "q", "x", "-p", "/"]).done(), "1 message sent to /queues/q: accepted");
+    assert_eq!(broker.verb(&["recv", "q", "--vhost", "/", "--count", "1"]).done(), "x");
+    for words in [
+        &["declare", "queue", "q", "-p", "other"][..],
+        &["declare", "exchange", "x", "-p", "other"],
+        &["declare", "binding", "amq.fanout", "q", "-p", "other"],
+        &["delete", "queue", "q", "--vhost", "other"],
+        &["delete", "exchange", "x", "--vhost", "other"],
+        &["delete", "binding", "amq.fanout", "q", "--vhost", "other"],
+        &["send", "q", "x", "-p", "other"],
+        &["recv", "q", "-p", "other"],
+        &["list", "queues", "-p", "other"],
+        &["explain", "queue", "q", "-p", "other"],
+    ] {
+        broker.verb(words).refused(1, &["vhost", "'other'"]);
+    }
+    broker.verb(&["delete", "queue", "q", "-p", "/"]).done();
+}
+
+#[test]
+fn a_url_at_the_wrong_port_is_told_which_port_that_is() {
+    let directory = Directory::new("operator");
+    let broker = Starting::spawn(&directory, &["prometheus.tcp.port=0"]).finish();
+    let amqp_at_http = format!("amqp://127.0.0.1:{}", broker.http_port);
+    let http_at_amqp = format!("http://127.0.0.1:{}", broker.amqp_port);
+    sluice(&["send", "q", "x", "--url", &amqp_at_http])
+        .refused(1, &["HTTP is spoken there", "listeners.tcp.default", "5672"]);
+    sluice(&["list", "queues", "--url", &http_at_amqp])
+        .refused(1, &["AMQP is spoken there", "management.tcp.port", "15672"]);
+    let log = directory.logged();
+    let metrics =
+        log.lines().find_map(|line| line.rsplit("http://").next()?.strip_suffix("/metrics")).unwrap();
+    sluice(&["list", "queues", "--url", &format!("http://{metrics}")])
+        .refused(1, &["no management API", "management.tcp.port"]);
+}
+
+#[test]
+fn what_stops_a_start_names_the_setting() {
+    let directory = Directory::new("operator");
+    let broker = Broker::start(&directory);
+    let other = directory.path().join("other");
+    for (setting, port) in [
+        ("listeners.tcp.default", broker.amqp_port),
+        ("management.tcp.port", broker.http_port),
+        ("prometheus.tcp.port", broker.http_port),
+    ] {
+        let set = format!("{setting}={port}");
+        let refused = finish(serve(&other).args(["--set", &set]), b"");
+        refused.refused(1, &[&format!("127.0.0.1:{port}"), setting]);
+    }
+    // Nobody can make a directory below a file, whoever he is.
+    let file = directory.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let below = file.join("data");
+    let refused = finish(&mut serve(&below), b"");
+    assert_eq!(refused.code, 1);
+    let line = refused.err.lines().last().unwrap();
+    assert!(line.starts_with("sluice: ") && line.contains(&below.display().to_string()), "{line}");
+    assert!(line.contains("--data-dir"), "{line}");
+}
