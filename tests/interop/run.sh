@@ -67,10 +67,7 @@ install_proton() {
 run_proton() { "$cache/proton/bin/python" "$here/proton/suite.py"; }
 
 needs_go-amqp() { has go; }
-install_go-amqp() {
-    (cd "$here/go-amqp" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
-        go build -o "$cache/go-amqp" .)
-}
+install_go-amqp() { go_build go-amqp; }
 run_go-amqp() { "$cache/go-amqp"; }
 
 needs_rhea() { has node npm; }
@@ -83,11 +80,18 @@ run_rhea() { node "$cache/rhea/suite.js"; }
 
 needs_jms() { has java javac mvn; }
 install_jms() {
-    once jms/pom.xml mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/jms/pom.xml" \
-        dependency:copy-dependencies -DoutputDirectory="$cache/jms/lib" &&
-        javac -Xlint:all,-try -cp "$cache/jms/lib/*" -d "$cache/jms/classes" "$here"/jms/*.java
+    maven_fetch jms && mkdir -p "$cache/jms/readme" && readme_java >"$cache/jms/readme/Readme.java" &&
+        java_compile jms "$cache/jms/readme/Readme.java"
 }
 run_jms() { java -cp "$cache/jms/lib/*:$cache/jms/classes" Suite; }
+# The Java of README.md as it stands there, as a method that is told the broker's address.
+readme_java() {
+    printf '%s\n' 'import jakarta.jms.*;' 'import org.apache.qpid.jms.JmsConnectionFactory;' 'final class Readme {' \
+        'static Message reading() throws JMSException {'
+    sed -n '/^```java$/,/^```$/{/^```/d; s|amqp://localhost:5672|amqp://" + System.getenv("SLUICE_AMQP") + "|; p}' \
+        "$root/README.md"
+    printf '%s\n' 'connection.close();' 'return reading;' '}' '}'
+}
 
 needs_fe2o3() { has cargo; }
 install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
@@ -96,6 +100,22 @@ run_fe2o3() { "$cache/fe2o3/debug/interop"; }
 # --- the run --------------------------------------------------------------------------------------------------------
 
 has() { local tool; for tool in "$@"; do command -v "$tool" >/dev/null || { missing=$tool; return 1; }; done; }
+
+go_build() {
+    (cd "$here/$1" && GOPATH=$cache/go GOMODCACHE=$cache/go/mod GOCACHE=$cache/go/build GOFLAGS=-modcacherw \
+        go build -o "$cache/$1" .)
+}
+
+maven_fetch() {
+    once "$1/pom.xml" mvn --batch-mode --quiet -Dstyle.color=never -Dmaven.repo.local="$cache/m2" -f "$here/$1/pom.xml" \
+        dependency:copy-dependencies -DoutputDirectory="$cache/$1/lib"
+}
+
+# The sources of a suite, and further ones.
+java_compile() {
+    local name=$1; shift
+    javac -Xlint:all,-try,-classfile -cp "$cache/$name/lib/*" -d "$cache/$name/classes" "$here/$name"/*.java "$@"
+}
 
 # Runs a command unless it has already been run with this very content of a lock file.
 once() {
