@@ -140,6 +140,9 @@ impl ReceiverCredit {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -159,6 +162,52 @@ mod tests {
         assert_eq!(sender.credit(), 0, "the grant shrank below what is under way");
         sender.handle_flow(Some(2), u32::MAX, start);
         assert_eq!(sender.credit(), u32::MAX);
+    }
+
+    proptest! {
+        /// Both ends across the wrap, against a receiver and a sender that count without wrapping [2.6.7].
+        #[test]
+        fn both_ends_near_the_wrap_count_as_numbers_that_do_not(
+            start in prop_oneof![Just(u32::MAX), u32::MAX - 40..u32::MAX, any::<u32>()],
+            steps in vec((0u8..8, 0u32..60, 0usize..12), 1..200),
+        ) {
+            let (mut sender, mut receiver) = (SenderCredit::starting_at(start), ReceiverCredit::starting_at(start));
+            let wire = |n: u64| start.wrapping_add(n as u32);
+            // Deliveries begun, how many of them have come, and how many may be begun, as of the last FLOW.
+            let (mut sent, mut came, mut limit) = (0u64, 0u64, 0u64);
+            for (step, credit, many) in steps {
+                match step {
+                    0..=3 => {
+                        for _ in 0..many {
+                            let may = sent < limit;
+                            prop_assert_eq!(sender.spend(), may);
+                            sent += u64::from(may);
+                        }
+                    }
+                    4 | 5 => {
+                        for _ in 0..many as u64 % (sent - came + 1) {
+                            prop_assert!(receiver.spend(), "delivery {} of {}", came, limit);
+                            came += 1;
+                        }
+                    }
+                    6 => {
+                        // Its FLOW counts what has come: the rest of what was sent counts against the grant.
+                        receiver.grant(credit);
+                        sender.handle_flow(Some(receiver.delivery_count()), credit, start);
+                        limit = came + u64::from(credit);
+                    }
+                    _ => {
+                        (sent, came) = (sent.max(limit), sent.max(limit));
+                        sender.drain();
+                        receiver.handle_flow(sender.delivery_count());
+                    }
+                }
+                prop_assert_eq!(sender.delivery_count(), wire(sent));
+                prop_assert_eq!(u64::from(sender.credit()), limit.saturating_sub(sent));
+                prop_assert_eq!(receiver.delivery_count(), wire(came));
+                prop_assert_eq!(u64::from(receiver.credit()), limit.saturating_sub(came));
+            }
+        }
     }
 
     #[test]

@@ -23,4 +23,20 @@ mod tests {
         assert!(!in_range(5, 7, 3));
         assert!(in_range(7, 7, 7));
     }
+
+    /// Every id, every range around 2^32, against numbers that never wrap.
+    #[test]
+    fn ranges_near_the_wrap_are_those_of_numbers_that_do_not() {
+        const TURN: u64 = 1 << 32;
+        let near = || TURN - 30..TURN + 30;
+        for a in near() {
+            for b in near() {
+                assert_eq!(i64::from(distance(a as u32, b as u32)), a as i64 - b as i64);
+                for id in near() {
+                    let expected = (a..=b).contains(&id);
+                    assert_eq!(in_range(id as u32, a as u32, b as u32), expected, "{id} in {a}..={b}");
+                }
+            }
+        }
+    }
 }
