@@ -62,3 +62,23 @@ async fn a_backlog_that_no_buffer_holds_is_delivered_without_a_word_from_the_cli
         assert!(delivery.message.len() > LARGE);
     }
 }
+
+/// Connections that are open at once.
+const MANY: usize = 800;
+
+/// A connection costs memory, and no thread.
+#[tokio::test]
+async fn eight_hundred_connections_take_no_thread() {
+    let directory = Directory::new("sockets");
+    let broker = Broker::start(&directory);
+    let url = broker.amqp_url().parse().unwrap();
+    let before = broker.threads();
+    let mut open = Vec::new();
+    for _ in 0..MANY {
+        let connection = Connection::open(&url, Options::default()).await.unwrap();
+        let session = connection.session().await.unwrap();
+        open.push((connection, session));
+    }
+    assert_eq!(broker.list("connections").as_array().unwrap().len(), MANY);
+    assert_eq!(broker.threads(), before);
+}

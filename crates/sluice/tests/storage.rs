@@ -5,8 +5,10 @@ mod broker;
 
 use std::path::{Path, PathBuf};
 
+use amqp10::DeliveryState;
 use broker::verb::finish;
 use broker::{Broker, Directory, Starting, serve};
+use client::{Connection, Options, ReceiverOptions};
 use serde_json::{Value, json};
 
 /// Changes one bit behind these octets, which stand in one of the log's files once. Returns the file's name.
@@ -114,5 +116,71 @@ fn a_broker_that_may_have_lost_definitions_does_not_start() {
     assert!(directory.logged().contains("definitions may be lost here, which is accepted"));
     let broker = Broker::start(&directory);
     assert_eq!(broker.verb(&["recv", "defined-here", "--count", "1"]).done(), "y");
+    assert!(broker.terminate().success());
+}
+
+/// Messages of a backlog, the bytes of each, and how many of them are rejected; the others expire.
+const BACKLOG: usize = 3_000;
+const BODY: usize = 1_000;
+const REJECTED: usize = 100;
+
+/// What stands in packs has been read by nobody since the restart: neither what its headers say nor how old it is.
+#[tokio::test]
+async fn what_was_stored_and_survived_a_restart_dies_like_any_other() {
+    let directory = Directory::new("storage");
+    let start = || Starting::spawn(&directory, &["classic_queue.backlog_memory=64KiB"]).finish();
+    let broker = start();
+    broker.verb(&["declare", "exchange", "graves", "--type", "headers"]).done();
+    for kind in ["dead", "other"] {
+        broker.verb(&["declare", "queue", kind]).done();
+        let is = format!("kind={kind}");
+        broker
+            .verb(&["declare", "binding", "graves", kind, "--argument", "x-match=all", "--argument", &is])
+            .done();
+    }
+    broker.verb(&["declare", "queue", "q", "--argument", "x-dead-letter-exchange=graves"]).done();
+    let body = "b".repeat(BODY);
+    let count = BACKLOG.to_string();
+    broker.verb(&["send", "q", &body, "--count", &count, "--property", "kind=dead", "--subject", "s"]).done();
+    assert!(broker.terminate().success());
+    let packs = std::fs::read_dir(directory.path().join("data/packs")).unwrap();
+    let stored: u64 = packs.map(|pack| pack.unwrap().metadata().unwrap().len()).sum();
+    assert!(stored > (BACKLOG * BODY / 2) as u64, "{stored} bytes of it are in packs");
+
+    let broker = start();
+    let row = queue(&broker, "q");
+    assert_eq!((&row["messages_ready"], &row["messages_unacknowledged"]), (&json!(BACKLOG), &json!(0)));
+    let connection = Connection::open(&broker.amqp_url().parse().unwrap(), Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let receiver = session.receiver(Some("/queues/q"), ReceiverOptions::default()).await.unwrap();
+    for _ in 0..REJECTED {
+        receiver.recv().await.unwrap().settle(DeliveryState::Rejected(None)).unwrap();
+    }
+    receiver.detach().await.unwrap();
+    connection.close().await.unwrap();
+    let policy = r#"{"pattern": "^q$", "apply-to": "queues", "definition": {"message-ttl": 0}}"#;
+    assert_eq!(broker.ask("PUT", "/api/policies/%2F/old", policy).0, 201);
+    let came = broker.verb(&["recv", "dead", "--json", "--count", &count, "--timeout", "60"]).done();
+    let (mut rejected, mut expired) = (0, 0);
+    for line in came.lines() {
+        let message: Value = serde_json::from_str(line).unwrap();
+        assert_eq!((&message["body"], &message["properties"]["subject"]), (&json!(body), &json!("s")));
+        assert_eq!(message["application_properties"], json!({"kind": "dead"}));
+        let annotations = &message["message_annotations"];
+        assert_eq!(
+            (&annotations["x-first-death-queue"], &annotations["x-exchange"]),
+            (&json!("q"), &json!("graves"))
+        );
+        match annotations["x-first-death-reason"].as_str().unwrap() {
+            "rejected" => rejected += 1,
+            "expired" => expired += 1,
+            other => panic!("{other}"),
+        }
+    }
+    assert_eq!((rejected, expired), (REJECTED, BACKLOG - REJECTED));
+    assert_eq!(
+        (&queue(&broker, "q")["messages"], &queue(&broker, "other")["messages"]),
+        (&json!(0), &json!(0))
+    );
     assert!(broker.terminate().success());
 }

@@ -117,7 +117,7 @@ impl House {
         let session = SessionConfig { incoming_window: 50, handle_max: 10 };
         let config = Config {
             max_frame_size: 128 * 1024,
-            channel_max: 10,
+            channel_max: 30,
             idle_time_out_ms: 0,
             incomplete_bytes_max: usize::MAX,
             session,

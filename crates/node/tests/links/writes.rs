@@ -1,5 +1,10 @@
 //! What is written within a turn is told within it.
 
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+
+use amqp10::frame::{self, HEADER_SIZE};
+use amqp10::{Attach, Role, Source, Target, TargetArchetype};
 use broker::catalog::Arguments;
 use broker::settings::Settings;
 
@@ -32,4 +37,57 @@ fn a_receipt_leaves_in_the_turn_that_writes() {
     // And two more: the message goes to the other shard, and the receipt comes back.
     assert_eq!((turns("classic", 2, false), turns("classic", 2, true)), (4, 3));
     assert_eq!((turns("stream", 1, true), turns("stream", 2, true)), (1, 3));
+}
+
+/// Slices of one vectored write of the runtime.
+const SLICES: usize = 64;
+const SESSIONS: u16 = 20;
+
+#[test]
+fn the_frames_of_twenty_sessions_leave_in_one_write() {
+    let mut house = House::new(1, Settings::default());
+    house.declare("q", Arguments::new());
+    let (publisher, consumer) = (house.connect(0), house.connect(0));
+    let sender = house.sender(publisher, "/queues/q");
+    let source = Source { address: Some("/queues/q".to_owned()), ..Source::default() };
+    for session in 0..SESSIONS {
+        if session > 0 {
+            assert_eq!(house.peers[consumer].conn.begin(None, true), Some(session));
+            house.settle();
+        }
+        let attach = Attach {
+            source: Some(source.clone()),
+            target: Some(TargetArchetype::Target(Target::default())),
+            ..Attach::new(format!("link-{session}"), 0, Role::Receiver)
+        };
+        let conn = &mut house.peers[consumer].conn;
+        let link = conn.attach(session, None, attach).expect("a free handle");
+        conn.grant(session, link, 1, false, false);
+        house.settle();
+    }
+    // One message for each, in one piece.
+    (0..SESSIONS).for_each(|_| house.say(publisher, sender, b"x"));
+    let up = house.peers[publisher].up();
+    let (shard, publishers) = (&mut house.shards[0], house.peers[publisher].key);
+    shard.handle_input(publishers, &mut (&up[..]).into());
+    shard.take_dirty(&mut Vec::new());
+    shard.turn();
+
+    let mut dirty = Vec::new();
+    shard.take_dirty(&mut dirty);
+    let key = house.peers[consumer].key;
+    assert_eq!(dirty.iter().filter(|dirty| **dirty == key).count(), 1, "it is written once");
+    let output = shard.conn(key).expect("it is open").gate.connection().output();
+    let mut slices = [IoSlice::new(&[]); SLICES];
+    let n = output.slices(&mut slices);
+    let written: Vec<u8> = slices[..n].iter().flat_map(|slice| slice.iter().copied()).collect();
+    let (mut channels, mut rest) = (BTreeSet::new(), &written[..]);
+    while let Some(start) = rest.first_chunk::<HEADER_SIZE>() {
+        let header = frame::parse_header(start, 128 * 1024).expect("a frame");
+        channels.insert(u16::from_be_bytes([start[6], start[7]]));
+        rest = &rest[header.size as usize..];
+    }
+    assert_eq!(channels, (0..SESSIONS).collect());
+    output.advance(written.len());
+    assert!(output.is_empty(), "nothing is left for a second write");
 }

@@ -159,6 +159,11 @@ impl Broker {
         kill_process(self.pid(), Signal::CONT).unwrap();
     }
 
+    /// Threads of its process.
+    pub fn threads(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
+    }
+
     /// SIGTERM, and waits for its end.
     pub fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).unwrap();
