@@ -13,7 +13,7 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
-all=(proton go-amqp rhea jms fe2o3)
+all=(proton go-amqp rhea jms fe2o3 rabbitmq-python)
 
 say() { printf '%s\n' "$*"; }
 
@@ -65,6 +65,14 @@ install_proton() {
         --cache-dir "$cache/pip" -r "$here/proton/requirements.txt"
 }
 run_proton() { "$cache/proton/bin/python" "$here/proton/suite.py"; }
+
+needs_rabbitmq-python() { has python3; }
+install_rabbitmq-python() {
+    [ -x "$cache/rabbitmq-python/bin/python" ] || python3 -m venv "$cache/rabbitmq-python" || return
+    once rabbitmq-python/requirements.txt "$cache/rabbitmq-python/bin/pip" install --quiet --disable-pip-version-check \
+        --cache-dir "$cache/pip" -r "$here/rabbitmq-python/requirements.txt"
+}
+run_rabbitmq-python() { "$cache/rabbitmq-python/bin/python" "$here/rabbitmq-python/suite.py"; }
 
 needs_go-amqp() { has go; }
 install_go-amqp() { go_build go-amqp; }
