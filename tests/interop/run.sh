@@ -13,7 +13,7 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
-all=(proton go-amqp rhea jms fe2o3 rabbitmq-python)
+all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go)
 
 say() { printf '%s\n' "$*"; }
 
@@ -77,6 +77,10 @@ run_rabbitmq-python() { "$cache/rabbitmq-python/bin/python" "$here/rabbitmq-pyth
 needs_go-amqp() { has go; }
 install_go-amqp() { go_build go-amqp; }
 run_go-amqp() { "$cache/go-amqp"; }
+
+needs_rabbitmq-go() { has go; }
+install_rabbitmq-go() { go_build rabbitmq-go; }
+run_rabbitmq-go() { "$cache/rabbitmq-go"; }
 
 needs_rhea() { has node npm; }
 # Node looks for modules beside the script, so the script runs as a copy beside them.
