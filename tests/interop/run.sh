@@ -13,7 +13,7 @@ set -uo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 here=$root/tests/interop
 cache=$root/.cache
-all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go)
+all=(proton go-amqp rhea jms fe2o3 rabbitmq-python rabbitmq-go rabbitmq-java)
 
 say() { printf '%s\n' "$*"; }
 
@@ -104,6 +104,10 @@ readme_java() {
         "$root/README.md"
     printf '%s\n' 'connection.close();' 'return reading;' '}' '}'
 }
+
+needs_rabbitmq-java() { has java javac mvn; }
+install_rabbitmq-java() { maven_fetch rabbitmq-java && java_compile rabbitmq-java; }
+run_rabbitmq-java() { java -cp "$cache/rabbitmq-java/lib/*:$cache/rabbitmq-java/classes" Suite; }
 
 needs_fe2o3() { has cargo; }
 install_fe2o3() { cargo build --quiet --locked --manifest-path "$here/fe2o3/Cargo.toml" --target-dir "$cache/fe2o3"; }
