@@ -91,25 +91,33 @@ impl Writes for &Storage {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    started_ms: u64,
+    /// The same time since the epoch.
+    since: Duration,
 }
 
 impl Clock {
     pub fn start() -> Self {
+        let started = Instant::now();
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        Self { started: Instant::now(), started_ms: since.as_millis() as u64 }
+        Self { started, since }
     }
 
     pub fn now_ms(&self) -> u64 {
-        self.started_ms + self.uptime_ms()
+        self.after(self.started.elapsed())
     }
 
     pub fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64
     }
 
+    /// The time since the epoch when so much has passed since the start. Rounded once: a message that is published
+    /// after a client has looked at the system's clock must not seem to come before it.
+    fn after(&self, elapsed: Duration) -> u64 {
+        (self.since + elapsed).as_millis() as u64
+    }
+
     fn instant(&self, at_ms: u64) -> Instant {
-        self.started + Duration::from_millis(at_ms.saturating_sub(self.started_ms))
+        self.started + Duration::from_millis(at_ms).saturating_sub(self.since)
     }
 }
 
@@ -299,5 +307,19 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
         // The next turn makes output of what waits: nothing may take the mark away before.
         shard.touch(key);
         host.wake.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_rounds_once() {
+        let clock = Clock { started: Instant::now(), since: Duration::from_micros(5_900) };
+        assert_eq!(clock.after(Duration::from_micros(100)), 6);
+        assert_eq!(clock.after(Duration::from_micros(100_300)), 106);
+        assert_eq!(clock.instant(6) - clock.started, Duration::from_micros(100));
+        assert_eq!(clock.instant(3), clock.started);
     }
 }
