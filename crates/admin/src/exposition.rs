@@ -20,13 +20,22 @@ pub struct Exposition(String);
 impl Exposition {
     /// A family of samples; all samples of it follow before the next family.
     pub fn family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
+        self.named(kind, format!("rabbitmq_{name}"), help)
+    }
+
+    /// The same, of something that only this broker has.
+    pub fn own_family(&mut self, kind: Kind, name: &str, help: &str) -> Family<'_> {
+        self.named(kind, format!("sluice_{name}"), help)
+    }
+
+    fn named(&mut self, kind: Kind, name: String, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
         };
         // Writing to a string cannot fail.
-        let _ = writeln!(self.0, "# TYPE rabbitmq_{name} {kind}\n# HELP rabbitmq_{name} {help}");
-        Family { page: self, name: name.to_owned() }
+        let _ = writeln!(self.0, "# TYPE {name} {kind}\n# HELP {name} {help}");
+        Family { page: self, name }
     }
 
     pub fn into_text(self) -> String {
@@ -46,7 +55,7 @@ impl Family<'_> {
     /// end the line or the page for its readers, are spelled out.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {
         let out = &mut self.page.0;
-        let _ = write!(out, "rabbitmq_{}", self.name);
+        out.push_str(&self.name);
         for (i, (name, value)) in labels.iter().enumerate() {
             let _ = write!(out, "{}{name}=\"", if i == 0 { '{' } else { ',' });
             for c in value.chars() {

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::counters::Deliveries;
-use broker::desk::{Alarms, Desk, Overview, QueueRow};
+use broker::desk::{Alarms, BudgetRow, Desk, Overview, QueueRow};
 
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
 use crate::process::Process;
@@ -140,6 +140,15 @@ fn global(page: &mut Exposition, overview: &Overview) {
     }
 }
 
+/// One figure of a budget: name, help, and where it is.
+type BudgetFigure = (&'static str, &'static str, fn(&BudgetRow) -> u64);
+
+/// What is told of every budget of memory.
+const BUDGETS: &[BudgetFigure] = &[
+    ("budget_used_bytes", "Memory that clients make the node take, by kind", |row| row.used),
+    ("budget_limit_bytes", "Memory that clients can make the node take, by kind", |row| row.limit),
+];
+
 fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     let c = &overview.counters;
     let counters = [
@@ -169,6 +178,12 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     ];
     for (name, help, value) in gauges {
         page.family(Kind::Gauge, name, help).sample(&[], value);
+    }
+    for (name, help, of) in BUDGETS {
+        let mut family = page.own_family(Kind::Gauge, name, help);
+        for row in &overview.budgets {
+            family.sample(&[("budget", row.name)], of(row));
+        }
     }
     let process = Process::read();
     let known = [

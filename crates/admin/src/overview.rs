@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use broker::catalog::{DEFAULT_VHOST, ExchangeKind};
-use broker::desk::{Desk, Overview};
+use broker::desk::{BudgetRow, Desk, Overview};
 use serde_json::{Value, json};
 
 use crate::auth::require_monitor;
@@ -97,7 +97,12 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Value {
         "disk_free_alarm": alarm("disk"),
         "fd_used": process.open_fds,
         "fd_total": process.max_fds,
+        "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
     })
+}
+
+fn budget(row: &BudgetRow) -> Value {
+    json!({ "name": row.name, "used": row.used, "limit": row.limit })
 }
 
 fn to_json(o: &Overview) -> Value {

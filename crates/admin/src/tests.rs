@@ -457,6 +457,7 @@ async fn the_broker_at_a_glance() {
             GET /api/vhosts/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
             GET /api/nodes?columns=name,running -> 200 [{"name":"n@h","running":true}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
+            GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20}]}
             GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             HEAD /api/whoami -> 200
             "#,

@@ -143,6 +143,31 @@ pub struct ConnectionRow {
     pub node: Arc<str>,
 }
 
+/// Memory that clients can make the node take, of one kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BudgetRow {
+    pub name: &'static str,
+    /// Bytes that are taken now.
+    pub used: u64,
+    /// Bytes that may be taken, about; `docs/operations.md` says what happens there.
+    pub limit: u64,
+}
+
+impl BudgetRow {
+    /// Adds the rows of another shard to `sums`.
+    pub fn add_all(sums: &mut Vec<Self>, more: Vec<Self>) {
+        for row in more {
+            match sums.iter_mut().find(|sum| sum.name == row.name) {
+                Some(sum) => {
+                    sum.used += row.used;
+                    sum.limit += row.limit;
+                }
+                None => sums.push(row),
+            }
+        }
+    }
+}
+
 /// The node at a glance.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
@@ -161,6 +186,8 @@ pub struct Overview {
     /// `(protocol, ip, port)`.
     pub listeners: Vec<(String, String, u16)>,
     pub counters: crate::counters::Counters,
+    /// Every budget of memory.
+    pub budgets: Vec<BudgetRow>,
     pub uptime_ms: u64,
 }
 

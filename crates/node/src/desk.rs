@@ -15,7 +15,8 @@ use broker::catalog::{
 };
 use broker::counters::Counters;
 use broker::desk::{
-    Alarms, BrowsedRow, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow, QueueSpec, Start,
+    Alarms, BrowsedRow, BudgetRow, ConnectionRow, Desk, DeskError, ExchangeSpec, Overview, QueueRow,
+    QueueSpec, Start,
 };
 use broker::explain::{Explanation, Subject};
 use broker::settings::{SLUICE_VERSION, Settings};
@@ -197,6 +198,7 @@ impl Desk for NodeDesk {
             overview.messages_ready += totals.ready;
             overview.messages_unacknowledged += totals.unsettled;
             overview.counters.add(&totals.counters);
+            BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
         self.inner.logins.add_to(&mut overview.counters);
         overview.connections = overview.counters.connections;

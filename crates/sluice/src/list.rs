@@ -75,7 +75,7 @@ pub fn run(list: &List) -> Result<(), Failure> {
 }
 
 /// A heading and the field below it.
-type Column = (&'static str, &'static str);
+pub type Column = (&'static str, &'static str);
 
 impl What {
     fn columns(self) -> &'static [Column] {
@@ -158,7 +158,7 @@ fn links(connection: &Value) -> Vec<Value> {
 }
 
 /// Columns two spaces apart; numbers stand right.
-fn table(columns: &[Column], rows: &[Value]) -> String {
+pub fn table(columns: &[Column], rows: &[Value]) -> String {
     let cells: Vec<Vec<String>> =
         rows.iter().map(|row| columns.iter().map(|(_, field)| cell(&row[field])).collect()).collect();
     let width = |i: usize| {
@@ -185,7 +185,7 @@ fn table(columns: &[Column], rows: &[Value]) -> String {
 }
 
 /// A field for people. What could move the cursor is spelled out.
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),

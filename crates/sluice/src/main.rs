@@ -14,6 +14,7 @@ mod log;
 mod recv;
 mod send;
 mod serve;
+mod status;
 
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Verb {
     Delete(declare::Delete),
     /// List queues, exchanges, bindings, connections or links
     List(list::List),
+    /// Show the node at a glance, and what is used of each budget of memory
+    Status(status::Status),
     /// Say why nothing moves at a queue, a link or a connection
     Explain(explain::Explain),
     /// Put load on a broker and measure it
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Verb::Declare(declare) => declare::declare(&declare),
         Verb::Delete(delete) => declare::delete(&delete),
         Verb::List(list) => list::run(&list),
+        Verb::Status(status) => status::run(&status),
         Verb::Explain(explain) => explain::run(&explain),
         Verb::Bench(bench) => bench::run(bench),
     };
@@ -117,6 +121,7 @@ mod tests {
             "declare queue q -p v",
             "declare -p v exchange x",
             "delete binding x q --vhost v",
+            "status --json --url http://h",
             "explain queue q --json",
             "explain --url http://h link l --connection c",
             "explain connection c",
@@ -141,6 +146,7 @@ mod tests {
             "declare binding x",
             "list",
             "list users",
+            "status q",
             "explain",
             "explain queue",
             "explain queue q --connection c",

@@ -143,6 +143,10 @@ impl Desk for FakeDesk {
                 ..Default::default()
             },
             listeners,
+            budgets: vec![
+                BudgetRow { name: "one", used: 1, limit: 10 },
+                BudgetRow { name: "two", used: 2, limit: 20 },
+            ],
             ..Overview::default()
         })
     }

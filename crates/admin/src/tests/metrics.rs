@@ -32,6 +32,8 @@ async fn sums_over_everything() {
         "rabbitmq_queues 1",
         "rabbitmq_queue_messages_ready 3",
         "rabbitmq_queue_messages 3",
+        "sluice_budget_used_bytes{budget=\"one\"} 1",
+        "sluice_budget_limit_bytes{budget=\"two\"} 20",
         "rabbitmq_alarms_memory_used_watermark 0",
         "rabbitmq_alarms_free_disk_space_watermark 1",
     ] {

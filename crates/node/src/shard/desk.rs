@@ -1,7 +1,7 @@
 //! What the desk asks of a shard: calls that run on it, and answers that come later.
 
 use broker::catalog::{Answer, Catalog, CatalogError, Command, QueueRecord};
-use broker::desk::ConnectionRow;
+use broker::desk::{BudgetRow, ConnectionRow};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
@@ -24,6 +24,7 @@ pub struct Totals {
     pub unsettled: u64,
     pub sessions: u64,
     pub counters: broker::counters::Counters,
+    pub budgets: Vec<BudgetRow>,
 }
 
 /// What to do with the catalog's answer.
@@ -95,7 +96,8 @@ impl Shard {
 
     /// Sums over what lives here.
     pub fn totals(&self) -> Totals {
-        let mut totals = Totals { counters: self.counters.clone(), ..Totals::default() };
+        let (counters, budgets) = (self.counters.clone(), self.budgets());
+        let mut totals = Totals { counters, budgets, ..Totals::default() };
         for slot in self.queues.iter().flatten() {
             let (ready, unsettled) = slot.depth();
             totals.ready += ready;

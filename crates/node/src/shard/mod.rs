@@ -9,6 +9,7 @@
 //! No sockets, no clock, no tasks: whoever drives it brings bytes and time and takes away what it made.
 
 mod apply;
+mod budgets;
 mod catalog;
 mod compact;
 mod connections;

@@ -111,6 +111,16 @@ impl Pages {
         self.pageable = self.pageable - before + now;
     }
 
+    /// Bytes of memory that messages take, about.
+    pub fn used(&self) -> u64 {
+        self.pageable
+    }
+
+    /// Bytes that they may take before some of them leave.
+    pub fn limit(&self) -> u64 {
+        self.budget
+    }
+
     /// Whether publishers must wait for the disk.
     pub fn is_full(&self) -> bool {
         self.is_twice_over() && self.leaving && !self.failed

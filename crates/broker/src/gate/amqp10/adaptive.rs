@@ -50,13 +50,25 @@ const NODE_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes of [`NODE_BYTES_MAX`] that a shard has left.
 #[derive(Debug)]
 pub struct Budget {
+    limit: u64,
     left: u64,
 }
 
 impl Budget {
     /// The share of one of so many shards.
     pub fn share(shards: u64) -> Self {
-        Self { left: NODE_BYTES_MAX / shards.max(1) }
+        let limit = NODE_BYTES_MAX / shards.max(1);
+        Self { limit, left: limit }
+    }
+
+    /// Bytes that links of this shard may be promised beyond the fixed credit.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Bytes that they are promised now.
+    pub fn used(&self) -> u64 {
+        self.limit - self.left
     }
 }
 

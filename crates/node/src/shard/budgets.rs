@@ -1,0 +1,23 @@
+//! The budgets of memory that clients can make a shard take.
+
+use broker::desk::BudgetRow;
+
+use super::Shard;
+
+/// A budget: its name, what is used of it here, and the part of the node's limit that is this shard's, all in bytes. Some
+/// budgets know no parts: they are the node's, and the parts are only there to make up its limit.
+type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
+
+/// Every budget of the shards, in the order in which they are shown. `docs/operations.md` has a line for each.
+const BUDGETS: &[Budget] = &[
+    ("publisher_credit", |shard| shard.budget.used(), |shard| shard.budget.limit()),
+    ("backlog", |shard| shard.pages.used(), |shard| shard.pages.limit()),
+];
+
+impl Shard {
+    /// What is used of each budget here.
+    pub fn budgets(&self) -> Vec<BudgetRow> {
+        let row = |&(name, used, limit): &Budget| BudgetRow { name, used: used(self), limit: limit(self) };
+        BUDGETS.iter().map(row).collect()
+    }
+}

@@ -1,0 +1,105 @@
+//! `sluice status`: the node at a glance, and what is used of each of its budgets of memory.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+
+use clap::Args;
+use hyper::Method;
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::http::Api;
+use crate::list::{Column, cell, table};
+
+#[derive(Args, Debug)]
+pub struct Status {
+    /// Print what the management API answers
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    api: Api,
+}
+
+/// Prints it.
+///
+/// # Errors
+/// What the broker says.
+pub fn run(status: &Status) -> Result<(), Failure> {
+    crate::amqp::block_on(async {
+        let words = "show the status";
+        let (_, answer) = status.api.ask(words, Method::GET, "/api/nodes", None).await?;
+        let nodes = match answer {
+            Value::Array(nodes) if !nodes.is_empty() => nodes,
+            _ => return Err(status.api.failed(words, "the answer is no list of nodes")),
+        };
+        let text = match status.json {
+            true => format!("{:#}\n", Value::from(nodes)),
+            false => nodes.iter().map(show).collect(),
+        };
+        let mut out = std::io::stdout();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| Failure::output(&error))
+    })
+}
+
+/// A word for people and the field behind it.
+const LINES: &[Column] = &[
+    ("node", "name"),
+    ("process", "os_pid"),
+    ("uptime (ms)", "uptime"),
+    ("memory (bytes)", "mem_used"),
+    ("memory alarm", "mem_alarm"),
+    ("disk alarm", "disk_free_alarm"),
+    ("descriptors", "fd_used"),
+    ("descriptors at most", "fd_total"),
+];
+
+const BUDGETS: &[Column] =
+    &[("MEMORY FOR", "name"), ("USED (BYTES)", "used"), ("LIMIT (BYTES)", "limit"), ("USED (%)", "percent")];
+
+fn show(node: &Value) -> String {
+    let width = LINES.iter().map(|(word, _)| word.len()).max().unwrap_or_default();
+    let mut text = String::new();
+    for (word, field) in LINES {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{word:<width$}  {}", cell(&node[field]));
+    }
+    let budgets = node["budgets"].as_array().into_iter().flatten().map(|budget| {
+        let (used, limit) = (budget["used"].as_u64(), budget["limit"].as_u64());
+        let percent = used.zip(limit).map(|(used, limit)| used.saturating_mul(100) / limit.max(1));
+        json!({ "name": budget["name"], "used": used, "limit": limit, "percent": percent })
+    });
+    text.push('\n');
+    text + &table(BUDGETS, &budgets.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_stand_in_a_table() {
+        let node = json!({
+            "name": "sluice@h", "os_pid": "7", "uptime": 12, "mem_used": 99, "mem_alarm": false,
+            "disk_free_alarm": true, "fd_used": 4, "fd_total": null,
+            "budgets": [
+                {"name": "unfinished_deliveries", "used": 512, "limit": 1024},
+                {"name": "backlog", "used": 0, "limit": 0},
+            ],
+        });
+        let expected = "\
+node                 sluice@h
+process              7
+uptime (ms)          12
+memory (bytes)       99
+memory alarm         no
+disk alarm           yes
+descriptors          4
+descriptors at most  -
+
+MEMORY FOR             USED (BYTES)  LIMIT (BYTES)  USED (%)
+unfinished_deliveries           512           1024        50
+backlog                           0              0         0
+";
+        assert_eq!(show(&node), expected);
+    }
+}
