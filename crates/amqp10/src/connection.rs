@@ -74,6 +74,8 @@ pub struct Connection {
     /// Our channel by the peer's.
     by_remote_channel: Vec<Option<u16>>,
     output: Output,
+    /// Deliveries whose last transfer has not come may be there.
+    has_incomplete: bool,
     /// See [`Connection::start_ids_at`].
     first_id: u32,
 }
@@ -104,6 +106,7 @@ impl Connection {
             sessions: Vec::new(),
             by_remote_channel: Vec::new(),
             output: Output::default(),
+            has_incomplete: false,
             first_id: 0,
             config,
         }

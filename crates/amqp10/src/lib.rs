@@ -17,6 +17,7 @@ pub mod frame;
 pub mod generated;
 pub mod link;
 pub mod output;
+mod parts;
 pub mod performative;
 pub mod sasl;
 pub mod sections;

@@ -12,10 +12,11 @@
 //!      Half --detach()--> Detaching, if we proposed the link: the peer's ATTACH and DETACH are still to come.
 //! ```
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
 use crate::chunk::Chunk;
 use crate::credit::{ReceiverCredit, SenderCredit};
+use crate::parts::Parts;
 use crate::violation::Violation;
 use crate::{DeliveryState, ReceiverSettleMode, SenderSettleMode, Transfer};
 
@@ -69,7 +70,7 @@ struct Partial {
     message_format: u32,
     /// It claims to go on from an earlier attach: none of it is kept.
     resumed: bool,
-    bytes: BytesMut,
+    parts: Parts,
 }
 
 /// What both sides have agreed to in their ATTACHes.
@@ -177,11 +178,11 @@ impl Link {
         matches!(self.end, End::Sending(_))
     }
 
-    /// Bytes of the delivery under way.
-    pub(crate) fn partial_bytes(&self) -> usize {
-        match &self.end {
-            End::Receiving(Receiving { partial: Some(partial), .. }) => partial.bytes.len(),
-            _ => 0,
+    /// Forgets the delivery whose last transfer has not come. Returns its bytes.
+    pub(crate) fn forget_partial(&mut self) -> usize {
+        match &mut self.end {
+            End::Receiving(receiving) => receiving.partial.take().map_or(0, |partial| partial.parts.len()),
+            End::Sending(_) => 0,
         }
     }
 }
@@ -189,6 +190,12 @@ impl Link {
 impl Receiving {
     pub(crate) fn starting_at(initial_delivery_count: u32) -> Self {
         Self { credit: ReceiverCredit::starting_at(initial_delivery_count), partial: None }
+    }
+
+    /// Bytes of the delivery whose last transfer has not come.
+    #[inline(always)]
+    pub(crate) fn partial_bytes(&self) -> usize {
+        self.partial.as_ref().map_or(0, |partial| partial.parts.len())
     }
 
     /// One TRANSFER; the checks are those of behaviour B.4, in its order.
@@ -234,13 +241,13 @@ impl Receiving {
                     rcv_settle_mode,
                     message_format: transfer.message_format.unwrap_or(0),
                     resumed: transfer.resume,
-                    bytes: BytesMut::new(),
+                    parts: Parts::default(),
                 })
             }
         };
         if !partial.resumed {
-            terms.check_size(partial.bytes.len() + payload.len())?;
-            partial.bytes.extend_from_slice(payload);
+            terms.check_size(partial.parts.len() + payload.len())?;
+            partial.parts.push(payload);
         }
         if transfer.more {
             return Ok(Progress::Incomplete);
@@ -305,7 +312,7 @@ impl Partial {
             message_format: self.message_format,
             settled: self.settled,
             rcv_settle_mode: self.rcv_settle_mode,
-            message: Chunk::Owned(self.bytes.freeze()),
+            message: Chunk::Owned(self.parts.join()),
         }))
     }
 }

@@ -77,6 +77,8 @@ pub struct Session {
     /// The highest handle that both sides can use.
     handle_max: u32,
     links: Vec<Option<Link>>,
+    /// Bytes of deliveries whose last transfer has not come.
+    partial_bytes: usize,
     /// Our link number by the peer's handle.
     by_remote_handle: Vec<Option<u32>>,
     pending: VecDeque<Pending>,
@@ -114,6 +116,7 @@ impl Session {
             next_delivery_id: first_id,
             handle_max: config.handle_max,
             links: Vec::new(),
+            partial_bytes: 0,
             by_remote_handle: Vec::new(),
             pending: VecDeque::new(),
             unsettled: Unsettled::default(),
@@ -170,7 +173,7 @@ impl Session {
 
     /// Bytes of deliveries whose last transfer has not come.
     pub fn partial_bytes(&self) -> usize {
-        self.links().map(|(_, l)| l.partial_bytes()).sum()
+        self.partial_bytes
     }
 
     // ---- what the peer says ---------------------------------------------------------------------------
@@ -235,7 +238,13 @@ impl Session {
         let End::Receiving(receiving) = &mut l.end else {
             return Err((None, Violation::UnexpectedFrame("TRANSFER on a link on which we send")));
         };
-        match receiving.handle_transfer(transfer, frame, payload_at, terms) {
+        let before = receiving.partial_bytes();
+        let made = receiving.handle_transfer(transfer, frame, payload_at, terms);
+        let after = receiving.partial_bytes();
+        if before != after {
+            self.partial_bytes = self.partial_bytes - before + after;
+        }
+        match made {
             Ok(progress) => Ok((link, progress)),
             Err(violation) => Err((Some(link), violation)),
         }
@@ -306,6 +315,7 @@ impl Session {
         self.pending.clear();
         self.unsettled = Unsettled::default();
         self.links.clear();
+        self.partial_bytes = 0;
         self.by_remote_handle.clear();
         put_frame(out.buffer(), self.channel, &EndPerformative { error });
     }

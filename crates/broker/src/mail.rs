@@ -41,6 +41,9 @@ pub enum Mail {
     /// For the shard that decides: keep these for whoever binds to the exchange later, oldest first. Bounded by
     /// twice the length of the history per exchange and turn.
     Remember { exchange: Arc<Exchange>, messages: Vec<Message> },
+    /// The node holds too much of deliveries whose end has not come, and a connection of that shard the most. One for
+    /// each step by which a shard's part grows.
+    ShedUnfinished,
     /// What came of a proposal.
     Answer { ticket: Ticket, result: Result<Answer, CatalogError> },
 }

@@ -26,6 +26,9 @@ pub struct Settings {
     /// Deliveries that a consumer may leave unsettled on one link; 0 is no limit
     /// (`amqp10.max_unsettled_per_link`).
     pub max_unsettled_per_link: u32,
+    /// Bytes that deliveries and frames whose end has not come may take, of all connections together
+    /// (`amqp10.unfinished_memory`). It is never below what one connection may have.
+    pub unfinished_memory: u64,
     /// A message without any header section is durable (`amqp10.durable_by_default`).
     pub durable_by_default: bool,
     /// Links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
@@ -68,6 +71,7 @@ impl Default for Settings {
             max_queue_credit: 256,
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,
+            unfinished_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
             compat_product: "RabbitMQ".into(),
@@ -76,6 +80,19 @@ impl Default for Settings {
             cluster_name: "sluice@localhost".into(),
             anonymous_login_user: Some("guest".into()),
         }
+    }
+}
+
+impl Settings {
+    /// Bytes that deliveries whose end has not come may take of one connection: twice the largest message, for one that
+    /// comes and as much for all others.
+    pub fn connection_unfinished_memory(&self) -> u64 {
+        self.max_message_size.saturating_mul(2)
+    }
+
+    /// Bytes that they may take of all connections: a lone publisher can always send its largest message.
+    pub fn node_unfinished_memory(&self) -> u64 {
+        self.unfinished_memory.max(self.connection_unfinished_memory())
     }
 }
 

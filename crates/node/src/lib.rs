@@ -13,6 +13,7 @@ pub mod quarantine;
 mod read_buffers;
 mod runtime;
 pub mod shard;
+mod tally;
 
 pub use alarms::{AlarmLimits, Limit, Measured};
 pub use desk::NodeDesk;

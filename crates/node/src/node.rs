@@ -25,7 +25,7 @@ use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::runtime::{self, Clock, Incoming, Shards, Storage};
-use crate::shard::{Occupancy, Setup, Shard, StorageLimits};
+use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
 /// What a node is started with.
 #[derive(Debug)]
@@ -343,6 +343,7 @@ pub fn make_shards(
     }
     let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
+    let tallies = Tallies::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
             let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
@@ -355,6 +356,7 @@ pub fn make_shards(
                 live: live.clone(),
                 limits,
                 reply_keys: reply_keys.clone(),
+                tallies: tallies.clone(),
             })
         })
         .collect();

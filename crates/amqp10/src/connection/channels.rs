@@ -109,7 +109,10 @@ impl Connection {
                 Ok(Some(Event::Transfer { session: number, link, delivery: *delivery }))
             }
             Ok((link, Progress::Discarded)) => Ok(Some(Event::Discarded { session: number, link })),
-            Ok((_, Progress::Incomplete)) => self.check_incomplete().map(|()| None),
+            Ok((_, Progress::Incomplete)) => {
+                self.has_incomplete = true;
+                self.check_incomplete().map(|()| None)
+            }
             Ok((_, Progress::Ignored)) => Ok(None),
             Err((link, violation)) => Err(Fault { violation, session: Some(number), link }),
         }
@@ -151,11 +154,20 @@ impl Connection {
         Some((number, session, &mut self.output))
     }
 
+    /// Bytes of deliveries whose last transfer has not come, over all links.
+    pub fn incomplete_bytes(&mut self) -> usize {
+        if !self.has_incomplete {
+            return 0;
+        }
+        let bytes = self.sessions().map(|(_, session)| session.partial_bytes()).sum();
+        self.has_incomplete = bytes > 0;
+        bytes
+    }
+
     /// Each link may have one delivery under way, and there may be many links: what they take together is bounded.
-    fn check_incomplete(&self) -> Result<(), Fault> {
+    fn check_incomplete(&mut self) -> Result<(), Fault> {
         let max = self.config.incomplete_bytes_max;
-        let bytes: usize = self.sessions().map(|(_, session)| session.partial_bytes()).sum();
-        match bytes > max {
+        match self.incomplete_bytes() > max {
             true => Err(Fault::connection(Violation::IncompleteDeliveries { max })),
             false => Ok(()),
         }

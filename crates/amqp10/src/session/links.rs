@@ -107,6 +107,7 @@ impl Session {
             // The peer sends nothing more on it; our DETACH is still to come.
             let handle = l.remote_handle.take();
             l.peer_detached = true;
+            self.partial_bytes -= l.forget_partial();
             if let Some(slot) = handle.and_then(|h| self.by_remote_handle.get_mut(h as usize)) {
                 *slot = None;
             }
@@ -116,11 +117,13 @@ impl Session {
 
     fn drop_link(&mut self, link: u32) {
         if let Some(slot) = self.links.get_mut(link as usize)
-            && let Some(gone) = slot.take()
-            && let Some(handle) = gone.remote_handle
-            && let Some(slot) = self.by_remote_handle.get_mut(handle as usize)
+            && let Some(mut gone) = slot.take()
         {
-            *slot = None;
+            self.partial_bytes -= gone.forget_partial();
+            let handle = gone.remote_handle;
+            if let Some(slot) = handle.and_then(|handle| self.by_remote_handle.get_mut(handle as usize)) {
+                *slot = None;
+            }
         }
     }
 
@@ -190,6 +193,8 @@ impl Session {
         }
         let peer_is_gone = l.peer_detached;
         l.state = LinkState::Detaching;
+        // Nothing more of it is looked at, and the peer's DETACH may never come.
+        self.partial_bytes -= l.forget_partial();
         self.abort_pending(link, out);
         self.unsettled.forget_link(link);
         let detach = Detach { handle: link, closed: true, error };

@@ -230,6 +230,7 @@ impl Shard {
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
             Mail::Applied { version, by } => self.handle_applied(version, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
+            Mail::ShedUnfinished => _ = self.shed_unfinished(),
             Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
             Mail::LogFull { bytes, oldest, newest, short } => {
                 self.handle_log_full(bytes, oldest, newest, short);

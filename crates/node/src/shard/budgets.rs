@@ -10,6 +10,7 @@ type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
 
 /// Every budget of the shards, in the order in which they are shown. `docs/operations.md` has a line for each.
 const BUDGETS: &[Budget] = &[
+    ("unfinished_deliveries", |shard| shard.unfinished.used(), |shard| shard.unfinished.limit_part(shard.id)),
     ("publisher_credit", |shard| shard.budget.used(), |shard| shard.budget.limit()),
     ("backlog", |shard| shard.pages.used(), |shard| shard.pages.limit()),
 ];

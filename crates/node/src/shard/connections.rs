@@ -57,6 +57,7 @@ impl Shard {
             partial: BytesMut::new(),
             dirty: false,
             partial_taken: 0,
+            unfinished: 0,
             looked_at_ms: None,
             unwritten_bytes: 0,
             recv_bytes: 0,
@@ -79,6 +80,7 @@ impl Shard {
         let to = self.leaving(key)?;
         let mut conn = self.conns.try_remove(key)?;
         look_at(&mut self.deadlines, key, &mut conn, None);
+        self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
         self.dirty.retain(|k| *k != key);
         self.counters.connections -= 1;
         if let Some(occupancy) = &self.occupancy {
@@ -100,6 +102,7 @@ impl Shard {
         self.counters.connections += 1;
         with_gate!(self, key, |gate, cx| gate.go_on(cx));
         self.take_input(key, &mut unread);
+        self.count_unfinished(key);
         key
     }
 
@@ -112,6 +115,7 @@ impl Shard {
         let mut unread = std::mem::take(&mut conn.partial);
         with_gate!(self, key, |gate, cx| gate.go_on(cx));
         self.take_input(key, &mut unread);
+        self.count_unfinished(key);
     }
 
     /// Counts one connection less here: one that has gone, or was gone before it came.
@@ -149,6 +153,7 @@ impl Shard {
         }
         if !input.is_empty() {
             self.take_input(key, input);
+            self.count_unfinished(key);
         }
     }
 
@@ -264,6 +269,7 @@ impl Shard {
         }
         self.handle_partial(key);
         self.take_input(key, &mut BytesMut::new());
+        self.count_unfinished(key);
     }
 
     /// Handles the kept frame if it is whole now.
@@ -305,6 +311,7 @@ impl Shard {
             let mut conn = self.conns.remove(key);
             look_at(&mut self.deadlines, key, &mut conn, None);
             tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
+            self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
             self.dirty.retain(|k| *k != key);
@@ -348,6 +355,10 @@ impl Shard {
 
     /// The connections with something to write or to close. Call after [`Shard::turn`].
     pub fn take_dirty(&mut self, into: &mut Vec<usize>) {
+        // What a turn has ended holds nothing any more.
+        for i in 0..self.dirty.len() {
+            self.count_unfinished(self.dirty[i]);
+        }
         for key in self.dirty.drain(..) {
             if let Some(conn) = self.conns.get_mut(key) {
                 conn.dirty = false;

@@ -24,6 +24,7 @@ mod receipts;
 mod reclaim;
 mod slot;
 mod streams;
+mod unfinished;
 mod unwritten;
 mod writes;
 
@@ -59,6 +60,9 @@ use self::reclaim::GARBAGE_ALLOWED;
 pub use self::reclaim::Place;
 use self::slot::QueueSlot;
 use self::streams::Streams;
+use self::unfinished::Unfinished;
+use crate::tally::Tally;
+
 use self::unwritten::{KeptOfAll, UNWRITTEN_BYTES_MAX};
 pub use self::writes::Writes;
 
@@ -82,6 +86,8 @@ pub struct Conn {
     dirty: bool,
     /// Bytes of the beginning while somebody reads on at it.
     partial_taken: usize,
+    /// What it holds of deliveries and frames whose end has not come, as it was counted last.
+    unfinished: usize,
     /// When it is looked at for its deadline, as [`Shard::deadlines`] has it.
     looked_at_ms: Option<u64>,
     /// Bytes that the socket did not take when it was last written to.
@@ -147,6 +153,21 @@ pub struct Setup {
     pub limits: StorageLimits,
     /// Makes names of reply links that cannot be guessed.
     pub reply_keys: RandomState,
+    pub(crate) tallies: Tallies,
+}
+
+/// What the shards of a node share to keep its budgets.
+#[derive(Clone, Debug)]
+pub struct Tallies {
+    unfinished: Arc<Tally>,
+}
+
+impl Tallies {
+    /// Of a node with so many shards.
+    pub fn new(shards: ShardId, settings: &Settings) -> Self {
+        let unfinished = Tally::new(shards, settings.node_unfinished_memory());
+        Self { unfinished: Arc::new(unfinished) }
+    }
 }
 
 /// See the module.
@@ -218,6 +239,7 @@ pub struct Shard {
     /// Receipts to be sent in this round.
     receipts: Vec<Receipt>,
     dirty: Vec<usize>,
+    unfinished: Unfinished,
     home: BytesMut,
     heads: DeliveryHeads,
     pub counters: Counters,
@@ -292,7 +314,7 @@ use deliver;
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, live, limits, reply_keys } = setup;
+        let Setup { id, shards, settings, access, catalog, live, limits, reply_keys, tallies } = setup;
         Self {
             id,
             settings,
@@ -339,6 +361,7 @@ impl Shard {
             forget: None,
             receipts: Vec::new(),
             dirty: Vec::new(),
+            unfinished: Unfinished::new(tallies.unfinished),
             home: BytesMut::new(),
             heads: DeliveryHeads::default(),
             counters: Counters::default(),

@@ -9,7 +9,8 @@ use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
     Attach, Chunk, Connection, Described, Event, Map, Open, Outgoing, Role, SaslInit, SenderSettleMode,
-    SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, Value,
+    SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, TransferHead, Value,
+    put_transfer_frame,
 };
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
@@ -22,6 +23,7 @@ use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, Stream
 use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
+use queue::Request;
 
 /// The capability of a link that takes replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
@@ -65,6 +67,10 @@ pub struct Peer {
     pub outcomes: Vec<String>,
     /// Conditions of links that the broker has detached.
     pub detached: Vec<String>,
+    /// It may be closed.
+    pub doomed: bool,
+    /// Condition and description with which the broker has closed the connection.
+    pub closed: Option<(String, String)>,
 }
 
 impl House {
@@ -132,6 +138,8 @@ impl House {
             got: Vec::new(),
             outcomes: Vec::new(),
             detached: Vec::new(),
+            doomed: false,
+            closed: None,
         });
         self.settle();
         self.peers.len() - 1
@@ -232,6 +240,20 @@ impl House {
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
     }
 
+    /// Sends one transfer of delivery 0 of a link by hand, with this payload.
+    pub fn transfer(&mut self, peer: usize, head: &TransferHead<'_>, payload: &[u8]) {
+        let output = self.peers[peer].conn.output();
+        put_transfer_frame(output.buffer(), 0, head, payload.len());
+        output.buffer().extend_from_slice(payload);
+        self.settle();
+    }
+
+    /// Bytes that all shards use of a budget, and its limit.
+    pub fn budget(&self, name: &str) -> (u64, u64) {
+        let rows = self.shards.iter().flat_map(|shard| shard.budgets()).filter(|row| row.name == name);
+        rows.fold((0, 0), |(used, limit), row| (used + row.used, limit + row.limit))
+    }
+
     pub fn declare(&mut self, name: &str, arguments: Arguments) -> QueueId {
         let answer = Arc::new(Mutex::new(None));
         let into = answer.clone();
@@ -243,6 +265,14 @@ impl House {
             Some(Ok(Answer::Queue { record, .. })) => record.id,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Deletes a queue.
+    pub fn delete(&mut self, name: &str) {
+        let queue = self.shards[0].catalog().queue("/", name).expect("a queue").id;
+        let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
+        self.shards[0].ask(queue, request, Box::new(|_| ())).expect("a ticket");
+        self.settle();
     }
 
     pub fn bind(&mut self, exchange: &str, queue: &str, key: &str) {
@@ -419,7 +449,10 @@ impl Peer {
                     let why = detach.error.map_or("none".to_owned(), |e| e.condition.to_string());
                     self.detached.push(why);
                 }
-                Some(Event::End { error, .. }) => panic!("the session has ended: {error:?}"),
+                Some(Event::End { error: Some(error), .. }) => panic!("the session has ended: {error:?}"),
+                Some(Event::Close(Some(error))) if self.doomed => {
+                    self.closed = Some((error.condition.to_string(), error.description.unwrap_or_default()));
+                }
                 Some(Event::Close(error)) => panic!("the connection is closed: {error:?}"),
                 _ => {}
             }
@@ -429,7 +462,7 @@ impl Peer {
 }
 
 /// A message of one data section.
-fn message(body: &[u8]) -> Bytes {
+pub fn message(body: &[u8]) -> Bytes {
     let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75".to_vec();
     if let Ok(len) = u8::try_from(body.len()) {
         message.extend([0xa0, len]);

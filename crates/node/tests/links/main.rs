@@ -12,5 +12,6 @@ mod large;
 mod own_queues;
 mod refused;
 mod streams;
+mod unfinished;
 mod unwritten;
 mod writes;

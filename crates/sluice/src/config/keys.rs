@@ -140,6 +140,12 @@ pub const KEYS: &[Key] = &[
         "Deliveries that a consumer's link may leave unsettled; 0 is no limit.",
         |c, _, v| put(&mut c.settings.max_unsettled_per_link, number(v, 0..=u32::MAX)),
     ),
+    key(
+        "amqp10.unfinished_memory",
+        "256MiB",
+        "Memory for deliveries whose end has not come, of all connections; above it the one that holds most is closed. At least twice max_message_size.",
+        |c, _, v| put(&mut c.settings.unfinished_memory, bytes(v)),
+    ),
     key("amqp10.durable_by_default", "true", "Whether a message without a header is durable.", |c, _, v| {
         put(&mut c.settings.durable_by_default, boolean(v))
     }),

@@ -44,6 +44,11 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
+    /// Closes the connection because it holds more than the node can give it.
+    pub fn close_for(&mut self, condition: Symbol, why: &str, cx: &mut Cx<'_>) {
+        self.fail(error(condition, why), cx);
+    }
+
     /// The socket is gone, or the node is done with the connection.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);

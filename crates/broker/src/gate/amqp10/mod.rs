@@ -176,11 +176,6 @@ enum Waiting {
     Deletion,
 }
 
-/// Twice the largest message (house.md section 4): one that comes, and as much for all others.
-fn incomplete_bytes_max(settings: &Settings) -> usize {
-    usize::try_from(settings.max_message_size.saturating_mul(2)).unwrap_or(usize::MAX)
-}
-
 impl Waiting {
     /// Whether a client is to be told that this queue was deleted as it asked.
     fn deletes(&self, queue: &str) -> bool {
@@ -238,7 +233,8 @@ impl Gate {
             max_frame_size: settings.frame_max,
             channel_max: settings.session_max_per_connection.saturating_sub(1),
             idle_time_out_ms: settings.heartbeat_s.saturating_mul(1000),
-            incomplete_bytes_max: incomplete_bytes_max(settings),
+            incomplete_bytes_max: usize::try_from(settings.connection_unfinished_memory())
+                .unwrap_or(usize::MAX),
             session: SessionConfig {
                 incoming_window: settings.max_incoming_window,
                 handle_max: settings.link_max_per_session.saturating_sub(1),

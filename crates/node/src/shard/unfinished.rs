@@ -1,0 +1,132 @@
+//! Deliveries and frames whose end has not come. Each connection has its own bound (`amqp10::connection::Config`); what all
+//! connections of the node hold together has another, and above it the connection that holds most is closed.
+//!
+//! A delivery that comes in one frame and one read is never counted.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use amqp10::condition;
+use bytes::BytesMut;
+
+use broker::ids::ShardId;
+use broker::mail::Mail;
+
+use super::{Cx, Shard, with_gate};
+use crate::tally::Tally;
+
+/// A shard looks at the others after so many bytes more. What it holds may be so much above the budget unnoticed.
+const STEP_BYTES: u64 = 64 * 1024;
+
+/// What the connections of this shard hold.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    /// Bytes and key of each connection that holds any.
+    holders: BTreeSet<(usize, usize)>,
+    used: u64,
+    /// What the others were told last.
+    published: u64,
+    tally: Arc<Tally>,
+}
+
+impl Unfinished {
+    pub fn new(tally: Arc<Tally>) -> Self {
+        Self { holders: BTreeSet::new(), used: 0, published: 0, tally }
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// The part of the node's limit that is counted as this shard's.
+    pub fn limit_part(&self, shard: ShardId) -> u64 {
+        self.tally.limit_part(shard)
+    }
+
+    fn change(&mut self, key: usize, before: usize, after: usize) {
+        if before > 0 {
+            self.holders.remove(&(before, key));
+        }
+        if after > 0 {
+            self.holders.insert((after, key));
+        }
+        self.used = self.used - before as u64 + after as u64;
+    }
+
+    /// Tells the others, if that is due. True if it is more than they were told last.
+    fn publish_if_due(&mut self, shard: ShardId) -> bool {
+        let before = self.published;
+        if self.used.abs_diff(before) < STEP_BYTES {
+            return false;
+        }
+        self.publish(shard);
+        self.used > before
+    }
+
+    fn publish(&mut self, shard: ShardId) {
+        self.published = self.used;
+        let most = self.holders.last().map_or(0, |(bytes, _)| *bytes as u64);
+        self.tally.publish(shard, self.used, most);
+    }
+}
+
+impl Shard {
+    /// Notes what a connection holds now. To be called when it may have changed.
+    pub(super) fn count_unfinished(&mut self, key: usize) {
+        let Some(conn) = self.conns.get_mut(key) else { return };
+        let bytes = match conn.gate.phase().listens() {
+            true => conn.gate.connection().incomplete_bytes() + conn.partial.len() + conn.partial_taken,
+            false => {
+                // Nobody looks at the rest of it.
+                conn.partial = BytesMut::new();
+                0
+            }
+        };
+        if bytes == conn.unfinished {
+            return;
+        }
+        let before = std::mem::replace(&mut conn.unfinished, bytes);
+        self.unfinished.change(key, before, bytes);
+        if self.unfinished.publish_if_due(self.id) && self.shed_unfinished() {
+            // A part of a frame is nothing to do, but mail is.
+            self.touch(key);
+        }
+    }
+
+    /// Forgets a connection that leaves the shard.
+    pub(super) fn uncount_unfinished(&mut self, key: usize, bytes: usize) {
+        self.unfinished.change(key, bytes, 0);
+        self.unfinished.publish_if_due(self.id);
+    }
+
+    /// While the node holds too much, closes the connection of this shard that holds most, or has another shard do so.
+    /// True if that was asked of another.
+    pub(super) fn shed_unfinished(&mut self) -> bool {
+        loop {
+            self.unfinished.publish(self.id);
+            match self.unfinished.tally.who_pays() {
+                Some(shard) if shard == self.id => self.close_largest(),
+                Some(shard) => {
+                    self.send(shard, Mail::ShedUnfinished);
+                    return true;
+                }
+                None => return false,
+            }
+        }
+    }
+
+    fn close_largest(&mut self) {
+        let Some(&(bytes, key)) = self.unfinished.holders.last() else { return };
+        let limit = self.unfinished.tally.limit();
+        let why = format!(
+            "deliveries whose end has not come take more than the {limit} bytes of amqp10.unfinished_memory, and this \
+             connection holds the most of them, {bytes} bytes"
+        );
+        with_gate!(self, key, |gate, cx| gate.close_for(condition::RESOURCE_LIMIT_EXCEEDED, &why, cx));
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.partial = BytesMut::new();
+            conn.unfinished = 0;
+        }
+        self.unfinished.change(key, bytes, 0);
+    }
+}

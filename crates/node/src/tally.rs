@@ -1,0 +1,75 @@
+//! What the shards hold together of one budget of the node.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use broker::ids::ShardId;
+
+/// Bytes of each shard. A shard writes its own line only, and seldom: nobody waits for anybody.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    limit: u64,
+    lines: Box<[Line]>,
+}
+
+/// Of one shard; alone in its cache line, so that writing it disturbs no other shard.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line {
+    used: AtomicU64,
+    /// What the connection that holds most holds.
+    most: AtomicU64,
+}
+
+impl Tally {
+    pub fn new(shards: ShardId, limit: u64) -> Self {
+        Self { limit, lines: (0..shards).map(|_| Line::default()).collect() }
+    }
+
+    /// Bytes that all shards together may hold.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// A part of the limit: those of all shards are the limit.
+    pub fn limit_part(&self, shard: ShardId) -> u64 {
+        let shards = self.lines.len().max(1) as u64;
+        self.limit / shards + if shard == 0 { self.limit % shards } else { 0 }
+    }
+
+    /// Notes what a shard holds, and the most that one of its connections does.
+    pub fn publish(&self, shard: ShardId, used: u64, most: u64) {
+        if let Some(line) = self.lines.get(usize::from(shard)) {
+            line.used.store(used, Ordering::Relaxed);
+            line.most.store(most, Ordering::Relaxed);
+        }
+    }
+
+    /// The shard whose connection is to pay: the one that holds most. `None` while the budget is kept.
+    pub fn who_pays(&self) -> Option<ShardId> {
+        let used: u64 = self.lines.iter().map(|line| line.used.load(Ordering::Relaxed)).sum();
+        if used <= self.limit {
+            return None;
+        }
+        let most = self.lines.iter().map(|line| line.most.load(Ordering::Relaxed));
+        let (most, shard) = most.zip(0..).max()?;
+        (most > 0).then_some(shard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_holds_most_pays_once_there_is_too_much() {
+        let tally = Tally::new(3, 100);
+        assert_eq!(tally.who_pays(), None);
+        tally.publish(0, 60, 20);
+        tally.publish(2, 40, 40);
+        assert_eq!(tally.who_pays(), None, "as much as there may be");
+        tally.publish(1, 1, 1);
+        assert_eq!(tally.who_pays(), Some(2), "a shard with more in all pays later");
+        tally.publish(2, 0, 0);
+        assert_eq!(tally.who_pays(), None);
+    }
+}
