@@ -43,5 +43,15 @@ pub fn check(data: &[u8]) {
 
 fn job(from: ReadFrom, segments: std::sync::Arc<[u64]>, until: u64) -> ChunkJob {
     let bytes_max = 1 << 16;
-    ChunkJob { shard: 0, ticket: 0, stream: STREAM, from, segments, until, bytes_max, wanted: None }
+    ChunkJob {
+        shard: 0,
+        ticket: 0,
+        stream: STREAM,
+        from,
+        segments,
+        until,
+        bytes_max,
+        wanted: None,
+        claim: None,
+    }
 }

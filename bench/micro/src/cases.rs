@@ -401,7 +401,17 @@ fn stream_read() -> Box<dyn FnMut() -> u64> {
     let mut reader = StreamReader::new(RealDisk::new(&stream.directory.0).expect("the same directory"));
     let (segments, until) = (stream.kept.segments.clone(), stream.kept.next);
     let (from, bytes_max) = (ReadFrom::First, 64 << 10);
-    let mut job = ChunkJob { shard: 0, ticket: 0, stream: 1, from, segments, until, bytes_max, wanted: None };
+    let mut job = ChunkJob {
+        shard: 0,
+        ticket: 0,
+        stream: 1,
+        from,
+        segments,
+        until,
+        bytes_max,
+        wanted: None,
+        claim: None,
+    };
     Box::new(move || {
         let _kept = &stream;
         let read = reader.read(black_box(&job)).expect("it was written");

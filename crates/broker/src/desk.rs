@@ -118,7 +118,7 @@ pub struct SessionRow {
     pub next_outgoing_id: u32,
     pub remote_incoming_window: u32,
     pub outgoing_unsettled: u64,
-    /// Deliveries that wait for the client's window or socket.
+    /// Deliveries that wait for the client's window or socket; of links that read streams, one each.
     pub outgoing_pending: u64,
     pub links: Vec<LinkRow>,
 }

@@ -29,6 +29,8 @@ pub struct Settings {
     /// Bytes that deliveries and frames whose end has not come may take, of all connections together
     /// (`amqp10.unfinished_memory`). It is never below what one connection may have.
     pub unfinished_memory: u64,
+    /// Bytes that may be in memory for readers of streams, of all connections together (`stream.reader_memory`).
+    pub reader_memory: u64,
     /// A message without any header section is durable (`amqp10.durable_by_default`).
     pub durable_by_default: bool,
     /// Links may name nodes in address format v1 (`deprecated_features.permit.amqp_address_v1`).
@@ -72,6 +74,7 @@ impl Default for Settings {
             max_incoming_window: 400,
             max_unsettled_per_link: 100_000,
             unfinished_memory: 256 * 1024 * 1024,
+            reader_memory: 256 * 1024 * 1024,
             durable_by_default: true,
             permit_address_v1: false,
             compat_product: "RabbitMQ".into(),

@@ -73,9 +73,9 @@ pub use record::{LARGE, Record, Records};
 pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
-    Chunks, ChunksRead, Kept, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead, OnStreamAnswers,
-    Position, ReadFrom, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION, StreamAnswer, StreamCut,
-    StreamError, StreamJob, StreamLimits, StreamReader, StreamReaderHandle, StreamSyncEnd, StreamSyncJob,
-    Streams, StreamsHandle, Wanted,
+    Chunks, ChunksRead, Claim, Held, Kept, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead,
+    OnStreamAnswers, Position, ReadFrom, Reserved, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, STREAM_VERSION,
+    StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits, StreamReader, StreamReaderHandle,
+    StreamSyncEnd, StreamSyncJob, Streams, StreamsHandle, Wanted,
 };
 pub use writer::{OnDone, Writer, WriterHandle};

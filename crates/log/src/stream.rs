@@ -33,6 +33,7 @@ mod appender;
 mod bloom;
 mod chunk;
 mod files;
+mod held;
 mod index;
 mod jobs;
 mod reader;
@@ -47,6 +48,7 @@ use std::io;
 
 pub use appender::OPEN_WRITE_MAX;
 pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
+pub use held::{Claim, Held, Reserved};
 pub use jobs::{
     AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, Kept, NewChunk,
     Position, ReadFrom, StreamAnswer, StreamCut, StreamJob, StreamLimits,

@@ -152,6 +152,11 @@ impl Entries {
         Some(self.read(entry).ok_or(StoredError::Malformed))
     }
 
+    /// The message that was read last, if it could be read and its bytes are still held.
+    pub fn last(&self) -> Option<&Message> {
+        self.message.as_ref()
+    }
+
     /// Length of the entry that comes next, without its own head; nothing is left if that is wrong.
     fn entry_len(&mut self) -> Option<Result<usize, StoredError>> {
         if self.rest.is_empty() {

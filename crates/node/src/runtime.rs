@@ -303,6 +303,8 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
         }
     }
     write_dirty(host, shard, dirty, &mut pending);
+    // What was written has made room for more.
+    shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {
         // The next turn makes output of what waits: nothing may take the mark away before.
         shard.touch(key);

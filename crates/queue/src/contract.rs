@@ -336,8 +336,8 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
-/// Is lent what goes to a consumer, and says whether it takes it. What a reader of a stream lends is taken, or there is nobody left
-/// to take it.
+/// Offers a delivery to a consumer. Returns true if it was taken. A reader of a stream whose delivery is not taken waits for
+/// the consumer's next Grant.
 pub type Deliver<'a> = &'a mut dyn FnMut(Lent<'_>) -> bool;
 
 /// A delivery whose message is lent, for as long as it takes to send it.

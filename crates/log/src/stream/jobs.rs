@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::held::Claim;
 use super::{Bloom, StreamError, Wanted};
 
 /// Bytes of data at which an owner closes a chunk, unless one entry is larger: what a reader has in hand at least.
@@ -193,6 +194,8 @@ pub struct ChunkJob {
     pub bytes_max: u32,
     /// Chunks that may hold none of these are left out.
     pub wanted: Option<Arc<Wanted>>,
+    /// Whose memory the chunks take, if that is counted.
+    pub claim: Option<Claim>,
 }
 
 /// The answer to a [`ChunkJob`].
@@ -211,4 +214,6 @@ pub struct Chunks {
     pub next: Position,
     /// Nothing more stands below `until`.
     pub end: bool,
+    /// Bytes that the next chunk takes, if there was no room for it. It is to be asked for again, with so many reserved.
+    pub needs: Option<u64>,
 }

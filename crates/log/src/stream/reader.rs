@@ -7,7 +7,7 @@ use super::chunk::{ChunkHeader, Place};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::index::{self, Entry};
 use super::window::{Look, Window};
-use super::{Chunk, ChunkJob, Chunks, Position, ReadFrom, STREAM_VERSION, StreamError};
+use super::{Chunk, ChunkJob, Chunks, Claim, Position, ReadFrom, STREAM_VERSION, StreamError};
 use crate::disk::{Disk, read_all};
 
 /// Segments that are kept open. Few: an open segment keeps its bytes on the disk when it is removed.
@@ -43,6 +43,8 @@ struct Reading {
     hopped: u32,
     /// Bytes from the disk.
     read: u64,
+    /// Bytes of a chunk that there was no room for.
+    needs: Option<u64>,
 }
 
 impl Reading {
@@ -110,7 +112,7 @@ impl<D: Disk> StreamReader<D> {
                 },
             }
         };
-        Ok(Chunks { chunks: reading.chunks, next, end })
+        Ok(Chunks { chunks: reading.chunks, next, end, needs: reading.needs })
     }
 
     /// Where to begin; at or behind `until` if there is nothing.
@@ -227,7 +229,8 @@ impl<D: Disk> StreamReader<D> {
         let (disk, file) = self.handle(job.stream, next.segment)?;
         let most = job.bytes_max as usize;
         let read_bytes = most.clamp(READ_BYTES_MIN, READ_BYTES_MAX);
-        let (mut window, mut want) = (Window::default(), read_bytes);
+        let held = job.claim.as_ref().map(|claim| claim.held.clone());
+        let (mut window, mut want) = (Window::counted(held), read_bytes);
         while next.offset < end {
             let before = window.read;
             let Some(header) = look(&mut window, (disk, file), job, *next, want)? else { return Ok(true) };
@@ -252,6 +255,13 @@ impl<D: Disk> StreamReader<D> {
             }
             let length = header.bytes() as usize;
             if reading.taken > 0 && reading.taken + length > most {
+                return Ok(false);
+            }
+            if let Some(Claim { held, reserved }) = &job.claim
+                && length as u64 > *reserved
+                && !held.has_room(length as u64, *reserved + window.len() as u64)
+            {
+                reading.needs = Some(length as u64);
                 return Ok(false);
             }
             let chunk = window.chunk((disk, file), place, &header, read_bytes);

@@ -2,9 +2,12 @@
 
 use std::io;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
+use super::held::{Held, counted};
 use crate::disk::{Disk, read_all};
 
 /// Bytes read at a time, if nobody asks for other.
@@ -29,9 +32,16 @@ pub(super) struct Window {
     at: u64,
     /// Read so far.
     pub read: u64,
+    /// Where its buffers count.
+    held: Option<Arc<Held>>,
 }
 
 impl Window {
+    /// One whose buffers count there.
+    pub fn counted(held: Option<Arc<Held>>) -> Self {
+        Self { held, ..Self::default() }
+    }
+
     /// Looks at the chunk at a place, reading `want` bytes from there on if they are not at hand.
     pub fn look<D: Disk>(
         &mut self,
@@ -58,6 +68,11 @@ impl Window {
     ) -> io::Result<Option<Bytes>> {
         let chunk = self.fill(file, place.at, header.bytes() as usize, want)?;
         Ok(chunk.filter(|chunk| header.proves(&chunk[header.head()..])))
+    }
+
+    /// Bytes at hand.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     /// Whether so many bytes from `at` on are at hand.
@@ -87,7 +102,7 @@ impl Window {
             let read = read_all(disk, file, at + known as u64, &mut bytes[known..])?;
             bytes.truncate(known + read);
             self.read += read as u64;
-            (self.bytes, self.at) = (bytes.into(), at);
+            (self.bytes, self.at) = (counted(bytes, self.held.as_ref()), at);
             if known + read < need {
                 return Ok(None);
             }

@@ -127,7 +127,17 @@ pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits,
 
 pub fn job(stream: u64, from: ReadFrom, kept: &Kept) -> ChunkJob {
     let (segments, until) = (kept.segments.clone(), kept.next);
-    ChunkJob { shard: 0, ticket: 0, stream, from, segments, until, bytes_max: 1 << 20, wanted: None }
+    ChunkJob {
+        shard: 0,
+        ticket: 0,
+        stream,
+        from,
+        segments,
+        until,
+        bytes_max: 1 << 20,
+        wanted: None,
+        claim: None,
+    }
 }
 
 pub fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk> {

@@ -58,6 +58,7 @@ impl Shard {
             dirty: false,
             partial_taken: 0,
             unfinished: 0,
+            reader_memory: None,
             looked_at_ms: None,
             unwritten_bytes: 0,
             recv_bytes: 0,
@@ -98,6 +99,8 @@ impl Shard {
         conn.gate.take_place(key);
         conn.gate.set_blocked(self.blocked);
         conn.dirty = false;
+        // What is under way stays with the shard that it came from.
+        conn.reader_memory = None;
         entry.insert(conn);
         self.counters.connections += 1;
         with_gate!(self, key, |gate, cx| gate.go_on(cx));

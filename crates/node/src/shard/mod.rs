@@ -42,7 +42,7 @@ use broker::mail::{LinkAddress, Mail, Post, PublisherAddress, TicketOwner};
 use broker::settings::Settings;
 use bytes::BytesMut;
 use hashbrown::HashMap;
-use log::{Extent, Handover, RESERVE_BYTES, Step};
+use log::{Extent, Handover, Held, RESERVE_BYTES, Step};
 use message::DeliveryHeads;
 use queue::{Output, Request};
 use slab::Slab;
@@ -88,6 +88,8 @@ pub struct Conn {
     partial_taken: usize,
     /// What it holds of deliveries and frames whose end has not come, as it was counted last.
     unfinished: usize,
+    /// What is in memory for its readers of streams, if it had any.
+    reader_memory: Option<Arc<Held>>,
     /// When it is looked at for its deadline, as [`Shard::deadlines`] has it.
     looked_at_ms: Option<u64>,
     /// Bytes that the socket did not take when it was last written to.
@@ -160,13 +162,15 @@ pub struct Setup {
 #[derive(Clone, Debug)]
 pub struct Tallies {
     unfinished: Arc<Tally>,
+    readers: Arc<Held>,
 }
 
 impl Tallies {
     /// Of a node with so many shards.
     pub fn new(shards: ShardId, settings: &Settings) -> Self {
         let unfinished = Tally::new(shards, settings.node_unfinished_memory());
-        Self { unfinished: Arc::new(unfinished) }
+        let readers = streams::node_budget(settings.reader_memory);
+        Self { unfinished: Arc::new(unfinished), readers: Arc::new(readers) }
     }
 }
 
@@ -240,6 +244,8 @@ pub struct Shard {
     receipts: Vec<Receipt>,
     dirty: Vec<usize>,
     unfinished: Unfinished,
+    /// Of the node: what is in memory for readers of streams.
+    reader_memory: Arc<Held>,
     home: BytesMut,
     heads: DeliveryHeads,
     pub counters: Counters,
@@ -295,18 +301,17 @@ macro_rules! with_gate {
 }
 use with_gate;
 
-/// Takes what is lent to its consumer, if that is on this shard; else false. Of streams all are, or are gone, and their
-/// Detach is on its way. The context is put together once for all.
+/// Offers a delivery to its consumer. Returns false if the consumer is not on this shard, or reads a stream and has no room.
+/// Consumers of streams are always on this shard, or already detaching. The context is put together once for all.
 macro_rules! deliver {
     ($shard:expr) => {{
         let (mut cx, conns, dirty) = ($crate::shard::context!($shard), &mut $shard.conns, &mut $shard.dirty);
         move |lent: queue::Lent<'_>| {
             let Some(to) = cx.consumers.get(lent.consumer.0).copied() else { return false };
-            if let Some(conn) = conns.get_mut(to.connection) {
-                conn.gate.handle_delivery(to, lent, &mut cx);
-                conn.touch(to.connection, dirty);
-            }
-            true
+            let Some(conn) = conns.get_mut(to.connection) else { return true };
+            let taken = conn.gate.handle_delivery(to, lent, &mut cx);
+            conn.touch(to.connection, dirty);
+            taken
         }
     }};
 }
@@ -362,6 +367,7 @@ impl Shard {
             receipts: Vec::new(),
             dirty: Vec::new(),
             unfinished: Unfinished::new(tallies.unfinished),
+            reader_memory: tallies.readers,
             home: BytesMut::new(),
             heads: DeliveryHeads::default(),
             counters: Counters::default(),
@@ -400,6 +406,7 @@ impl Shard {
             self.forget_again();
             self.reclaim();
             self.find_stuck();
+            self.streams.shrink_tails();
             self.queues.iter_mut().flatten().for_each(|slot| slot.fifo_mut().forget_loaded());
         }
         if self.next_connection_check().is_some_and(|at| at <= self.now_ms) {

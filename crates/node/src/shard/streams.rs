@@ -10,21 +10,25 @@
 //!
 //! What a consumer asks stays on its own shard; everything else goes to the stream's home.
 
+mod memory;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use broker::PEER;
 use broker::ids::QueueId;
 use hashbrown::HashMap;
 use log::{
-    Bloom, ChunkJob, ChunksRead, NewChunk, Position, ReadFrom, StreamAnswer, StreamError, StreamJob,
-    StreamLimits, Wanted,
+    Bloom, ChunkJob, Chunks, ChunksRead, NewChunk, Position, ReadFrom, Reserved, StreamAnswer, StreamError,
+    StreamJob, StreamLimits, Wanted,
 };
 use queue::{
-    Asked, CHUNK_BYTES, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom,
-    LoadedChunks, News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream,
-    StreamOutput, Verdict, Work,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
+    News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream, StreamOutput,
+    Verdict, Work,
 };
 
+pub(super) use self::memory::node_budget;
 use super::apply::{RUN_MAX, Requests, ends};
 use super::receipts::{Receipt, push_receipt};
 use super::{Cx, Shard, deliver};
@@ -33,7 +37,7 @@ use super::{Cx, Shard, deliver};
 const LOAD_BYTES: u32 = 256 * 1024;
 
 /// Bytes of new chunks that are kept for the readers of one stream, and of all streams of a shard together: each has an
-/// equal part, at most as much as a consumer at full speed falls behind now and then (docs/performance.md), at least a chunk.
+/// equal part, at most as much as a consumer at full speed falls behind now and then (docs/performance.md).
 const TAIL_BYTES_MAX: usize = 1024 * 1024;
 const TAILS_BYTES: usize = 32 * 1024 * 1024;
 
@@ -56,6 +60,17 @@ struct Following {
     told: Option<u32>,
 }
 
+/// Chunks that a reader waits for.
+#[derive(Debug)]
+struct Load {
+    who: Asked,
+    queue: QueueId,
+    job: ChunkJob,
+    /// Bytes to be reserved for it.
+    bytes: u64,
+    reserved: Option<Reserved>,
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
@@ -70,8 +85,12 @@ pub(super) struct Streams {
     going: Vec<QueueId>,
     jobs: Vec<StreamJob>,
     next_ticket: u64,
-    /// By ticket, with who waits.
-    loads: HashMap<u64, (Asked, QueueId, ChunkJob)>,
+    /// By ticket.
+    loads: HashMap<u64, Load>,
+    /// Tickets of loads that wait for memory, in their order, by the key of the connection.
+    waiting: BTreeMap<usize, VecDeque<u64>>,
+    /// When they are tried again, if nothing happens before.
+    retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
     /// To be asked for again, not before this time.
     again: Vec<ChunkJob>,
@@ -82,12 +101,14 @@ pub(super) struct Streams {
 
 impl Streams {
     pub fn next_deadline(&self) -> Option<u64> {
-        self.next_due.into_iter().chain((!self.again.is_empty()).then_some(self.again_ms)).min()
+        let again = (!self.again.is_empty()).then_some(self.again_ms);
+        let retry = (!self.waiting.is_empty()).then_some(self.retry_ms);
+        self.next_due.into_iter().chain(again).chain(retry).min()
     }
 
     /// What may be kept of each stream that has readers here.
     fn tail_bytes(&self) -> usize {
-        (TAILS_BYTES / self.following.len().max(1)).clamp(CHUNK_BYTES, TAIL_BYTES_MAX)
+        (TAILS_BYTES / self.following.len().max(1)).min(TAIL_BYTES_MAX)
     }
 
     /// Whether publishes wait to be written.
@@ -383,8 +404,7 @@ impl Shard {
             let ticket = self.streams.next_ticket;
             let who = load.who;
             let job = chunk_job(u32::from(self.id), ticket, queue, load);
-            self.streams.loads.insert(ticket, (who, queue, job.clone()));
-            self.streams.chunk_jobs.push(job);
+            self.begin_load(ticket, Load { who, queue, job, bytes: LOAD_BYTES.into(), reserved: None });
         }
         for offset in output.damaged.drain(..) {
             let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
@@ -416,22 +436,30 @@ impl Shard {
             let mut again = std::mem::take(&mut self.streams.again);
             self.streams.chunk_jobs.append(&mut again);
         }
+        self.go_on_loading();
         self.streams.chunk_jobs.drain(..)
     }
 
     /// The answer to one of [`Shard::poll_chunk_jobs`].
     pub fn handle_chunks(&mut self, read: ChunksRead) {
         let ChunksRead { ticket, result, .. } = read;
-        let Some((who, queue, job)) = self.streams.loads.remove(&ticket) else { return };
+        let Some(mut load) = self.streams.loads.remove(&ticket) else { return };
+        let (who, queue) = (load.who, load.queue);
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let loaded = match result {
+            Ok(Chunks { needs: Some(bytes), next, chunks, .. }) if chunks.is_empty() => {
+                load.job.from = ReadFrom::At(next);
+                (load.bytes, load.reserved) = (bytes, None);
+                self.begin_load(ticket, load);
+                return;
+            }
             Ok(chunks) => Some(loaded(chunks)),
             // Whoever is gone meanwhile needs nothing any more.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
                 tracing::error!("a stream cannot be read: {error}; it is tried again");
-                self.streams.loads.insert(ticket, (who, queue, job.clone()));
-                self.streams.again.push(job);
+                self.streams.again.push(load.job.clone());
+                self.streams.loads.insert(ticket, load);
                 self.streams.again_ms = self.now_ms + RETRY_MS;
                 return;
             }
@@ -503,7 +531,17 @@ fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJ
         LoadFrom::At(Place { segment, at, offset }) => ReadFrom::At(Position { segment, at, offset }),
     };
     let wanted = bloom.map(|bloom| Arc::new(Wanted { values: bloom.values.clone(), none: bloom.unfiltered }));
-    ChunkJob { shard, ticket, stream: queue.0, from, segments, until, bytes_max: LOAD_BYTES, wanted }
+    ChunkJob {
+        shard,
+        ticket,
+        stream: queue.0,
+        from,
+        segments,
+        until,
+        bytes_max: LOAD_BYTES,
+        wanted,
+        claim: None,
+    }
 }
 
 fn loaded(chunks: log::Chunks) -> LoadedChunks {

@@ -169,6 +169,15 @@ fn cases() -> Vec<Case> {
     let numbers = &[("session_remote_incoming_window", 0), ("session_pending", 60), ("link_credit", 40)];
     case(Cause::ClientWindowClosed, h.explain(&h.link(consumer, 0)), numbers);
 
+    // What is read of a stream waits where it was read.
+    let (mut h, publisher, consumer, out) = house(Settings::default(), &[("x-queue-type", text("stream"))]);
+    let link = h.reader(consumer, "/queues/q");
+    h.peers[consumer].conn.set_window_open(0, false);
+    h.send(publisher, out, b"1");
+    h.grant(consumer, link, 100);
+    let numbers = &[("session_remote_incoming_window", 0), ("session_pending", 1), ("link_credit", 100)];
+    case(Cause::ClientWindowClosed, h.explain(&h.link(consumer, 0)), numbers);
+
     let (mut h, publisher, consumer, out) =
         house(Settings { max_unsettled_per_link: 2, ..Settings::default() }, &[]);
     let link = h.receiver(consumer, "/queues/q");

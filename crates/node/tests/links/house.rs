@@ -120,7 +120,7 @@ impl House {
         self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
         let key = self.shards[shard].connect(local, local);
-        let session = SessionConfig { incoming_window: 50, handle_max: 10 };
+        let session = SessionConfig { incoming_window: 50, handle_max: 255 };
         let config = Config {
             max_frame_size: 128 * 1024,
             channel_max: 30,
@@ -379,6 +379,7 @@ fn done(&Handover { shard, ticket, .. }: &Handover, step: Step) -> Completion {
 impl Peer {
     /// What it says.
     pub fn up(&mut self) -> Vec<u8> {
+        self.conn.pump();
         let mut up = Vec::new();
         take(self.conn.output(), &mut up);
         up

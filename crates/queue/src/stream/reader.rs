@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use message::{Entries, Filter, Position};
 
 use super::readers::{LoadFrom, ReadersOutput};
@@ -32,6 +33,12 @@ pub(super) struct Reader {
     at: u64,
     end: u64,
     at_ms: u64,
+    /// It stands in the tail, or stood there.
+    from_tail: bool,
+    /// The message that was read last was not taken: its consumer has no room. It is offered again, and nothing is read
+    /// ahead, when the consumer says so.
+    pub waits_for_room: bool,
+    refused: bool,
     /// Those behind it.
     pub chunks: VecDeque<Chunk>,
     /// The offset behind all of them, once it is known where the reader stands.
@@ -82,6 +89,9 @@ impl Reader {
             at: 0,
             end: 0,
             at_ms: 0,
+            from_tail: false,
+            waits_for_room: false,
+            refused: false,
             chunks: VecDeque::new(),
             fetched,
             behind,
@@ -91,7 +101,8 @@ impl Reader {
         }
     }
 
-    fn begin(&mut self, chunk: Chunk) {
+    fn begin(&mut self, chunk: Chunk, from_tail: bool) {
+        self.from_tail = from_tail;
         (self.at, self.end, self.at_ms) = (chunk.first, chunk.end(), chunk.at_ms);
         self.entries.replace(chunk.data);
     }
@@ -101,10 +112,12 @@ impl Reader {
         self.fetched.is_none_or(|fetched| fetched < kept.next)
             || !self.chunks.is_empty()
             || !self.entries.is_empty()
+            || self.refused
     }
 
     pub fn available(&self, kept: &Kept) -> u32 {
-        let at = if self.fetched.is_some() { self.next.max(kept.first) } else { kept.first };
+        let next = self.next - u64::from(self.refused);
+        let at = if self.fetched.is_some() { next.max(kept.first) } else { kept.first };
         u32::try_from(kept.next.saturating_sub(at)).unwrap_or(u32::MAX)
     }
 
@@ -122,12 +135,24 @@ impl Reader {
             Asked::Ticket(Ticket(ticket)) => ConsumerId(ticket),
         };
         let mut scanned = 0;
-        while self.grant.credit > 0 {
+        while self.grant.credit > 0 && !self.waits_for_room {
+            if self.refused {
+                let Some(message) = self.entries.last() else { return Served::Damaged };
+                let (number, seq) = (self.number + 1, self.at - 1);
+                let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
+                self.refused = !deliver(lent);
+                self.waits_for_room = self.refused;
+                if !self.refused {
+                    self.grant.spend();
+                    self.number = number;
+                }
+                continue;
+            }
             if self.entries.is_empty() {
                 // What was left out of the chunk is not waited for.
                 self.next = self.next.max(self.end);
                 if let Some(chunk) = self.chunks.pop_front() {
-                    self.begin(chunk);
+                    self.begin(chunk, false);
                     continue;
                 }
                 let Some(fetched) = self.fetched else { return Served::Waits };
@@ -135,7 +160,7 @@ impl Reader {
                 let Some(chunk) = tail.get(fetched) else { return Served::Waits };
                 (self.fetched, self.behind) = (Some(chunk.end()), LoadFrom::Offset(chunk.end()));
                 if chunk.is_wanted(self.bloom.as_deref()) {
-                    self.begin(chunk.clone());
+                    self.begin(chunk.clone(), true);
                 }
                 continue;
             }
@@ -158,17 +183,20 @@ impl Reader {
                 scanned += 1;
                 continue;
             }
-            self.grant.spend();
-            self.number += 1;
-            let number = self.number;
+            let number = self.number + 1;
             let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
-            match &mut self.browsed {
-                None => _ = deliver(lent),
-                Some(browsed) => {
-                    if browsed.take(lent) {
-                        break;
-                    }
+            let full = match &mut self.browsed {
+                None if !deliver(lent) => {
+                    (self.refused, self.waits_for_room) = (true, true);
+                    break;
                 }
+                None => false,
+                Some(browsed) => browsed.take(lent),
+            };
+            self.grant.spend();
+            self.number = number;
+            if full {
+                break;
             }
         }
         Served::Waits
@@ -176,12 +204,56 @@ impl Reader {
 
     /// Holds no chunk that has been read: its memory is wanted for the next.
     pub fn let_go(&mut self) {
+        if !self.refused {
+            self.entries.let_go();
+        }
+    }
+
+    /// The first message that it may still want of the tail, as far as it is known where the reader stands.
+    pub fn tail_offset(&self) -> Option<u64> {
+        self.unread_of_tail().or(self.fetched)
+    }
+
+    /// Gives back what it holds of the tail if the tail begins behind that, and it cannot use it now: it would be the only
+    /// one to hold it.
+    pub fn let_go_of_tail(&mut self, first: u64) {
+        if self.unread_of_tail().is_some_and(|unread| unread < first) {
+            self.let_go_of_all();
+        }
+    }
+
+    fn unread_of_tail(&self) -> Option<u64> {
+        match self.refused {
+            _ if !self.from_tail => None,
+            true => Some(self.at - 1),
+            false => (!self.entries.is_empty()).then_some(self.at),
+        }
+    }
+
+    /// Gives back all that it has in memory, if it cannot use it now: it reads it again when it can.
+    pub fn let_go_of_all(&mut self) {
+        let is_idle = self.grant.credit == 0 || self.waits_for_room;
+        if !is_idle || self.loading || self.browsed.is_some() {
+            return;
+        }
+        let first = match self.chunks.front() {
+            _ if self.refused => self.at - 1,
+            _ if !self.entries.is_empty() => self.at,
+            Some(chunk) => chunk.first,
+            None => return,
+        };
+        self.next = if self.refused { first } else { self.next };
+        (self.at, self.end) = (first, first);
+        (self.fetched, self.behind) = (Some(first), LoadFrom::Offset(first));
+        self.refused = false;
+        self.chunks.clear();
+        self.entries.replace(Bytes::new());
         self.entries.let_go();
     }
 
     /// Whether the disk has what the reader comes to next.
     pub fn wants_load(&self, tail: &Tail, kept: &Kept) -> bool {
-        if self.grant.credit == 0 || !self.chunks.is_empty() {
+        if self.grant.credit == 0 || self.waits_for_room || !self.chunks.is_empty() {
             return false;
         }
         match self.fetched {

@@ -127,6 +127,7 @@ impl Readers {
                 if let Some(reader) = self.readers.get_mut(&who) {
                     reader.grant.replace(delivery_count, credit);
                     reader.asked = (drain || echo).then_some(drain);
+                    reader.waits_for_room = false;
                     self.serve(who, now_ms, out, deliver);
                 }
             }
@@ -148,7 +149,7 @@ impl Readers {
     }
 
     /// What the stream has to say. Chunks of at most `tail_bytes` are kept for readers that are nearly there; those further
-    /// behind read the disk.
+    /// behind, and those that have no credit now for a chunk that is larger, read the disk.
     pub fn handle_news(
         &mut self,
         news: News,
@@ -173,6 +174,12 @@ impl Readers {
             let all: Vec<Asked> = self.readers.keys().copied().collect();
             all.into_iter().for_each(|who| self.serve(who, now_ms, out, deliver));
         }
+        self.shrink_tail(tail_bytes);
+    }
+
+    /// Keeps no more than `tail_bytes` of new chunks.
+    pub fn shrink_tail(&mut self, tail_bytes: usize) {
+        self.tail.shrink(tail_bytes);
         self.prune();
     }
 
@@ -234,9 +241,21 @@ impl Readers {
         })
     }
 
+    /// Has a consumer give back what it has in memory and cannot use now, for lack of credit or of room.
+    pub fn let_go(&mut self, consumer: ConsumerId) {
+        if let Some(reader) = self.readers.get_mut(&Asked::Consumer(consumer)) {
+            reader.let_go_of_all();
+        }
+    }
+
     /// Deliveries so far.
     pub fn delivered(&self) -> u64 {
         self.delivered
+    }
+
+    /// Bytes of new chunks that are kept.
+    pub fn tail_bytes(&self) -> usize {
+        self.tail.bytes()
     }
 
     /// Bytes of chunks that are held in memory.
@@ -362,6 +381,8 @@ impl Readers {
 
     /// Lets go of what everybody has passed, or comes to later than to what is on the disk anyway.
     fn prune(&mut self) {
-        self.tail.keep_from(self.readers.values().filter_map(|reader| reader.fetched));
+        self.tail.keep_from(self.readers.values().filter_map(Reader::tail_offset));
+        let first = self.tail.first().unwrap_or(u64::MAX);
+        self.readers.values_mut().for_each(|reader| reader.let_go_of_tail(first));
     }
 }

@@ -27,6 +27,18 @@ impl Tail {
         }
     }
 
+    /// Beyond `bytes_max` the oldest go, the last chunk too: whoever has not been shown it reads the disk.
+    pub fn shrink(&mut self, bytes_max: usize) {
+        while self.bytes > bytes_max {
+            self.drop_oldest();
+        }
+    }
+
+    /// The offset of its first message.
+    pub fn first(&self) -> Option<u64> {
+        self.chunks.front().map(|chunk| chunk.first)
+    }
+
     /// The chunk with this offset.
     pub fn get(&self, offset: u64) -> Option<&Chunk> {
         self.chunks.front().filter(|first| first.first <= offset)?;
@@ -35,7 +47,7 @@ impl Tail {
 
     /// Keeps what is needed from the first of these offsets on that stand here at all.
     pub fn keep_from(&mut self, offsets: impl Iterator<Item = u64>) {
-        let Some(first) = self.chunks.front().map(|chunk| chunk.first) else { return };
+        let Some(first) = self.first() else { return };
         let needed = offsets.filter(|offset| *offset >= first).min().unwrap_or(u64::MAX);
         while self.chunks.front().is_some_and(|chunk| chunk.end() <= needed) {
             self.drop_oldest();

@@ -162,6 +162,12 @@ pub const KEYS: &[Key] = &[
         |c, _, v| put(&mut c.storage.backlog_memory, bytes(v)),
     ),
     key(
+        "stream.reader_memory",
+        "256MiB",
+        "Memory for what was read of streams and is not yet sent to their consumers, of all connections.",
+        |c, _, v| put(&mut c.settings.reader_memory, bytes(v)),
+    ),
+    key(
         "accept_lost_definitions",
         "false",
         "Start although definitions may be lost in a damaged log: every durable queue that is left is closed and kept.",

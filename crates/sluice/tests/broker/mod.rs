@@ -164,6 +164,21 @@ impl Broker {
         std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap().count()
     }
 
+    /// Memory that its process has resident.
+    pub fn resident_bytes(&self) -> u64 {
+        let pages = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();
+        let resident: u64 = pages.split(' ').nth(1).unwrap().parse().unwrap();
+        resident * rustix::param::page_size() as u64
+    }
+
+    /// Bytes used of a budget of memory, and its limit.
+    pub fn budget(&self, name: &str) -> (u64, u64) {
+        let (_, nodes) = self.get("/api/nodes");
+        let budgets = nodes[0]["budgets"].as_array().expect("budgets").iter();
+        let row = budgets.clone().find(|row| row["name"] == name).expect("a budget of this name");
+        (row["used"].as_u64().unwrap(), row["limit"].as_u64().unwrap())
+    }
+
     /// SIGTERM, and waits for its end.
     pub fn terminate(mut self) -> ExitStatus {
         kill_process(self.pid(), Signal::TERM).unwrap();

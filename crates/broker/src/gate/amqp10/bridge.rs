@@ -87,6 +87,16 @@ impl Bridge {
             .then_some(CreditReport { available: state.available, drain: false })
     }
 
+    /// Asks a stream to go on with what it may still deliver, when there was no room for it and now is. In place of an
+    /// answer that is still to come, this one is answered.
+    pub fn go_on(&mut self) -> Option<Grant> {
+        if self.queue_credit == 0 {
+            return None;
+        }
+        self.in_flight = true;
+        Some(Grant { delivery_count: self.queue_count, credit: self.queue_credit, drain: self.drain })
+    }
+
     /// The next thing to ask of the queue. `room`: deliveries that may still be left unsettled. `blocked`:
     /// deliveries wait for the client's window or socket, so no more are fetched.
     pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Grant> {

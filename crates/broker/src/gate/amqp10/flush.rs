@@ -41,6 +41,9 @@ impl Gate {
     /// Writes what the turn has brought: dispositions, then grants.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         self.pump();
+        if !self.without_room.is_empty() {
+            self.go_on_reading(cx);
+        }
         let touched = std::mem::take(&mut self.touched);
         for (session, _) in &touched {
             self.flush_session(*session);
@@ -79,9 +82,9 @@ impl Gate {
         }
     }
 
-    /// Whether deliveries wait for the client's window or the socket.
+    /// Whether deliveries, or readers of streams, wait for the client's window or the socket.
     pub fn has_pending(&self) -> bool {
-        self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
+        !self.without_room.is_empty() || self.conn.sessions().any(|(_, s)| s.pending_len() > 0)
     }
 
     /// The dispositions of one session: rejected, released, accepted (behaviour B.4), each as few ranges as

@@ -23,6 +23,7 @@ mod outbound;
 mod replies;
 mod report;
 
+use std::collections::VecDeque;
 use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -211,6 +212,8 @@ pub struct Gate {
     farewells: Vec<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
+    /// Links that read streams and wait for room, in the order in which they go on.
+    without_room: VecDeque<(u16, u32)>,
     follow: Follow,
     /// Memory of a resolved DISPOSITION.
     runs: Vec<amqp10::Run>,
@@ -259,6 +262,7 @@ impl Gate {
             exclusive: Vec::new(),
             farewells: Vec::new(),
             touched: Vec::new(),
+            without_room: VecDeque::new(),
             follow: Follow::default(),
             runs: Vec::new(),
             blocked: false,
@@ -436,9 +440,9 @@ impl Gate {
         self.handle_outlet_effect(to.session, to.link, effect, cx);
     }
 
-    /// A message for a consumer of this connection.
-    pub fn handle_delivery(&mut self, to: LinkAddress, lent: Lent<'_>, cx: &mut Cx<'_>) {
-        self.deliver(to.session, to.link, lent, cx);
+    /// A message for a consumer of this connection. False if it reads a stream and does not take it now.
+    pub fn handle_delivery(&mut self, to: LinkAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+        self.deliver(to.session, to.link, lent, cx)
     }
 
     /// What became of the publishes `first..=last` of a link at one queue.

@@ -2,16 +2,17 @@
 
 use std::sync::Arc;
 
+use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    Attach, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol, Tag, Value,
-    condition,
+    Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol,
+    Tag, Value, condition,
 };
 use message::{Annotations, AnnotationsError};
 use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Request};
 
 use super::address::queue_address;
 use super::attach::Refused;
-use super::bridge::Bridge;
+use super::bridge::{Bridge, Grant};
 use super::filter::LeftOut;
 use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::catalog::QueueRecord;
@@ -37,6 +38,8 @@ pub(super) struct Outlet {
     pub dynamic: Option<QueueId>,
     /// The queue knows it no more.
     pub gone: bool,
+    /// It reads a stream that waits until there is room for its deliveries.
+    pub waits_for_room: bool,
     /// The request, until the queue has answered it.
     attach: Option<Box<Attach>>,
     bridge: Bridge,
@@ -63,6 +66,7 @@ impl Outlet {
             stream: record.is_stream(),
             dynamic: None,
             gone: false,
+            waits_for_room: false,
             // [2.7.3] 0 is no limit.
             message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
             attach: Some(Box::new(attach)),
@@ -107,6 +111,12 @@ impl Outlet {
         }
     }
 
+    fn grant(&self, grant: Grant, cx: &mut Cx<'_>) {
+        let Grant { delivery_count, credit, drain } = grant;
+        let request = Request::Grant { consumer: self.consumer, delivery_count, credit, drain, echo: true };
+        cx.post.request(self.queue, request);
+    }
+
     fn room(&self) -> u32 {
         self.unsettled_max.saturating_sub(self.unsettled)
     }
@@ -143,20 +153,40 @@ impl Gate {
         }
         let room = outlet.room();
         if let Some(grant) = outlet.bridge.poll_grant(client_credit, room, blocked) {
-            let request = Request::Grant {
-                consumer: outlet.consumer,
-                delivery_count: grant.delivery_count,
-                credit: grant.credit,
-                drain: grant.drain,
-                echo: true,
-            };
-            cx.post.request(outlet.queue, request);
+            outlet.grant(grant, cx);
         }
+    }
+
+    /// Has the next link go on that reads a stream and waits for room: each in its turn.
+    pub(super) fn go_on_reading(&mut self, cx: &mut Cx<'_>) {
+        let waits = |session, link| match self.role_of(session, link) {
+            Some(LinkRole::Outlet(outlet)) => outlet.waits_for_room,
+            _ => false,
+        };
+        let is_next = |&(session, link): &(u16, u32)| has_room(&self.conn, session) || !waits(session, link);
+        let Some(at) = self.without_room.iter().position(is_next) else { return };
+        let Some((session, link)) = self.without_room.remove(at) else { return };
+        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
+        if std::mem::take(&mut outlet.waits_for_room)
+            && !outlet.gone
+            && let Some(grant) = outlet.bridge.go_on()
+        {
+            outlet.grant(grant, cx);
+        }
+    }
+
+    /// The consumers of this connection that read streams.
+    pub fn stream_consumers(&self) -> impl Iterator<Item = (QueueId, ConsumerId)> {
+        let links = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
+        links.filter_map(|role| match role {
+            LinkRole::Outlet(outlet) if outlet.stream => Some((outlet.queue, outlet.consumer)),
+            _ => None,
+        })
     }
 
     pub(super) fn handle_outlet_effect(&mut self, session: u16, link: u32, effect: Effect, cx: &mut Cx<'_>) {
         match effect {
-            Effect::Delivery(delivery) => self.deliver(session, link, delivery.lend(), cx),
+            Effect::Delivery(delivery) => _ = self.deliver(session, link, delivery.lend(), cx),
             Effect::CreditState { state, .. } => {
                 let credit = self
                     .conn
@@ -211,10 +241,17 @@ impl Gate {
         }
     }
 
-    pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) {
+    /// Sends a delivery. Returns false if it comes from a stream and there is no room for it: it is to be offered again.
+    pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
         let Lent { consumer, number, seq, message, delivery_count, redelivered } = lent;
-        let Gate { sessions, conn, .. } = self;
-        let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return };
+        let Gate { sessions, conn, without_room, .. } = self;
+        let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return true };
+        if outlet.stream && !has_room(conn, session) {
+            if !std::mem::replace(&mut outlet.waits_for_room, true) {
+                without_room.push_back((session, link));
+            }
+            return false;
+        }
         outlet.bridge.handle_delivery();
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.stream.then_some(seq);
@@ -230,7 +267,7 @@ impl Gate {
                 "a message of queue '{name}' in vhost '{vhost}' is larger than the link's max-message-size of {max} bytes"
             );
             self.detach(session, link, error(condition::MESSAGE_SIZE_EXCEEDED, reason), cx);
-            return;
+            return true;
         }
         let outgoing = Outgoing {
             tag: Tag::from_number(number),
@@ -249,7 +286,7 @@ impl Gate {
                 outlet.queue,
                 Request::Settle { consumer, first: number, last: number, outcome, answer: false },
             );
-            return;
+            return true;
         }
         let counts = outlet.counts(cx.counters);
         counts.redelivered += u64::from(redelivered);
@@ -260,6 +297,7 @@ impl Gate {
             outlet.unsettled += 1;
         }
         self.touch(session, link);
+        true
     }
 
     /// The client says what became of deliveries (behaviour B.5).
@@ -306,6 +344,13 @@ impl Gate {
         runs.clear();
         self.runs = runs;
     }
+}
+
+/// Whether the next delivery of a stream can leave on this session now: otherwise it had better stay where it was read.
+fn has_room(conn: &Connection, session: u16) -> bool {
+    let session = conn.session(session);
+    let is_open = session.is_some_and(|s| s.pending_len() == 0 && s.remote_incoming_window() > 0);
+    is_open && conn.output_len() < OUTPUT_HIGH_WATER
 }
 
 /// What a client's delivery state says to the queue; nothing if it is not final. An error is a condition and what is

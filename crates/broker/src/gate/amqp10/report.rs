@@ -74,7 +74,7 @@ impl Gate {
                     delivery_count,
                     incoming_window: session.incoming_window(),
                     remote_incoming_window: session.remote_incoming_window(),
-                    pending: session.pending_len() as u64,
+                    pending: self.pending(number, session),
                     incomplete_bytes: match incoming {
                         true => incomplete_bytes + session.partial_bytes() as u64,
                         false => 0,
@@ -117,6 +117,12 @@ impl Gate {
         })
     }
 
+    /// Deliveries of a session that wait for its client, and links that wait to read more of a stream.
+    fn pending(&self, number: u16, session: &amqp10::Session) -> u64 {
+        let readers = self.without_room.iter().filter(|(of, _)| *of == number).count();
+        (session.pending_len() + readers) as u64
+    }
+
     fn session_row(&self, number: u16, session: &amqp10::Session) -> SessionRow {
         let roles = self.sessions.get(usize::from(number)).and_then(Option::as_ref);
         SessionRow {
@@ -127,7 +133,7 @@ impl Gate {
             next_outgoing_id: session.next_outgoing_id(),
             remote_incoming_window: session.remote_incoming_window(),
             outgoing_unsettled: session.unsettled_len() as u64,
-            outgoing_pending: session.pending_len() as u64,
+            outgoing_pending: self.pending(number, session),
             links: session
                 .links()
                 .map(|(handle, link)| {

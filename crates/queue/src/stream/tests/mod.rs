@@ -95,6 +95,10 @@ struct Got {
     count: u32,
     /// A grant is not answered.
     granting: bool,
+    /// And it was to drain.
+    drain: bool,
+    /// It has no room for what it is shown.
+    full: bool,
     states: Vec<CreditState>,
     gone: bool,
 }
@@ -121,6 +125,9 @@ fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
     assert!(got.credit > 0, "credit is never exceeded");
     assert!(lent.seq < disk.next, "nothing is shown that is not written");
+    if got.full {
+        return false;
+    }
     (got.credit, got.count) = (got.credit - 1, got.count + 1);
     got.offsets.push(lent.seq);
     true
@@ -294,9 +301,23 @@ impl World {
     /// At most one grant is under way, as the bridge of a gate has it.
     fn grant(&mut self, consumer: u64, credit: u32, drain: bool) {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| !got.granting) else { return };
-        (got.credit, got.granting) = (credit.into(), true);
+        (got.credit, got.granting, got.drain) = (credit.into(), true, drain);
         let (delivery_count, consumer, echo) = (got.count, ConsumerId(consumer), true);
         self.here(Request::Grant { consumer, delivery_count, credit, drain, echo });
+    }
+}
+
+impl World {
+    /// A consumer that had no room has some, and says so.
+    fn make_room(&mut self, consumer: u64) {
+        let Some(got) = self.got.get_mut(&consumer).filter(|got| got.full) else { return };
+        got.full = false;
+        let (delivery_count, credit, drain) = (got.count, got.credit as u32, got.granting && got.drain);
+        if credit > 0 {
+            got.granting = true;
+            let consumer = ConsumerId(consumer);
+            self.here(Request::Grant { consumer, delivery_count, credit, drain, echo: true });
+        }
     }
 }
 
@@ -623,4 +644,29 @@ fn memory_is_bounded_whatever_is_granted() {
     world.settle();
     assert_eq!(world.got[&1].offsets.len(), 5000);
     assert_eq!(world.got[&2].offsets, [0]);
+}
+
+/// It would be the only one to hold the chunk in which it has stopped.
+#[test]
+fn an_idle_reader_lets_go_of_what_the_tail_has_no_more() {
+    let mut world = World::new();
+    world.attach(1, from(Start::First));
+    world.settle();
+    world.publish(2, 0);
+    world.grant(1, 1, false);
+    world.settle();
+    assert_eq!(world.got[&1].offsets, [0], "the chunk has another message");
+    let body = "x".repeat(1000);
+    for n in 0..1000u64 {
+        let publish =
+            Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
+        world.home(Request::Publish(publish));
+        world.settle();
+    }
+    let chunk = world.disk.chunks[0].clone();
+    world.disk.chunks[0].data = Bytes::copy_from_slice(&chunk.data);
+    assert!(chunk.data.is_unique(), "somebody still holds it");
+    world.grant(1, 10_000, false);
+    world.settle();
+    assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it reads on at its place");
 }

@@ -17,6 +17,9 @@ enum Step {
     Attach { start: Start, bloom: u8 },
     Grant { which: usize, credit: u32, drain: bool },
     Detach { which: usize },
+    Fill { which: usize },
+    MakeRoom { which: usize },
+    LetGo { which: usize },
     Retain,
     Time { ms: u64 },
 }
@@ -40,6 +43,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (any::<usize>(), 0..12u32, any::<bool>())
             .prop_map(|(which, credit, drain)| Step::Grant { which, credit, drain }),
         1 => any::<usize>().prop_map(|which| Step::Detach { which }),
+        3 => any::<usize>().prop_map(|which| Step::Fill { which }),
+        2 => any::<usize>().prop_map(|which| Step::MakeRoom { which }),
+        2 => any::<usize>().prop_map(|which| Step::LetGo { which }),
         1 => Just(Step::Retain),
         1 => (1..500u64).prop_map(|ms| Step::Time { ms }),
     ];
@@ -87,16 +93,29 @@ proptest! {
                     let (consumer, _) = wants.remove(which % wants.len());
                     world.here(Request::Detach { consumer: ConsumerId(consumer), failed: true });
                 }
+                Step::Fill { which } if !wants.is_empty() => {
+                    let (consumer, _) = wants[which % wants.len()];
+                    world.got.get_mut(&consumer).expect("it is there").full = true;
+                }
+                Step::MakeRoom { which } if !wants.is_empty() => world.make_room(wants[which % wants.len()].0),
+                Step::LetGo { which } if !wants.is_empty() => {
+                    world.readers.let_go(ConsumerId(wants[which % wants.len()].0));
+                }
                 Step::Retain if world.disk.chunks.len() > SEGMENT_CHUNKS => {
                     world.disk.chunks.drain(..SEGMENT_CHUNKS);
                     removed = world.disk.chunks[0].first;
                     world.disk.removed = removed;
                 }
                 Step::Grant { .. } | Step::Detach { .. } | Step::Retain => {}
+                Step::Fill { .. } | Step::MakeRoom { .. } | Step::LetGo { .. } => {}
                 Step::Time { ms } => world.now_ms += ms,
             }
             let known = all.last().map_or(0, Chunk::end);
             all.extend(world.disk.chunks.iter().filter(|chunk| chunk.first >= known).cloned());
+        }
+        world.settle();
+        for (consumer, _) in &wants {
+            world.make_room(*consumer);
         }
         world.settle();
         for (consumer, _) in &wants {

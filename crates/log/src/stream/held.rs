@@ -1,0 +1,135 @@
+//! Bytes of streams that are in memory for whoever reads them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+/// A budget for buffers: each counts from when it is asked for until its last slice is gone. So what was read
+/// counts until it is sent, wherever it waits.
+#[derive(Debug)]
+pub struct Held {
+    bytes: AtomicU64,
+    limit: u64,
+    /// Who holds less may always read more.
+    floor: u64,
+    /// The budget that this one is a part of.
+    of: Option<Arc<Held>>,
+}
+
+impl Held {
+    /// A budget of `limit` bytes, as a part of another. Whoever holds less than `floor` has room for as much again even if
+    /// there is none, so that a reader gets on whatever others hold; and for anything, if nobody holds more.
+    pub fn new(limit: u64, floor: u64, of: Option<Arc<Self>>) -> Self {
+        Self { bytes: AtomicU64::new(0), limit, floor, of }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Whether there is room for `more` bytes, of which so many are reserved already.
+    pub fn has_room(&self, more: u64, reserved: u64) -> bool {
+        let is_low = |held: &Self| held.bytes() < held.floor + reserved;
+        let missing = more.saturating_sub(reserved);
+        match &self.of {
+            Some(of) if is_low(self) => more <= self.floor || is_low(of) || of.fits(missing),
+            None if is_low(self) => true,
+            _ => self.fits(missing),
+        }
+    }
+
+    fn fits(&self, more: u64) -> bool {
+        self.bytes() + more <= self.limit && self.of.as_ref().is_none_or(|of| of.fits(more))
+    }
+
+    /// Counts so many bytes until what is returned is dropped.
+    pub fn reserve(self: &Arc<Self>, bytes: u64) -> Reserved {
+        self.add(bytes);
+        Reserved { held: Arc::clone(self), bytes }
+    }
+
+    fn add(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.of.iter().for_each(|of| of.add(bytes));
+    }
+
+    fn subtract(&self, bytes: u64) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.of.iter().for_each(|of| of.subtract(bytes));
+    }
+}
+
+/// Bytes that count.
+#[derive(Debug)]
+pub struct Reserved {
+    held: Arc<Held>,
+    bytes: u64,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.held.subtract(self.bytes);
+    }
+}
+
+/// Whose memory a job takes.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    pub held: Arc<Held>,
+    /// Bytes that are reserved for the job. A larger chunk is read only if there is room for it.
+    pub reserved: u64,
+}
+
+/// A buffer that counts.
+struct Counted {
+    buffer: Vec<u8>,
+    _reserved: Reserved,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
+/// The buffer, which counts until its last slice is gone, if it is anybody's.
+pub(super) fn counted(buffer: Vec<u8>, held: Option<&Arc<Held>>) -> Bytes {
+    match held {
+        Some(held) => {
+            let reserved = held.reserve(buffer.capacity() as u64);
+            Bytes::from_owner(Counted { buffer, _reserved: reserved })
+        }
+        None => buffer.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_counts_until_its_last_slice_is_gone() {
+        let node = Arc::new(Held::new(100, 10, None));
+        let one = Arc::new(Held::new(60, 10, Some(node.clone())));
+        let buffer = counted(vec![7; 40], Some(&one));
+        let slice = buffer.slice(3..4);
+        drop(buffer);
+        assert_eq!((one.bytes(), node.bytes()), (40, 40));
+        assert!(one.has_room(20, 0) && !one.has_room(21, 0) && one.has_room(50, 30));
+        let other = Arc::new(Held::new(60, 10, Some(node.clone())));
+        let reserved = other.reserve(60);
+        assert!(!one.has_room(1, 0), "there is none in the whole");
+        assert_eq!(node.bytes(), 100);
+        drop(slice);
+        let rest = other.reserve(40);
+        assert!(one.has_room(10, 0) && !one.has_room(11, 0), "whoever holds nothing has room for a little");
+        drop((reserved, rest));
+        assert!(one.has_room(1000, 0), "and alone for anything");
+        assert_eq!((one.bytes(), other.bytes(), node.bytes()), (0, 0, 0));
+    }
+}

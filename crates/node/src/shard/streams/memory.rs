@@ -1,0 +1,128 @@
+//! Memory of the readers of streams: what was read for them and is not written to their sockets. A read that would take too
+//! much waits (docs/decisions/0023-readers-of-streams-wait-where-they-read.md).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use log::{Claim, Held};
+use queue::Asked;
+
+use super::{LOAD_BYTES, Load, Shard, Streams, TAILS_BYTES};
+
+/// Bytes that may be in memory for the readers of one connection, from when they are asked for until the socket has taken
+/// them. At the bound nothing more is read for them. A reader at full speed needs two loads; 64 of them find room here.
+const CONNECTION_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// Loads that wait for memory are tried again after so long, in milliseconds, whatever happens: other shards may have given
+/// some back.
+const RETRY_LOADS_MS: u64 = 100;
+
+/// Memory of the readers of streams of one node: what was read for them and is not written to their sockets.
+pub(in crate::shard) fn node_budget(limit: u64) -> Held {
+    Held::new(limit, LOAD_BYTES.into(), None)
+}
+
+impl Streams {
+    /// There may be more streams with readers than when the news of some came.
+    pub(in crate::shard) fn shrink_tails(&mut self) {
+        let tail_bytes = self.tail_bytes();
+        for following in self.following.values_mut().filter(|f| f.readers.tail_bytes() > tail_bytes) {
+            following.readers.shrink_tail(tail_bytes);
+        }
+    }
+
+    fn tails(&self) -> u64 {
+        self.following.values().map(|following| following.readers.tail_bytes() as u64).sum()
+    }
+}
+
+impl Shard {
+    /// Bytes of new chunks that are kept for readers, and how many may be.
+    pub(in crate::shard) fn tails(&self) -> (u64, u64) {
+        (self.streams.tails(), TAILS_BYTES as u64)
+    }
+
+    /// Whose memory a load takes: the key of the connection, and its budget. A look from the desk holds
+    /// few bytes and never waits for another: each of its reads has a budget of its own.
+    fn budget_of(&mut self, who: Asked) -> (usize, Arc<Held>) {
+        let connection = match who {
+            Asked::Consumer(consumer) => self.consumers.get(consumer.0).map(|to| to.connection),
+            Asked::Ticket(_) => None,
+        };
+        let node = &self.reader_memory;
+        let part = || Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())));
+        match connection.and_then(|key| Some((key, self.conns.get_mut(key)?))) {
+            Some((key, conn)) => (key, conn.reader_memory.get_or_insert_with(part).clone()),
+            None => (usize::MAX, part()),
+        }
+    }
+
+    /// Has chunks read as soon as there is memory for them.
+    pub(super) fn begin_load(&mut self, ticket: u64, load: Load) {
+        let (key, _) = self.budget_of(load.who);
+        self.streams.loads.insert(ticket, load);
+        if self.streams.waiting.is_empty() {
+            self.streams.retry_ms = self.now_ms + RETRY_LOADS_MS;
+        }
+        self.streams.waiting.entry(key).or_default().push_back(ticket);
+        self.admit(key, true);
+    }
+
+    /// Tries again what waits for memory.
+    pub(super) fn go_on_loading(&mut self) {
+        if self.streams.waiting.is_empty() {
+            return;
+        }
+        let is_due = self.streams.retry_ms <= self.now_ms;
+        if is_due {
+            self.streams.retry_ms = self.now_ms + RETRY_LOADS_MS;
+        }
+        let keys: Vec<usize> = self.streams.waiting.keys().copied().collect();
+        keys.into_iter().for_each(|key| self.admit(key, is_due));
+    }
+
+    /// Has those of a connection read that there is memory for. If there is none, its readers may have to let go of what
+    /// they cannot use.
+    fn admit(&mut self, key: usize, mut may_let_go: bool) {
+        while let Some(&ticket) = self.streams.waiting.get(&key).and_then(VecDeque::front) {
+            let is_wanted = self.streams.loads.get(&ticket).is_some_and(|load| {
+                let following = self.streams.following.get(&load.queue);
+                following.is_some_and(|following| following.readers.is_loading(load.who))
+            });
+            let load = self.streams.loads.get(&ticket).filter(|_| is_wanted);
+            if let Some((who, bytes)) = load.map(|load| (load.who, load.bytes)) {
+                let (_, held) = self.budget_of(who);
+                if !held.has_room(bytes, 0) {
+                    if !std::mem::take(&mut may_let_go) {
+                        return;
+                    }
+                    self.let_go_of_idle(key);
+                    continue;
+                }
+                if let Some(load) = self.streams.loads.get_mut(&ticket) {
+                    load.reserved = Some(held.reserve(bytes));
+                    load.job.claim = Some(Claim { held, reserved: bytes });
+                    self.streams.chunk_jobs.push(load.job.clone());
+                }
+            } else {
+                self.streams.loads.remove(&ticket);
+            }
+            if let Some(waiting) = self.streams.waiting.get_mut(&key) {
+                waiting.pop_front();
+                if waiting.is_empty() {
+                    self.streams.waiting.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// Readers of a connection that have no credit or no room give back what was read for them.
+    fn let_go_of_idle(&mut self, key: usize) {
+        let Some(conn) = self.conns.get(key) else { return };
+        for (queue, consumer) in conn.gate.stream_consumers() {
+            if let Some(following) = self.streams.following.get_mut(&queue) {
+                following.readers.let_go(consumer);
+            }
+        }
+    }
+}
