@@ -87,31 +87,39 @@ async fn checksums_are_made_by_the_sender_and_checked_by_the_receiver() {
 
 #[tokio::test]
 async fn many_messages_keep_their_order_and_credit_follows_the_reader() {
-    let script = Script::default();
-    let (_connection, session) = session(&script).await;
-    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
-    let options = ReceiverOptions { credit: Credit::Auto(10), ..ReceiverOptions::default() };
-    let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
-    let sending = tokio::spawn(async move {
-        let mut outcomes = Vec::new();
-        for n in 0..2000 {
-            outcomes.push(sender.send_pipelined(numbered(n)).await.unwrap());
+    for (target, count) in [(10, 2_000), (200, 20_000)] {
+        let script = Script::default();
+        let (_connection, session) = session(&script).await;
+        let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+        let options = ReceiverOptions { credit: Credit::Auto(target), ..ReceiverOptions::default() };
+        let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
+        let sending = tokio::spawn(async move {
+            let mut outcomes = Vec::new();
+            for n in 0..count {
+                outcomes.push(sender.send_pipelined(numbered(n)).await.unwrap());
+            }
+            for outcome in outcomes {
+                assert_eq!(outcome.await.unwrap(), DeliveryState::Accepted);
+            }
+        });
+        for n in 0..count {
+            let delivery = receiver.recv().await.unwrap();
+            assert_eq!(number(&delivery.message), n);
+            // Below half there is no moment without a FLOW on its way.
+            let may_come = receiver.credit() + receiver.waiting() as u32;
+            assert!(may_come > target / 2 && may_come <= target, "{may_come} of {target}");
+            assert!(receiver.waiting() < target as usize);
+            delivery.accept().unwrap();
         }
-        for outcome in outcomes {
-            assert_eq!(outcome.await.unwrap(), DeliveryState::Accepted);
-        }
-    });
-    for n in 0..2000 {
-        let delivery = receiver.recv().await.unwrap();
-        assert_eq!(number(&delivery.message), n);
-        assert!(receiver.waiting() < 10);
-        delivery.accept().unwrap();
+        sending.await.unwrap();
+        receiver.detach().await.unwrap();
+        let seen = script.seen.lock().unwrap();
+        assert_eq!((seen.settled, seen.credit_max), (count, target));
+        assert!(seen.dispositions <= count);
+        // One to begin with, and one for each half.
+        let halves = count / (target / 2);
+        assert_eq!(seen.flows, 1 + halves, "it is topped up at half, and only then");
     }
-    sending.await.unwrap();
-    receiver.detach().await.unwrap();
-    let seen = script.seen.lock().unwrap();
-    assert_eq!((seen.settled, seen.credit_max), (2000, 10));
-    assert!(seen.dispositions <= 2000);
 }
 
 #[tokio::test]

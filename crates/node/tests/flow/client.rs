@@ -5,13 +5,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use amqp10::frame::{self, AMQP_HEADER, HEADER_SIZE, SASL_HEADER};
 use amqp10::{
-    Attach, Begin, DeliveryState, Detach, Disposition, Encode, Flow, Map, Open, Performative, Role,
-    SaslFrame, SaslInit, SenderSettleMode, Source, Symbol, Target, TargetArchetype, TransferHead, Value,
-    put_frame, put_sasl_frame, put_transfer_frame,
+    Attach, Begin, DeliveryState, Described, Detach, Disposition, Encode, Flow, Map, Open, Performative,
+    Role, SaslFrame, SaslInit, SenderSettleMode, Source, Symbol, Target, TargetArchetype, TransferHead,
+    Value, put_frame, put_sasl_frame, put_transfer_frame,
 };
 use bytes::BytesMut;
 
 use crate::world::{Socket, World};
+
+/// The queue of this name is a stream: whoever consumes from it reads all of it.
+pub const STREAM: &str = "stream";
 
 /// What a client says of itself when it connects.
 #[derive(Clone, Copy, Debug)]
@@ -205,6 +208,11 @@ impl Client {
         let mut properties = Map::new();
         properties.insert(Symbol::from_static("rabbitmq:priority"), Value::Int(priority));
         attach.properties = Some(properties);
+        if let Some(source) = &mut attach.source
+            && queue == STREAM
+        {
+            source.filter = Some(from_the_first());
+        }
         self.say(world, &attach);
         let consumer = Consumer {
             settled,
@@ -579,6 +587,13 @@ fn attach(handle: u32, queue: &str, role: Role) -> Attach {
         }
     }
     attach
+}
+
+/// The filter of a stream's reader that wants everything.
+fn from_the_first() -> Map {
+    let name = Symbol::from_static("rabbitmq:stream-offset-spec");
+    let place = Described { descriptor: name.clone().into(), value: "first".into() };
+    Map(vec![(name.into(), Value::Described(Box::new(place)))])
 }
 
 /// A message with a header and a body of so many bytes.

@@ -5,7 +5,7 @@ use amqp10::{DeliveryState, Modified, Value};
 use broker::settings::{LinkCredit, Settings};
 use log::testing::Random;
 
-use crate::client::{Client, End, Hello, State};
+use crate::client::{Client, Consumer, End, Hello, STREAM, State};
 use crate::world::World;
 
 const RUNS: u64 = 100;
@@ -16,8 +16,8 @@ const CLIENTS: usize = 3;
 const PUBLISHERS: u32 = 2;
 const LINKS: u32 = 5;
 
-/// One that is deleted and declared again, one with a single active consumer, one whose messages expire.
-const QUEUES: [&str; 3] = ["plain", "single", "short"];
+/// One that is deleted and declared again, one with a single active consumer, one whose messages expire, and a stream.
+const QUEUES: [&str; 4] = ["plain", "single", "short", STREAM];
 
 struct Run {
     random: Random,
@@ -38,6 +38,9 @@ struct Seen {
     confirmed: u64,
     deleted: u64,
     checks: u64,
+    from_streams: u64,
+    stream_drains: u64,
+    stream_answers: u64,
 }
 
 #[test]
@@ -54,8 +57,9 @@ fn credit_windows_and_drains_keep_the_formulas_in_any_order() {
         }
     }
     // A test that delivers nothing, drains nothing or never wraps proves nothing.
-    let all =
+    let of_queues =
         [seen.deliveries, seen.answers, seen.drains, seen.wraps, seen.confirmed, seen.deleted, seen.checks];
+    let all = [&of_queues[..], &[seen.from_streams, seen.stream_drains, seen.stream_answers]].concat();
     assert!(factor == 0 || all.iter().all(|n| *n >= RUNS), "{seen:?}");
 }
 
@@ -68,6 +72,9 @@ impl Seen {
         self.confirmed += other.confirmed;
         self.deleted += other.deleted;
         self.checks += other.checks;
+        self.from_streams += other.from_streams;
+        self.stream_drains += other.stream_drains;
+        self.stream_answers += other.stream_answers;
     }
 }
 
@@ -124,10 +131,12 @@ impl Run {
     fn broker_moves(&mut self) {
         let n = self.world.shards.len() as u64;
         let (a, b) = (self.random.below(n) as usize, self.random.below(n) as usize);
-        match self.random.below(4) {
-            0 | 1 => _ = self.world.turn(a),
-            2 => _ = self.world.deliver_mail(a, b),
-            _ => _ = self.world.answer_log(a),
+        match self.random.below(6) {
+            0..=2 => _ = self.world.turn(a),
+            3 => _ = self.world.deliver_mail(a, b),
+            4 => _ = self.world.answer_log(a),
+            _ if self.random.one_in(2) => _ = self.world.write_stream(a),
+            _ => _ = self.world.read_stream(a),
         }
     }
 
@@ -161,7 +170,7 @@ impl Run {
         }
         let handle = random.below(LINKS.into()) as u32;
         let Some(link) = client.links.get(&handle).filter(|link| link.state != State::Gone) else {
-            let queue = QUEUES[random.below(3) as usize];
+            let queue = QUEUES[random.below(QUEUES.len() as u64) as usize];
             return match handle < PUBLISHERS {
                 true => client.publisher(world, handle, queue),
                 false => {
@@ -269,6 +278,9 @@ impl Run {
             let hungry = links.filter(|l| l.queue == queue && l.state == State::Attached).filter(|l| {
                 matches!(&l.end, End::Consumer(c) if c.credit() > 0 && (c.settled || c.unsettled.len() < max))
             });
+            // Whoever has read all of a stream waits for more.
+            let hungry = hungry
+                .filter(|l| matches!(&l.end, End::Consumer(c) if ready_for(queue, c, report.ready) > 0));
             // Of a single active consumer's companions each may wait in vain, and has been told so.
             let hungry = hungry.filter(|l| matches!(&l.end, End::Consumer(c) if c.active != Some(false)));
             assert_eq!(hungry.count(), 0, "{queue} stalls: {report:?}");
@@ -292,9 +304,10 @@ impl Run {
                 assert_eq!((answer.count, answer.credit, answer.drain), (count, credit, false));
                 let report = self.world.report(&queue).expect("a queue with a consumer");
                 assert_eq!(consumer.active.is_some(), queue == "single");
-                let ready = if consumer.active == Some(false) { 0 } else { report.ready };
-                assert_eq!(u64::from(answer.available), ready, "{answer:?} {report:?}");
+                let ready = ready_for(&queue, consumer, report.ready);
+                assert_eq!(u64::from(answer.available), ready, "{queue} {answer:?} {report:?}");
                 self.seen.answers += 1;
+                self.seen.stream_answers += u64::from(queue == STREAM);
             }
         }
         self.count_up();
@@ -303,19 +316,34 @@ impl Run {
     fn count_up(&mut self) {
         self.seen.deliveries = self.clients.iter().map(|c| c.deliveries_got).sum();
         self.seen.confirmed = self.clients.iter().map(|c| c.confirmed).sum();
+        (self.seen.from_streams, self.seen.stream_drains) = (0, 0);
         let consumers = self.clients.iter().flat_map(|c| c.links.values()).filter_map(|l| match &l.end {
-            End::Consumer(consumer) => Some(consumer),
+            End::Consumer(consumer) => Some((l.queue == STREAM, consumer)),
             End::Publisher(_) => None,
         });
-        for consumer in consumers {
+        for (of_stream, consumer) in consumers {
+            if of_stream {
+                self.seen.from_streams += consumer.got;
+                self.seen.stream_drains += u64::from(consumer.count > consumer.got);
+            }
             self.seen.drains += u64::from(consumer.count > consumer.got);
             self.seen.wraps += u64::from(consumer.count > u64::from(u32::MAX));
         }
     }
 }
 
+/// Of the ready messages of a queue, those that this consumer may have. Every reader of a stream has its own.
+fn ready_for(queue: &str, consumer: &Consumer, ready: u64) -> u64 {
+    match consumer.active {
+        Some(false) => 0,
+        _ if queue == STREAM => ready - consumer.got,
+        _ => ready,
+    }
+}
+
 fn declare(world: &mut World, queue: &str) {
     match queue {
+        STREAM => world.declare(queue, &[("x-queue-type", Value::String("stream".into()))]),
         "single" => world.declare(queue, &[("x-single-active-consumer", Value::Boolean(true))]),
         "short" => world.declare(queue, &[("x-message-ttl", Value::Int(50))]),
         _ => world.declare(queue, &[]),

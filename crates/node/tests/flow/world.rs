@@ -14,7 +14,8 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::{Completion, Handover, Step};
+use log::testing::FalseDisk;
+use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
@@ -37,6 +38,11 @@ pub struct World {
     /// By shard: what the log has not answered, and what it has not synced.
     handovers: Vec<VecDeque<Handover>>,
     unsynced: Vec<VecDeque<u64>>,
+    /// By shard: what is to be written of streams, and what is to be read.
+    stream_jobs: Vec<VecDeque<StreamJob>>,
+    chunk_jobs: Vec<VecDeque<ChunkJob>>,
+    streams: Streams<FalseDisk>,
+    stream_reader: StreamReader<FalseDisk>,
     /// Bytes taken of each connection's output.
     taken: BTreeMap<Socket, u64>,
     /// Shards that have no turns: whatever lives there is stalled.
@@ -62,13 +68,17 @@ impl World {
         let (settings, access) = (Arc::new(settings), Arc::new(Access::new([user])));
         let shards =
             make_shards(Restored::default(), count, &settings, &access, StorageLimits::default(), now_ms);
-        let n = shards.len();
+        let (n, disk) = (shards.len(), FalseDisk::new(1));
         Self {
             now_ms,
             shards,
             mail: BTreeMap::new(),
             handovers: (0..n).map(|_| VecDeque::new()).collect(),
             unsynced: vec![VecDeque::new(); n],
+            stream_jobs: (0..n).map(|_| VecDeque::new()).collect(),
+            chunk_jobs: (0..n).map(|_| VecDeque::new()).collect(),
+            stream_reader: StreamReader::new(disk.clone()),
+            streams: Streams::new(disk).expect("an empty disk"),
             taken: BTreeMap::new(),
             stalled: vec![false; n],
             log_stalled: vec![false; n],
@@ -148,6 +158,11 @@ impl World {
             self.handovers[id].push_back(handover);
             moved = true;
         }
+        let (writes, reads) = (&mut self.stream_jobs[id], &mut self.chunk_jobs[id]);
+        let before = writes.len() + reads.len();
+        writes.extend(self.shards[id].poll_stream_jobs());
+        reads.extend(self.shards[id].poll_chunk_jobs());
+        moved |= writes.len() + reads.len() > before;
         for to in 0..self.shards.len() {
             let mail = self.shards[id].poll_mail(to as ShardId);
             if !mail.is_empty() {
@@ -193,6 +208,24 @@ impl World {
         moved || synced > 0
     }
 
+    /// The oldest chunk of a shard is written to its stream.
+    pub fn write_stream(&mut self, id: usize) -> bool {
+        let Some(job) = self.stream_jobs[id].pop_front() else { return false };
+        let mut answers = Vec::new();
+        assert!(self.streams.handle(job, &mut answers).is_none(), "nothing is to be synced");
+        answers.into_iter().for_each(|answer| self.shards[id].handle_stream_answer(answer));
+        true
+    }
+
+    /// What a shard has first asked for of a stream is read.
+    pub fn read_stream(&mut self, id: usize) -> bool {
+        let Some(job) = self.chunk_jobs[id].pop_front() else { return false };
+        let ChunkJob { shard, ticket, .. } = job;
+        let result = self.stream_reader.read(&job);
+        self.shards[id].handle_chunks(ChunksRead { shard, ticket, result });
+        true
+    }
+
     fn tell(&mut self, id: usize, ticket: u64, step: Step) {
         let (shard, size) = (id as u32, log::Size::default());
         self.shards[id].handle_logged(Completion { shard, ticket, step, result: Ok(()), file: 0, size });
@@ -206,6 +239,8 @@ impl World {
             for id in 0..n {
                 moved |= self.turn(id);
                 moved |= self.answer_log(id);
+                moved |= self.write_stream(id);
+                moved |= self.read_stream(id);
                 for to in 0..n {
                     moved |= !self.stalled[to] && self.deliver_mail(id, to);
                 }

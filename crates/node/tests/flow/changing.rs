@@ -1,0 +1,130 @@
+//! Consumers whose credit is never the same for long, and many messages.
+
+use amqp10::DeliveryState;
+use broker::settings::Settings;
+use log::testing::Random;
+
+use crate::client::{Client, End, Hello};
+use crate::world::World;
+
+const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
+const WINDOW: u32 = 1_000_000;
+/// A FLOW in front of so few messages changes credit all the time.
+const CREDIT_MAX: u64 = 300;
+/// Bytes of one delivery frame, at least: whoever reads no more sees every single one.
+const DELIVERY: usize = 60;
+
+/// A queue on the first shard, its publisher there, and its consumer on the other one.
+fn world() -> (World, Client, Client) {
+    let mut world = World::new(2, Settings { heartbeat_s: 0, ..Settings::default() });
+    world.declare("q", &[]);
+    world.place("q", 0);
+    let mut publisher = Client::connect(&mut world, 0, HELLO);
+    publisher.publisher(&mut world, 0, "q");
+    let mut consumer = Client::connect(&mut world, 1, HELLO);
+    consumer.consumer(&mut world, 0, "q", false, 0);
+    world.settle();
+    publisher.read(&mut world, usize::MAX);
+    consumer.read(&mut world, usize::MAX);
+    (world, publisher, consumer)
+}
+
+/// As many as link and session let it, up to `max`. Returns how many.
+fn publish(world: &mut World, client: &mut Client, max: u64) -> u64 {
+    (0..max).take_while(|_| client.publish(world, 0, (true, true), 12, 1)).count() as u64
+}
+
+/// Deliveries so far, those that are not settled, and credit.
+fn standing(client: &Client) -> (u64, usize, u64) {
+    match &client.links[&0].end {
+        End::Consumer(consumer) => (consumer.got, consumer.unsettled.len(), consumer.credit()),
+        End::Publisher(_) => unreachable!("it consumes"),
+    }
+}
+
+#[test]
+fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
+    const MESSAGES: u64 = 100_000;
+    let mut random = Random(27);
+    let (mut world, mut publisher, mut consumer) = world();
+    let (mut sent, mut flows) = (0, 0);
+    while standing(&consumer).0 < MESSAGES {
+        sent += publish(&mut world, &mut publisher, MESSAGES - sent);
+        let (_, held, _) = standing(&consumer);
+        consumer.settle(&mut world, 0, random.below(held as u64 + 1) as usize, &DeliveryState::Accepted);
+        let credit = random.below(CREDIT_MAX) as u32;
+        consumer.flow(&mut world, Some((0, credit)), WINDOW, random.one_in(10), random.one_in(10));
+        flows += 1;
+        assert!(flows < MESSAGES, "it stalls with {sent} sent: {:?}", standing(&consumer));
+        // What the broker has of it, and what the consumer knows of that, is different each time.
+        for _ in 0..random.below(12) {
+            let (a, b) = (random.below(2) as usize, random.below(2) as usize);
+            match random.below(4) {
+                0 | 1 => _ = world.turn(a),
+                2 => _ = world.deliver_mail(a, b),
+                _ => _ = world.answer_log(a),
+            }
+        }
+        world.now_ms += random.below(3);
+        let max = if random.one_in(3) { random.below(2_000) as usize } else { usize::MAX };
+        consumer.read(&mut world, max);
+        publisher.read(&mut world, usize::MAX);
+    }
+    world.settle();
+    while consumer.read(&mut world, usize::MAX) > 0 {
+        world.settle();
+    }
+    consumer.check_settled();
+    let (got, held, _) = standing(&consumer);
+    consumer.settle(&mut world, 0, held, &DeliveryState::Accepted);
+    world.settle();
+    let report = world.report("q").expect("it lives");
+    assert_eq!((sent, got, flows > 500), (MESSAGES, MESSAGES, true), "{flows} changes");
+    assert_eq!((report.published, report.acknowledged), (MESSAGES, MESSAGES));
+    // What had been on its way to the link when credit was withdrawn went back, and came again.
+    assert!(report.redelivered > 0);
+    assert_eq!(report.delivered - report.redelivered, MESSAGES);
+    assert_eq!((report.ready, report.unsettled), (0, 0));
+}
+
+#[test]
+fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
+    const MESSAGES: u64 = 20_000;
+    const CREDIT: u32 = 200;
+    let half = u64::from(CREDIT / 2);
+    let (mut world, mut publisher, mut consumer) = world();
+    let (mut sent, mut flows) = (0, 0);
+    while standing(&consumer).0 < MESSAGES {
+        let before = standing(&consumer);
+        // More than the consumer can have at once.
+        while sent < MESSAGES && world.report("q").map_or(0, |report| report.ready) < 2 * u64::from(CREDIT) {
+            sent += publish(&mut world, &mut publisher, MESSAGES - sent);
+            world.settle();
+            world.now_ms += 20;
+            world.settle();
+            publisher.read(&mut world, usize::MAX);
+        }
+        loop {
+            let (_, held, credit) = standing(&consumer);
+            assert!(credit <= u64::from(CREDIT) && held <= CREDIT as usize);
+            if credit <= half {
+                consumer.flow(&mut world, Some((0, CREDIT)), WINDOW, false, false);
+                flows += 1;
+            }
+            if consumer.read(&mut world, DELIVERY) == 0 {
+                break;
+            }
+        }
+        let (got, held, credit) = standing(&consumer);
+        consumer.settle(&mut world, 0, held, &DeliveryState::Accepted);
+        world.settle();
+        assert!(
+            got == MESSAGES || got >= before.0 + half || before.2 == 0,
+            "{before:?} and then {got}, {credit}"
+        );
+    }
+    // The first one, and one for each half.
+    let halves = MESSAGES / half;
+    assert_eq!((sent, flows), (MESSAGES, 1 + halves));
+    assert_eq!(world.report("q").map(|report| (report.ready, report.unsettled)), Some((0, 0)));
+}
