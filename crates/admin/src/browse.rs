@@ -38,7 +38,7 @@ pub async fn browse<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
         let _ = write!(text, "{comma}{}", to_json(row, truncate));
     }
     text.push(']');
-    Ok(Reply::Rows(text))
+    Ok(Reply::Rows(text.into()))
 }
 
 /// Where to begin: `offset`, or `at` in milliseconds since the epoch; with neither the oldest message.

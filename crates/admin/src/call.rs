@@ -1,15 +1,19 @@
 //! One request on its way from the socket to its handler.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::{Body, HttpBody as _};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{Response, StatusCode, header};
 use broker::access::Identity;
 use broker::desk::Desk;
 use serde_json::{Map, Value};
 
+use crate::budget::{Budget, Held};
+use crate::ports::Ports;
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
 use crate::routes::{Action, Found, Verb, find};
@@ -19,6 +23,9 @@ use crate::{
 
 /// Bytes of a request's body; a larger one is refused, as the reference refuses it.
 const BODY_BYTES_MAX: usize = 10_000_000;
+
+/// Bytes of one piece of a body. A piece below this size grows as more of the body arrives.
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// How long a body may take to arrive.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
@@ -30,6 +37,7 @@ const REASON_CHARS_MAX: usize = 255;
 #[derive(Debug)]
 pub struct Call<'a, D> {
     pub desk: &'a D,
+    pub ports: &'a Ports,
     pub who: Identity,
     pub query: Query,
     /// The fields of the body; none if the verb has no body.
@@ -51,15 +59,27 @@ impl<D> Call<'_, D> {
     }
 }
 
+/// What requests are answered from.
+#[derive(Clone)]
+pub struct Source<D> {
+    pub desk: D,
+    pub ports: Ports,
+}
+
 pub async fn handle<D: Desk>(
-    State(desk): State<D>,
+    State(Source { desk, ports }): State<Source<D>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     request: Request,
 ) -> Response<Body> {
-    respond(answer(&desk, peer, request).await)
+    respond(answer(&desk, &ports, peer, request).await)
 }
 
-async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result<Reply, Failure> {
+async fn answer<D: Desk>(
+    desk: &D,
+    ports: &Ports,
+    peer: SocketAddr,
+    request: Request,
+) -> Result<Reply, Failure> {
     let (head, body) = request.into_parts();
     let verb = Verb::parse(head.method.as_str());
     let (action, params, in_vhost) = match find(verb, head.uri.path()) {
@@ -75,17 +95,19 @@ async fn answer<D: Desk>(desk: &D, peer: SocketAddr, request: Request) -> Result
         return overview::index(desk).await;
     }
     let who = auth::authenticate(desk, &head.headers, peer.ip())?;
+    // Held for the fields, too, until the request has been carried out.
+    let mut held = ports.bodies().hold();
     let fields = if verb.is_some_and(Verb::has_body) {
         let announced =
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
-        json::parse_body(&read_body(body, announced).await?)?
+        json::parse_body(&read_body(body, announced, &mut held, ports.bodies()).await?)?
     } else {
         Map::new()
     };
     let query = Query::parse(head.uri.query().unwrap_or_default());
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
-    let call = Call { desk, who, query, fields, reason, params };
+    let call = Call { desk, ports, who, query, fields, reason, params };
     match dispatch(action, &call).await {
         // A desk says no to whatever is in a virtual host that does not exist; the reference says 404.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
@@ -143,14 +165,115 @@ async fn dispatch<D: Desk>(action: Action, call: &Call<'_, D>) -> Result<Reply, 
     }
 }
 
-async fn read_body(body: Body, announced: Option<usize>) -> Result<axum::body::Bytes, Failure> {
-    let too_large = || Failure::bad_request("Exceeded HTTP request body size limit");
+async fn read_body(
+    body: Body,
+    announced: Option<usize>,
+    held: &mut Held,
+    budget: &Budget,
+) -> Result<Vec<u8>, Failure> {
     if announced.is_some_and(|bytes| bytes > BODY_BYTES_MAX) {
         return Err(too_large());
     }
-    match tokio::time::timeout(BODY_TIME_MAX, to_bytes(body, BODY_BYTES_MAX)).await {
-        Ok(Ok(bytes)) => Ok(bytes),
-        Ok(Err(_)) => Err(too_large()),
-        Err(_) => Err(Failure::bad_request("the body took too long")),
+    let read = tokio::time::timeout(BODY_TIME_MAX, collect(body, held, budget.bytes_max())).await;
+    read.unwrap_or_else(|_| Err(Failure::bad_request("the body took too long")))
+}
+
+/// Reads a body, and holds the memory that it takes, not the length that was announced.
+async fn collect(mut body: Body, held: &mut Held, bytes_max: usize) -> Result<Vec<u8>, Failure> {
+    let mut pieces = Pieces::default();
+    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        let broken = |_| Failure::bad_request("the body breaks off");
+        let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+        if pieces.len() + data.len() > BODY_BYTES_MAX {
+            return Err(too_large());
+        }
+        pieces.push(&data);
+        if !held.grow_to(pieces.capacity()) {
+            return Err(Failure::unavailable(format!(
+                "the bodies of all HTTP requests may take {bytes_max} bytes of memory: try again"
+            )));
+        }
+    }
+    Ok(pieces.join())
+}
+
+/// A body while it arrives. A single buffer would be copied each time it grows, and the allocator would still keep the old
+/// copies when the next body arrives: many bodies would take twice the memory that they are counted with.
+#[derive(Debug, Default)]
+struct Pieces {
+    full: Vec<Vec<u8>>,
+    /// Bytes and capacity of the full ones.
+    full_bytes: usize,
+    full_capacity: usize,
+    last: Vec<u8>,
+}
+
+impl Pieces {
+    fn len(&self) -> usize {
+        self.full_bytes + self.last.len()
+    }
+
+    /// Bytes of memory.
+    fn capacity(&self) -> usize {
+        self.full_capacity + self.last.capacity()
+    }
+
+    fn push(&mut self, mut data: &[u8]) {
+        while !data.is_empty() {
+            if self.last.len() == PIECE_BYTES {
+                let full = std::mem::replace(&mut self.last, Vec::with_capacity(PIECE_BYTES));
+                self.full_bytes += full.len();
+                self.full_capacity += full.capacity();
+                self.full.push(full);
+            }
+            let (fits, rest) = data.split_at(data.len().min(PIECE_BYTES - self.last.len()));
+            self.last.extend_from_slice(fits);
+            data = rest;
+        }
+    }
+
+    /// Returns the whole body.
+    fn join(self) -> Vec<u8> {
+        if self.full.is_empty() {
+            return self.last;
+        }
+        let mut whole = Vec::with_capacity(self.len());
+        // Each piece is freed as soon as it is copied.
+        for piece in self.full.into_iter().chain([self.last]) {
+            whole.extend_from_slice(&piece);
+        }
+        whole
+    }
+}
+
+fn too_large() -> Failure {
+    Failure::bad_request("Exceeded HTTP request body size limit")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_what_came_and_takes_little_more_memory() {
+        for sizes in [
+            vec![],
+            vec![1],
+            vec![PIECE_BYTES - 1, 1, 1],
+            vec![200_000, 3, 70_000],
+            vec![1; 3_000],
+            vec![900; 1_000],
+        ] {
+            let (mut pieces, mut whole) = (Pieces::default(), Vec::new());
+            for (number, size) in sizes.into_iter().enumerate() {
+                let data = vec![number as u8; size];
+                pieces.push(&data);
+                whole.extend(data);
+                assert_eq!(pieces.len(), whole.len());
+                let allowed = whole.len() + whole.len() / 8 + 2 * PIECE_BYTES;
+                assert!(pieces.capacity() <= allowed, "{} for {}", pieces.capacity(), whole.len());
+            }
+            assert_eq!(pieces.join(), whole);
+        }
     }
 }

@@ -38,6 +38,16 @@ impl Exposition {
         Family { page: self, name }
     }
 
+    /// More samples of the family that the page before this one ended with; `name` is what [`Self::family`] was given.
+    pub fn same_family(&mut self, name: &str) -> Family<'_> {
+        Family { page: self, name: format!("rabbitmq_{name}") }
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub fn into_text(self) -> String {
         self.0
     }

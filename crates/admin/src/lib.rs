@@ -11,6 +11,7 @@
 mod auth;
 mod bindings;
 mod browse;
+mod budget;
 mod call;
 mod connections;
 mod exchanges;
@@ -22,7 +23,10 @@ mod json;
 mod listen;
 mod metrics;
 mod overview;
+mod pages;
+mod places;
 mod policies;
+mod ports;
 mod process;
 mod query;
 mod queues;
@@ -33,75 +37,66 @@ mod shown;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn;
 use axum::routing::get;
-use axum::serve::ListenerExt;
 use broker::desk::Desk;
 use tokio::net::TcpListener;
-use tokio::sync::oneshot;
 
-use self::listen::Bounded;
+use self::listen::Bounds;
+pub use ports::{Counts, Ports};
 pub use shown::{body as message_body, object as message_to_json};
 
-/// Connections of one server; further ones wait until one ends.
-const CONNECTIONS_MAX: usize = 1_024;
+/// A head is one packet, sent at once. A client that needs longer holds a place that others could use.
+const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How long a connection may neither read nor write; then it is closed.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+/// Long enough for who asks once a minute to keep the connection.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(75);
 
-/// How long requests in flight may take once the server is to stop; then nobody waits for them any more.
+/// A client that takes nothing for so long does not want the rest of its answer.
+const STALL_TIME_MAX: Duration = Duration::from_secs(10);
+
+/// Then nobody waits for requests under way any more.
 const FINISH_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// Everything under `/api`, and a plain page at `/`. Needs the peer's address as axum's `ConnectInfo`, as
 /// [`serve`] gives it.
-pub fn management_router<D: Desk>(desk: D) -> Router {
-    Router::new().fallback(call::handle::<D>).layer(from_fn(host::require)).with_state(desk)
+pub fn management_router<D: Desk>(desk: D, ports: Ports) -> Router {
+    Router::new()
+        .fallback(call::handle::<D>)
+        .layer(from_fn(host::require))
+        .with_state(call::Source { desk, ports })
 }
 
 /// `/metrics` and `/metrics/per-object`, for anybody who reaches the port.
-pub fn metrics_router<D: Desk>(desk: D) -> Router {
+pub fn metrics_router<D: Desk>(desk: D, ports: Ports) -> Router {
     Router::new()
         .route("/metrics", get(metrics::aggregated::<D>))
         .route("/metrics/per-object", get(metrics::per_object::<D>))
         .layer(from_fn(host::require))
-        .with_state(desk)
+        .with_state(call::Source { desk, ports })
 }
 
-/// Serves a router until `shutdown` completes, then waits for the requests in flight, two seconds at most.
+/// Serves a router until `shutdown` completes, then waits for the requests under way, two seconds at most.
 ///
 /// # Errors
 /// The listener failed.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
+    ports: Ports,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let (stopping, stopped) = oneshot::channel();
-    let shutdown = async move {
-        shutdown.await;
-        // Nobody listens any more if the server has already failed.
-        let _ = stopping.send(());
+    let bounds = Bounds {
+        places: ports.connections_max(),
+        head: HEAD_TIME_MAX,
+        idle: IDLE_TIME_MAX,
+        stall: STALL_TIME_MAX,
+        finish: FINISH_TIME_MAX,
     };
-    let listener = Bounded::new(listener, CONNECTIONS_MAX, SILENCE_MAX).tap_io(|io| {
-        // It would only be slower without.
-        let _ = io.set_nodelay();
-    });
-    let server = axum::serve(listener, router.into_make_service_with_connect_info::<SocketAddr>())
-        .with_graceful_shutdown(shutdown);
-    let deadline = async move {
-        if stopped.await.is_err() {
-            std::future::pending::<()>().await;
-        }
-        tokio::time::sleep(FINISH_TIME_MAX).await;
-    };
-    tokio::select! {
-        result = server => result,
-        () = deadline => Ok(()),
-    }
+    listen::run(listener, router, bounds, &ports, shutdown).await
 }
 
 #[cfg(test)]

@@ -6,12 +6,18 @@ use axum::response::{IntoResponse, Response};
 use broker::counters::Deliveries;
 use broker::desk::{Alarms, BudgetRow, Desk, Overview, QueueRow};
 
+use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
+use crate::pages::{self, PAGE_BYTES};
+use crate::ports::Counts;
 use crate::process::Process;
 use crate::reply::{Failure, respond};
 
 /// Queues that get rows of their own; `rabbitmq_queues` tells how many there are.
 const QUEUE_ROWS_MAX: usize = 10_000;
+
+/// Rows that the desk is asked for at once: some 20 KiB of text.
+const PAGE_ROWS: usize = 256;
 
 const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
@@ -21,10 +27,10 @@ const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 
 /// Everything, each sum once.
-pub async fn aggregated<D: Desk>(State(desk): State<D>) -> Response {
-    match desk.overview().await {
+pub async fn aggregated<D: Desk>(State(Source { desk, ports }): State<Source<D>>) -> Response {
+    match ports.overview(&desk).await {
         Ok(overview) => {
-            let mut page = common(&overview, &desk.alarms());
+            let mut page = common(&overview, &desk.alarms(), ports.counts());
             let (ready, unacked) = (overview.messages_ready, overview.messages_unacknowledged);
             for (name, help, value) in [
                 ("queue_messages_ready", "Messages ready to be delivered to consumers", ready),
@@ -44,18 +50,63 @@ pub async fn aggregated<D: Desk>(State(desk): State<D>) -> Response {
 }
 
 /// The same with rows per queue instead of sums over queues.
-pub async fn per_object<D: Desk>(State(desk): State<D>) -> Response {
-    let rows = match desk.queue_rows(QUEUE_ROWS_MAX).await {
-        Ok(rows) => rows,
-        Err(error) => return respond(Err(Failure::unavailable(format!("{error:?}")))),
-    };
-    match desk.overview().await {
+pub async fn per_object<D: Desk>(State(Source { desk, ports }): State<Source<D>>) -> Response {
+    match ports.overview(&desk).await {
         Ok(overview) => {
-            let mut page = common(&overview, &desk.alarms());
-            queues(&mut page, &rows[..rows.len().min(QUEUE_ROWS_MAX)]);
-            answer(page)
+            let page = common(&overview, &desk.alarms(), ports.counts());
+            match pages::body(PerQueue { desk, page, measure: 0, from: 0, shown: 0, all: None }).await {
+                Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
+                Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
+            }
         }
         Err(error) => respond(Err(Failure::from(error))),
+    }
+}
+
+/// Every measure of every queue. A family stands in one piece, so that the queues are gone through once for each.
+struct PerQueue<D> {
+    desk: D,
+    page: Exposition,
+    /// Of [`MEASURES`].
+    measure: usize,
+    /// Where the desk goes on.
+    from: usize,
+    /// Rows of this measure.
+    shown: usize,
+    /// All queues, if they are few: then they are asked for once.
+    all: Option<Vec<QueueRow>>,
+}
+
+impl<D: Desk> pages::Source for PerQueue<D> {
+    async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
+        while let Some((kind, name, help, of)) = MEASURES.get(self.measure) {
+            if self.page.len() >= PAGE_BYTES {
+                return Ok((std::mem::take(&mut self.page).into_text(), Some(self)));
+            }
+            let (rows, next) = match self.all.take() {
+                Some(all) => (all, None),
+                None => {
+                    let limit = PAGE_ROWS.min(QUEUE_ROWS_MAX - self.shown);
+                    self.desk.queue_rows(self.from, limit).await?
+                }
+            };
+            let mut family = match self.shown {
+                0 => self.page.family(*kind, name, help),
+                _ => self.page.same_family(name),
+            };
+            for row in &rows {
+                family.sample(&[("vhost", &row.vhost), ("queue", &row.name)], of(row));
+            }
+            self.shown += rows.len();
+            match next.filter(|_| self.shown < QUEUE_ROWS_MAX) {
+                Some(next) => self.from = next,
+                None => {
+                    self.all = (self.shown == rows.len()).then_some(rows);
+                    (self.measure, self.from, self.shown) = (self.measure + 1, 0, 0);
+                }
+            }
+        }
+        Ok((self.page.into_text(), None))
     }
 }
 
@@ -63,7 +114,7 @@ fn answer(page: Exposition) -> Response {
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.into_text()).into_response()
 }
 
-fn common(overview: &Overview, alarms: &Alarms) -> Exposition {
+fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
     let mut page = Exposition::default();
     page.family(Kind::Gauge, "build_info", "Product and version").sample(
         &[
@@ -78,6 +129,12 @@ fn common(overview: &Overview, alarms: &Alarms) -> Exposition {
         .sample(&[("rabbitmq_node", &overview.node), ("rabbitmq_cluster", &overview.cluster_name)], 1);
     global(&mut page, overview);
     node(&mut page, overview, alarms);
+    for (name, help, value) in [
+        ("http_connections_evicted_total", "HTTP connections closed to make room for others", http.evicted),
+        ("http_connections_refused_total", "HTTP connections that there was no room for", http.refused),
+    ] {
+        page.family(Kind::Counter, name, help).sample(&[], value);
+    }
     page
 }
 
@@ -231,12 +288,3 @@ const MEASURES: &[Measure] = &[
     (Kind::Counter, "queue_messages_redelivered_total", "Messages redelivered", |q| q.report.redelivered),
     (Kind::Counter, "queue_messages_acked_total", "Messages acknowledged", |q| q.report.acknowledged),
 ];
-
-fn queues(page: &mut Exposition, rows: &[QueueRow]) {
-    for (kind, name, help, of) in MEASURES {
-        let mut family = page.family(*kind, name, help);
-        for row in rows {
-            family.sample(&[("vhost", &row.vhost), ("queue", &row.name)], of(row));
-        }
-    }
-}

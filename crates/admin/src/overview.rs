@@ -64,13 +64,13 @@ async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>
 
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require_monitor(&call.who)?;
-    let row = node(call, &call.desk.overview().await?);
+    let row = node(call, &call.ports.overview(call.desk).await?);
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
 }
 
 pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     require_monitor(&call.who)?;
-    let overview = call.desk.overview().await?;
+    let overview = call.ports.overview(call.desk).await?;
     if overview.node != call.param(0) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
     }

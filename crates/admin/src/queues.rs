@@ -1,18 +1,24 @@
 //! `/api/queues`.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use broker::catalog::QueueRecord;
 use broker::desk::{Desk, DeskError, QueueRow, QueueSpec};
 use serde_json::{Value, json};
 
 use crate::call::Call;
 use crate::overview::require_vhost;
+use crate::pages::{self, PAGE_BYTES, Source};
 use crate::reply::{Failure, Reply};
 use crate::shape::{self, Page};
 use crate::{json, query::Query};
 
-/// Rows that the desk is asked for at once.
+/// Rows that the desk is asked for at once, if all are needed.
 const CHUNK_ROWS: usize = 10_000;
+
+/// The same for a page: some 50 KiB of text.
+const PAGE_ROWS: usize = 64;
 
 /// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
 const LIST_ROWS_MAX: usize = 100_000;
@@ -27,22 +33,19 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             (Reply::Json(shape::ready_page(rows, total, page, &call.query)?), total)
         }
         None if !shape::wants_other_order(&call.query) => {
-            // Row by row, for as a tree of values each takes six times as much.
-            let mut text = String::from("[");
-            let total = each_row(call, vhost, |row| {
-                let comma = if text.len() > 1 { "," } else { "" };
-                let row = shape::columns(to_json(row, &call.query), &call.query);
-                // Writing to a string cannot fail.
-                let _ = write!(text, "{comma}{row}");
-            })
-            .await?;
-            text.push(']');
-            (Reply::Rows(text), total)
+            let records = records(call, vhost).await?;
+            let total = records.len();
+            let list = List { desk: call.desk.clone(), query: call.query.clone(), records, shown: 0 };
+            (Reply::Rows(pages::body(list).await?), total)
         }
         _ => {
+            let records = records(call, vhost).await?;
             let mut rows = Vec::new();
-            let total = each_row(call, vhost, |row| rows.push(to_json(row, &call.query))).await?;
-            (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?), total)
+            for records in records.chunks(CHUNK_ROWS) {
+                let chunk = call.desk.numbered(records).await?;
+                rows.extend(chunk.iter().map(|row| to_json(row, &call.query)));
+            }
+            (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?), records.len())
         }
     };
     if let Some(vhost) = vhost
@@ -53,26 +56,44 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     Ok(reply)
 }
 
-/// Shows every queue, in the order of their names. Returns how many there are.
-async fn each_row<D: Desk>(
-    call: &Call<'_, D>,
-    vhost: Option<&str>,
-    mut show: impl FnMut(&QueueRow),
-) -> Result<usize, Failure> {
-    let mut shown = 0;
-    loop {
-        let (chunk, total) = call.desk.queues(&call.who, vhost, shown, CHUNK_ROWS).await?;
-        if total > LIST_ROWS_MAX {
-            return Err(Failure::bad_request(format!(
-                "there are {total} queues, more than {LIST_ROWS_MAX}: ask for pages (page, page_size)"
-            )));
+/// All queues, in the order of their names.
+async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec<Arc<QueueRecord>>, Failure> {
+    let records = call.desk.queue_records(&call.who, vhost).await?;
+    let total = records.len();
+    if total > LIST_ROWS_MAX {
+        return Err(Failure::bad_request(format!(
+            "there are {total} queues, more than {LIST_ROWS_MAX}: ask for pages (page, page_size)"
+        )));
+    }
+    Ok(records)
+}
+
+/// The whole list, page by page.
+struct List<D> {
+    desk: D,
+    query: Query,
+    records: Vec<Arc<QueueRecord>>,
+    shown: usize,
+}
+
+impl<D: Desk> Source for List<D> {
+    async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
+        let mut page = String::from(if self.shown == 0 { "[" } else { "" });
+        while page.len() < PAGE_BYTES && self.shown < self.records.len() {
+            let until = self.records.len().min(self.shown + PAGE_ROWS);
+            for row in self.desk.numbered(&self.records[self.shown..until]).await? {
+                let comma = if self.shown == 0 { "" } else { "," };
+                let row = shape::columns(to_json(&row, &self.query), &self.query);
+                // Writing to a string cannot fail.
+                let _ = write!(page, "{comma}{row}");
+                self.shown += 1;
+            }
         }
-        let last = chunk.len() < CHUNK_ROWS;
-        shown += chunk.len();
-        chunk.iter().for_each(&mut show);
-        if last || shown >= total {
-            return Ok(total);
+        if self.shown < self.records.len() {
+            return Ok((page, Some(self)));
         }
+        page.push(']');
+        Ok((page, None))
     }
 }
 

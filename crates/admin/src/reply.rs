@@ -12,7 +12,7 @@ pub enum Reply {
     /// 200 with a body.
     Json(Value),
     /// 200 with a body that is JSON already: a long list.
-    Rows(String),
+    Rows(Body),
     /// 201, and where the new thing is, relative to the host.
     Created(Option<String>),
     /// 204.
@@ -135,8 +135,8 @@ fn empty(status: StatusCode) -> Response<Body> {
     response
 }
 
-fn json_response(status: StatusCode, body: String) -> Response<Body> {
-    let mut response = Response::new(Body::from(body));
+fn json_response(status: StatusCode, body: impl Into<Body>) -> Response<Body> {
+    let mut response = Response::new(body.into());
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -1,6 +1,7 @@
 //! Transcripts of the whole API over real sockets, in front of a desk in memory.
 
 mod browse;
+mod crowd;
 mod desk;
 mod http;
 mod metrics;
@@ -76,8 +77,10 @@ async fn a_server_stops_when_it_is_told() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let router = crate::management_router(desk::FakeDesk::new());
-    let server = tokio::spawn(crate::serve(listener, router, async { drop(stopped.await) }));
+    let router = crate::management_router(desk::FakeDesk::new(), crate::Ports::default());
+    let server = tokio::spawn(crate::serve(listener, router, crate::Ports::default(), async {
+        drop(stopped.await);
+    }));
     assert_eq!(request(address, "GET", "/", "", "").await.status, 200);
     // One that never says anything does not keep the server.
     let _idle = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -457,7 +460,7 @@ async fn the_broker_at_a_glance() {
             GET /api/vhosts/nope -> 404 {"error":"object_not_found","reason":"no vhost 'nope'"}
             GET /api/nodes?columns=name,running -> 200 [{"name":"n@h","running":true}]
             GET /api/nodes/n@h?columns=mem_alarm,disk_free_alarm -> 200 {"mem_alarm":false,"disk_free_alarm":false}
-            GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20}]}
+            GET /api/nodes/n@h?columns=budgets -> 200 {"budgets":[{"name":"one","used":1,"limit":10},{"name":"two","used":2,"limit":20},{"name":"http_bodies","used":0,"limit":33554432},{"name":"http_answers","used":0,"limit":67108864}]}
             GET /api/nodes/nope -> 404 {"error":"object_not_found","reason":"no node 'nope'"}
             HEAD /api/whoami -> 200
             "#,

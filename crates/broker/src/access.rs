@@ -10,6 +10,7 @@ use amqp10::sasl::Secret;
 use hashbrown::HashMap;
 
 use self::guesses::Guesses;
+pub use self::guesses::network;
 use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
 
 /// What a user may do to the resources of one kind of verb.

@@ -232,6 +232,20 @@ pub trait Desk: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<(Vec<QueueRow>, usize), DeskError>> + Send;
 
+    /// The queues of one virtual host or of all, in the order of their names, without their numbers: for
+    /// [`Desk::numbered`].
+    fn queue_records(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<Arc<QueueRecord>>, DeskError>> + Send;
+
+    /// These queues with their numbers. One that has been deleted meanwhile has none.
+    fn numbered(
+        &self,
+        records: &[Arc<QueueRecord>],
+    ) -> impl Future<Output = Result<Vec<QueueRow>, DeskError>> + Send;
+
     fn queue(
         &self,
         who: &Identity,
@@ -351,10 +365,15 @@ pub trait Desk: Clone + Send + Sync + 'static {
         subject: Subject,
     ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
 
-    /// The first `limit` queues of all virtual hosts, for whoever reads the metrics: he has no identity, and it is
-    /// the operator who lets him reach the port. A desk that does not say otherwise has no such rows.
-    fn queue_rows(&self, limit: usize) -> impl Future<Output = Result<Vec<QueueRow>, DeskError>> + Send {
-        let _ = limit;
+    /// Up to `limit` queues of all virtual hosts, and where the next ones begin, if there may be any. `from` is 0, or
+    /// where the last answer said. For whoever reads the metrics: he has no identity, and it is the operator who lets
+    /// him reach the port. A desk that does not say otherwise has no such rows.
+    fn queue_rows(
+        &self,
+        from: usize,
+        limit: usize,
+    ) -> impl Future<Output = Result<(Vec<QueueRow>, Option<usize>), DeskError>> + Send {
+        let _ = (from, limit);
         async { Err(DeskError::Refused("figures per queue are not available".into())) }
     }
 

@@ -113,6 +113,26 @@ impl NodeDesk {
         QueueRow::new(record, report, self.inner.node.clone())
     }
 
+    /// Queues of one virtual host or of all, as far as the user sees them.
+    async fn visible_queues(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        if let Some(vhost) = vhost {
+            self.check_vhost(who, vhost)?;
+        }
+        let wanted = vhost.map(str::to_owned);
+        let mut records = self
+            .call(0, move |shard| {
+                let all = shard.catalog().queues();
+                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
+            })
+            .await?;
+        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
+        Ok(records)
+    }
+
     fn destination_write(&self, who: &Identity, binding: &Binding) -> Result<(), DeskError> {
         let resource = match &binding.destination {
             Destination::Queue(name) => Resource::Queue(name),
@@ -138,9 +158,12 @@ fn browsed(delivery: Delivery) -> BrowsedRow {
     }
 }
 
+fn by_name(a: &Arc<QueueRecord>, b: &Arc<QueueRecord>) -> std::cmp::Ordering {
+    (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name))
+}
+
 /// The part of the rows, in the order of their names, that begins at `offset`. Only that part is sorted.
 fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
-    let by_name = |a: &Arc<QueueRecord>, b: &Arc<QueueRecord>| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name));
     if offset >= rows.len() {
         return Vec::new();
     }
@@ -213,21 +236,25 @@ impl Desk for NodeDesk {
         offset: usize,
         limit: usize,
     ) -> Result<(Vec<QueueRow>, usize), DeskError> {
-        if let Some(vhost) = vhost {
-            self.check_vhost(who, vhost)?;
-        }
-        let wanted = vhost.map(str::to_owned);
-        let mut records = self
-            .call(0, move |shard| {
-                let all = shard.catalog().queues();
-                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
-            })
-            .await?;
-        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
+        let records = self.visible_queues(who, vhost).await?;
         let total = records.len();
         let page = page_of(records, offset, limit);
-        let reports = self.reports(&page).await?;
-        Ok((page.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect(), total))
+        Ok((self.numbered(&page).await?, total))
+    }
+
+    async fn queue_records(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        let mut records = self.visible_queues(who, vhost).await?;
+        records.sort_unstable_by(by_name);
+        Ok(records)
+    }
+
+    async fn numbered(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
+        let reports = self.reports(records).await?;
+        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
     }
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
@@ -409,12 +436,19 @@ impl Desk for NodeDesk {
         self.explained(who, &subject).await
     }
 
-    async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {
-        let records = self
-            .call(0, move |shard| shard.catalog().queues().take(limit).cloned().collect::<Vec<_>>())
-            .await?;
-        let reports = self.reports(&records).await?;
-        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
+    async fn queue_rows(
+        &self,
+        from: usize,
+        limit: usize,
+    ) -> Result<(Vec<QueueRow>, Option<usize>), DeskError> {
+        let found = move |shard: &mut Shard| {
+            let found = shard.catalog().queues_from(from).take(limit);
+            found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
+        };
+        let found = self.call(0, found).await?;
+        let next = found.last().filter(|_| found.len() == limit).map(|(place, _)| place + 1);
+        let records: Vec<_> = found.into_iter().map(|(_, queue)| queue).collect();
+        Ok((self.numbered(&records).await?, next))
     }
 
     fn alarms(&self) -> Alarms {

@@ -160,15 +160,17 @@ async fn serve_until_told(node: &Node, config: &Config, listeners: Listeners) ->
     for listener in amqp {
         tokio::spawn(node.listen(listener));
     }
+    let ports = admin::Ports::new(limits::http_connections() as usize);
     let routers = [
-        ("http", management, admin::management_router(node.desk().clone())),
-        ("http/prometheus", prometheus, admin::metrics_router(node.desk().clone())),
+        ("http", management, admin::management_router(node.desk().clone(), ports.clone())),
+        ("http/prometheus", prometheus, admin::metrics_router(node.desk().clone(), ports.clone())),
     ];
     for (protocol, listener, router) in routers {
         let Some(listener) = listener else { continue };
         node.add_listener(protocol, listener.local_addr()?);
+        let ports = ports.clone();
         tokio::spawn(async move {
-            if let Err(error) = admin::serve(listener, router, std::future::pending()).await {
+            if let Err(error) = admin::serve(listener, router, ports, std::future::pending()).await {
                 tracing::error!("{protocol} listener failed: {error}");
             }
         });

@@ -33,6 +33,8 @@ pub struct State {
     pub looks: Vec<(Start, u32)>,
     /// How many rows each question for queues asked for.
     pub limits: Vec<usize>,
+    /// Rows of queues that were made.
+    pub rows: usize,
 }
 
 #[derive(Clone)]
@@ -158,16 +160,32 @@ impl Desk for FakeDesk {
         offset: usize,
         limit: usize,
     ) -> Result<(Vec<QueueRow>, usize), DeskError> {
-        let mut state = self.state();
-        state.limits.push(limit);
+        self.state().limits.push(limit);
+        let records = self.queue_records(who, vhost).await?;
+        let total = records.len();
+        let page: Vec<_> = records.into_iter().skip(offset).take(limit).collect();
+        Ok((self.numbered(&page).await?, total))
+    }
+
+    async fn queue_records(
+        &self,
+        who: &Identity,
+        vhost: Option<&str>,
+    ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        let state = self.state();
         state.check_vhost(who, vhost)?;
         let seen = |q: &&Arc<QueueRecord>| {
             vhost.is_none_or(|v| v == &*q.vhost) && state.access.check_vhost(who, &q.vhost).is_ok()
         };
-        let mut rows: Vec<QueueRow> = state.catalog.queues().filter(seen).map(|q| state.row(q)).collect();
-        rows.sort_by(|a, b| a.name.cmp(&b.name));
-        let total = rows.len();
-        Ok((rows.into_iter().skip(offset).take(limit).collect(), total))
+        let mut records: Vec<_> = state.catalog.queues().filter(seen).cloned().collect();
+        records.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(records)
+    }
+
+    async fn numbered(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
+        let mut state = self.state();
+        state.rows += records.len();
+        Ok(records.iter().map(|q| state.row(q)).collect())
     }
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
@@ -351,9 +369,15 @@ impl Desk for FakeDesk {
         look.explain(&look, &subject).map_err(DeskError::Catalog)
     }
 
-    async fn queue_rows(&self, limit: usize) -> Result<Vec<QueueRow>, DeskError> {
-        let state = self.state();
-        Ok(state.catalog.queues().take(limit).map(|q| state.row(q)).collect())
+    async fn queue_rows(
+        &self,
+        from: usize,
+        limit: usize,
+    ) -> Result<(Vec<QueueRow>, Option<usize>), DeskError> {
+        let found: Vec<_> =
+            self.state().catalog.queues_from(from).take(limit).map(|(_, q)| q.clone()).collect();
+        let next = (found.len() == limit).then_some(from + limit);
+        Ok((self.numbered(&found).await?, next))
     }
 
     fn alarms(&self) -> Alarms {

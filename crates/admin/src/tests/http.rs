@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::desk::FakeDesk;
-use crate::{management_router, metrics_router, serve};
+use crate::{Ports, management_router, metrics_router, serve};
 
 /// What came back.
 #[derive(Debug)]
@@ -34,12 +34,18 @@ pub struct Server {
 
 impl Server {
     pub async fn start() -> Self {
+        Self::start_with(Ports::default()).await
+    }
+
+    pub async fn start_with(ports: Ports) -> Self {
         let desk = FakeDesk::new();
         let mut addresses = Vec::new();
-        for router in [management_router(desk.clone()), metrics_router(desk.clone())] {
+        for router in
+            [management_router(desk.clone(), ports.clone()), metrics_router(desk.clone(), ports.clone())]
+        {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             addresses.push(listener.local_addr().unwrap());
-            tokio::spawn(serve(listener, router, std::future::pending()));
+            tokio::spawn(serve(listener, router, ports.clone(), std::future::pending()));
         }
         Self { desk, management: addresses[0], metrics: addresses[1] }
     }
@@ -89,9 +95,22 @@ pub async fn raw(to: SocketAddr, text: &str) -> Answer {
     let (head, body) = text.split_once("\r\n\r\n").unwrap();
     let (first, headers) = head.split_once("\r\n").unwrap();
     let headers = headers.lines().filter_map(|l| l.split_once(": "));
-    Answer {
-        status: first.split(' ').nth(1).unwrap().parse().unwrap(),
-        headers: headers.map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect(),
-        body: body.to_owned(),
+    let headers: Vec<_> = headers.map(|(n, v)| (n.to_lowercase(), v.to_owned())).collect();
+    let is_chunked = headers.iter().any(|(n, v)| n == "transfer-encoding" && v == "chunked");
+    let body = if is_chunked { unchunk(body) } else { body.to_owned() };
+    Answer { status: first.split(' ').nth(1).unwrap().parse().unwrap(), headers, body }
+}
+
+/// A body of chunks, which must be whole.
+fn unchunk(mut chunks: &str) -> String {
+    let mut body = String::new();
+    loop {
+        let (len, rest) = chunks.split_once("\r\n").expect("the body breaks off");
+        let len = usize::from_str_radix(len, 16).unwrap();
+        if len == 0 {
+            return body;
+        }
+        body.push_str(&rest[..len]);
+        chunks = rest[len..].strip_prefix("\r\n").unwrap();
     }
 }

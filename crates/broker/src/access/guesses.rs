@@ -56,8 +56,8 @@ impl Guesses {
     }
 }
 
-/// What one guesser has: an IPv4 address, or the 64 bits that an IPv6 network begins with.
-fn network(from: IpAddr) -> IpAddr {
+/// The addresses that one peer can use: an IPv4 address, or the 64 bits that an IPv6 network begins with.
+pub fn network(from: IpAddr) -> IpAddr {
     match from.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => {

@@ -201,6 +201,12 @@ impl Catalog {
         self.queues.iter().flatten()
     }
 
+    /// The queues from a place on, each with its place. Places are numbers from 0 on, without an order of names.
+    pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, &Arc<QueueRecord>)> {
+        let places = self.queues.iter().enumerate().skip(place);
+        places.filter_map(|(place, queue)| Some((place, queue.as_ref()?)))
+    }
+
     pub fn exchange(&self, vhost: &str, name: &str) -> Option<&Arc<Exchange>> {
         Some(&self.vhosts.get(vhost)?.exchanges.get(name)?.exchange)
     }

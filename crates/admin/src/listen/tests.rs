@@ -1,0 +1,162 @@
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::OwnedReadHalf;
+
+use super::*;
+use crate::ports::Counts;
+
+/// Whatever has not happened by then does not happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Long enough that no test waits for it.
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(50);
+
+const BOUNDS: Bounds = Bounds { places: 8, head: LONG, idle: LONG, stall: LONG, finish: LONG };
+
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n";
+
+/// Bytes of an answer that no socket holds.
+const LARGE: usize = 64 << 20;
+
+fn start(listener: TcpListener, bounds: Bounds) -> (SocketAddr, Ports) {
+    let (address, ports) = (listener.local_addr().unwrap(), Ports::with_bytes(1, 1, 3 * LARGE / 2));
+    let router = Router::new()
+        .route("/", get(|| async { "ok" }))
+        .route("/large", get(|| async { vec![b'x'; LARGE] }))
+        .route("/never", get(|| async { std::future::pending::<&str>().await }));
+    let counted = ports.clone();
+    tokio::spawn(async move { run(listener, router, bounds, &counted, std::future::pending()).await });
+    (address, ports)
+}
+
+async fn port(bounds: Bounds) -> (SocketAddr, Ports) {
+    start(TcpListener::bind("127.0.0.1:0").await.unwrap(), bounds)
+}
+
+async fn send(to: SocketAddr, sent: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(to).await.unwrap();
+    stream.write_all(sent).await.unwrap();
+    stream
+}
+
+/// Reads an answer of two bytes.
+async fn read_answer(stream: &mut TcpStream) {
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\nok") {
+        let read = tokio::time::timeout(PATIENCE, stream.read_buf(&mut answer)).await.unwrap().unwrap();
+        assert!(read > 0, "closed behind {:?}", String::from_utf8_lossy(&answer));
+    }
+}
+
+/// Reads until the other side closes; a reset is a close.
+async fn is_closed(mut stream: OwnedReadHalf) -> u64 {
+    let mut sink = tokio::io::sink();
+    let closed = tokio::io::copy(&mut stream, &mut sink);
+    tokio::time::timeout(PATIENCE, closed).await.expect("it stays open").unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_head_has_a_time_however_it_trickles() {
+    let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
+    let (silent, _writer) = send(address, b"").await.into_split();
+    is_closed(silent).await;
+    let (slow, mut writer) = send(address, b"GET / HTTP/1.1\r\nHost: h\r\n").await.into_split();
+    let trickle = async {
+        // Ends when the other side has closed.
+        while writer.write_all(b"X-A: b\r\n").await.is_ok() {
+            tokio::time::sleep(SHORT / 10).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, trickle).await.expect("it stays open");
+    is_closed(slow).await;
+}
+
+#[tokio::test]
+async fn a_connection_that_is_kept_has_a_time_of_its_own() {
+    let (address, _) = port(Bounds { head: SHORT, ..BOUNDS }).await;
+    let mut kept = send(address, REQUEST).await;
+    read_answer(&mut kept).await;
+    tokio::time::sleep(2 * SHORT).await;
+    kept.write_all(REQUEST).await.unwrap();
+    read_answer(&mut kept).await;
+    // The head of the next request counts from its first byte on.
+    kept.write_all(&REQUEST[..5]).await.unwrap();
+    is_closed(kept.into_split().0).await;
+
+    let (address, _) = port(Bounds { idle: SHORT, ..BOUNDS }).await;
+    let mut idle = send(address, REQUEST).await;
+    read_answer(&mut idle).await;
+    is_closed(idle.into_split().0).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_nobody_takes_is_closed() {
+    let (address, _) = port(Bounds { stall: SHORT, ..BOUNDS }).await;
+    let (unread, _writer) = send(address, b"GET /large HTTP/1.1\r\nHost: h\r\n\r\n").await.into_split();
+    // Long enough for the other side to give up, which the number of bytes shows.
+    tokio::time::sleep(20 * SHORT).await;
+    let taken = is_closed(unread).await;
+    assert!(taken < LARGE as u64, "{taken}");
+}
+
+#[tokio::test]
+async fn a_newcomer_takes_the_place_of_who_waits_and_not_of_who_is_answered() {
+    let (address, ports) = port(BOUNDS).await;
+    let mut answered = send(address, REQUEST).await;
+    read_answer(&mut answered).await;
+    let mut working = Vec::new();
+    for _ in 0..3 {
+        working.push(send(address, b"GET /never HTTP/1.1\r\nHost: h\r\n\r\n").await);
+    }
+    // Of the four places of an address, the one of the connection that waits is left.
+    for evicted in 1..4 {
+        let mut newcomer = send(address, REQUEST).await;
+        read_answer(&mut newcomer).await;
+        is_closed(std::mem::replace(&mut answered, newcomer).into_split().0).await;
+        assert_eq!(ports.counts(), Counts { evicted, ..Counts::default() });
+    }
+    working.push(send(address, b"GET /never HTTP/1.1\r\nHost: h\r\n\r\n").await);
+    is_closed(answered.into_split().0).await;
+    let refused = send(address, b"").await;
+    is_closed(refused.into_split().0).await;
+    assert_eq!(ports.counts(), Counts { evicted: 4, refused: 1 });
+    for stream in &working {
+        let open = stream.try_read(&mut [0]).unwrap_err();
+        assert_eq!(open.kind(), io::ErrorKind::WouldBlock);
+    }
+}
+
+#[tokio::test]
+async fn a_head_has_a_bound() {
+    let (address, _) = port(BOUNDS).await;
+    let mut stream = send(address, b"GET / HTTP/1.1\r\nHost: h\r\nX-A: ").await;
+    // The other side closes before it has all of it.
+    let _ = stream.write_all(&vec![b'x'; 2 * BUFFER_BYTES_MAX]).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    assert!(answer.is_empty() || answer.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&answer));
+}
+
+#[tokio::test]
+async fn answers_that_were_made_at_once_have_a_budget_together() {
+    let (address, ports) = port(BOUNDS).await;
+    let large = b"GET /large HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
+    let mut unread = send(address, large).await;
+    let mut begun = [0; 8];
+    unread.read_exact(&mut begun).await.unwrap();
+    assert_eq!(ports.answers().used(), LARGE);
+    let mut refused = String::new();
+    send(address, large).await.read_to_string(&mut refused).await.unwrap();
+    assert!(refused.starts_with("HTTP/1.1 503"), "{refused}");
+    assert!(refused.contains("HTTP answers that were not read yet may take"), "{refused}");
+    is_closed(unread.into_split().0).await;
+    let given_back = async {
+        while ports.answers().used() > 0 {
+            tokio::time::sleep(SHORT).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, given_back).await.expect("nothing is given back");
+    let whole = is_closed(send(address, large).await.into_split().0).await;
+    assert!(whole > LARGE as u64, "{whole}");
+}

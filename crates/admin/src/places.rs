@@ -1,0 +1,279 @@
+//! Who may stay when an HTTP port is crowded.
+//!
+//! Each connection has a place. One whose request is under way keeps it. One that waits for its client, be it for a
+//! request or for the rest of its head, loses it to a newcomer; the one that has waited longest goes first. Then go those
+//! whose client does not read its answer.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use broker::access::network;
+use tokio::sync::Notify;
+
+/// A client that takes nothing of its answer for this long may lose its place. A client that reads is faster, unless
+/// its network is lost.
+const STALL_MIN: Duration = Duration::from_secs(1);
+
+/// The places of one port.
+#[derive(Debug)]
+pub struct Places {
+    places_max: usize,
+    /// Of one address.
+    share_max: usize,
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    held: HashMap<u64, Held>,
+    by_address: HashMap<IpAddr, usize>,
+    /// Numbers connections, and the order in which they began to wait.
+    next: u64,
+}
+
+#[derive(Debug)]
+struct Held {
+    from: IpAddr,
+    state: State,
+    leave: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    /// For a request; the number tells who began first.
+    Waiting(u64),
+    /// A request is under way.
+    Working,
+    /// A request is under way, and its client has taken nothing of the answer since then.
+    Stalled(Instant),
+}
+
+/// Who goes first: the least. Of equals, one of the address with the most connections.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Waiting(Reverse<usize>, u64),
+    Stalled(Reverse<usize>, Instant),
+}
+
+/// What became of a newcomer.
+#[derive(Debug)]
+pub enum Taken {
+    Free(Place),
+    /// Another connection was closed for it.
+    Instead(Place),
+    /// Requests are under way on all others.
+    Refused,
+}
+
+/// A place; it is given back when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    number: u64,
+    leave: Arc<Notify>,
+}
+
+impl Places {
+    /// One address may have half of the places: the other half is for everybody else.
+    pub fn new(places_max: usize) -> Arc<Self> {
+        let share_max = (places_max / 2).max(1);
+        Arc::new(Self { places_max, share_max, table: Mutex::default() })
+    }
+
+    /// Gives a new connection a place, which another may lose for it.
+    pub fn take(self: &Arc<Self>, from: IpAddr, now: Instant) -> Taken {
+        let from = network(from);
+        let mut table = self.table();
+        let has_share = table.by_address.get(&from).is_some_and(|count| *count >= self.share_max);
+        let is_crowded = has_share || table.held.len() >= self.places_max;
+        if is_crowded {
+            let Some(leaving) = table.least(has_share.then_some(from), now) else { return Taken::Refused };
+            if let Some(held) = table.remove(leaving) {
+                held.leave.notify_one();
+            }
+        }
+        let (number, since) = (table.draw(), table.draw());
+        let leave = Arc::new(Notify::new());
+        *table.by_address.entry(from).or_default() += 1;
+        table.held.insert(number, Held { from, state: State::Waiting(since), leave: leave.clone() });
+        let place = Place { places: self.clone(), number, leave };
+        if is_crowded { Taken::Instead(place) } else { Taken::Free(place) }
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn draw(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Who goes first, of this address or of all.
+    fn least(&self, from: Option<IpAddr>, now: Instant) -> Option<u64> {
+        let all = self.held.iter().filter(|(_, held)| from.is_none_or(|from| held.from == from));
+        let ranked = all.filter_map(|(number, held)| {
+            let many = Reverse(self.by_address.get(&held.from).copied().unwrap_or(0));
+            let rank = match held.state {
+                State::Waiting(since) => Rank::Waiting(many, since),
+                State::Stalled(since) if now.saturating_duration_since(since) >= STALL_MIN => {
+                    Rank::Stalled(many, since)
+                }
+                State::Stalled(_) | State::Working => return None,
+            };
+            Some((rank, *number))
+        });
+        ranked.min().map(|(_, number)| number)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Held> {
+        let held = self.held.remove(&number)?;
+        if let Some(count) = self.by_address.get_mut(&held.from) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_address.remove(&held.from);
+            }
+        }
+        Some(held)
+    }
+}
+
+impl Place {
+    /// A request has come. Returns false if the place is lost already: then nothing may be begun.
+    pub fn begin(&self) -> bool {
+        self.change(|_, _| Some(State::Working))
+    }
+
+    /// The answer has left.
+    pub fn wait(&self) {
+        self.change(|_, since| Some(State::Waiting(since)));
+    }
+
+    /// The client takes nothing of its answer.
+    pub fn stall(&self, now: Instant) {
+        self.change(|state, _| (state == State::Working).then_some(State::Stalled(now)));
+    }
+
+    /// The client takes its answer again.
+    pub fn go_on(&self) {
+        self.change(|state, _| matches!(state, State::Stalled(_)).then_some(State::Working));
+    }
+
+    /// Completes when the place has been given to another.
+    pub async fn lost(&self) {
+        self.leave.notified().await;
+    }
+
+    fn change(&self, to: impl FnOnce(State, u64) -> Option<State>) -> bool {
+        let mut table = self.places.table();
+        let number = table.draw();
+        let Some(held) = table.held.get_mut(&self.number) else { return false };
+        held.state = to(held.state, number).unwrap_or(held.state);
+        true
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.table().remove(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes places one by one.
+    struct Port(Arc<Places>, Instant);
+
+    impl Port {
+        fn new(places_max: usize) -> Self {
+            Self(Places::new(places_max), Instant::now())
+        }
+
+        fn take(&self, from: u8) -> Taken {
+            self.0.take([10, 0, 0, from].into(), self.1)
+        }
+
+        fn free(&self, from: u8) -> Place {
+            match self.take(from) {
+                Taken::Free(place) => place,
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn instead(&self, from: u8) -> Place {
+            match self.take(from) {
+                Taken::Instead(place) => place,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn is_there(place: &Place) -> bool {
+        place.change(|_, _| None)
+    }
+
+    #[test]
+    fn who_has_waited_longest_goes_first() {
+        let port = Port::new(6);
+        let (a, b, c) = (port.free(1), port.free(1), port.free(1));
+        assert!(a.begin() && b.begin());
+        // It waits from now on: longer than nobody.
+        a.wait();
+        let d = port.instead(1);
+        assert!(is_there(&a) && is_there(&b) && !is_there(&c) && is_there(&d));
+        assert!(!c.begin(), "a request of a connection without a place is not begun");
+        let e = port.instead(1);
+        assert!(!is_there(&a) && is_there(&b) && is_there(&d) && is_there(&e));
+    }
+
+    #[test]
+    fn a_request_under_way_keeps_its_place() {
+        let port = Port::new(4);
+        let (a, b) = (port.free(1), port.free(1));
+        assert!(a.begin() && b.begin());
+        assert!(matches!(port.take(1), Taken::Refused));
+        let (c, d) = (port.free(2), port.free(2));
+        assert!(c.begin() && d.begin());
+        assert!(matches!(port.take(3), Taken::Refused));
+        drop(b);
+        let e = port.free(3);
+        assert!(is_there(&e));
+    }
+
+    #[test]
+    fn an_answer_that_nobody_takes_does_not_keep_its_place_for_ever() {
+        let mut port = Port::new(4);
+        let (a, b) = (port.free(1), port.free(1));
+        assert!(a.begin() && b.begin());
+        a.stall(port.1);
+        b.stall(port.1);
+        assert!(matches!(port.take(1), Taken::Refused), "it has stalled just now");
+        a.go_on();
+        port.1 += STALL_MIN;
+        let c = port.instead(1);
+        assert!(is_there(&a) && !is_there(&b) && is_there(&c));
+    }
+
+    #[test]
+    fn one_address_has_half_of_the_places_and_pays_first() {
+        let port = Port::new(4);
+        let (a, b) = (port.free(1), port.free(2));
+        let c = port.free(2);
+        let d = port.instead(2);
+        assert!(is_there(&a) && !is_there(&b) && is_there(&c) && is_there(&d));
+        let e = port.free(3);
+        let f = port.instead(4);
+        assert!(is_there(&a) && !is_there(&c), "the address with the most connections pays");
+        assert!([&d, &e, &f].into_iter().all(is_there));
+        drop([a, b, c, d, e, f]);
+        let table = port.0.table();
+        assert!(table.held.is_empty() && table.by_address.is_empty());
+    }
+}
