@@ -11,10 +11,10 @@ use std::time::Duration;
 /// How often memory and disk are looked at, at least.
 const INTERVAL: Duration = Duration::from_millis(1000);
 
-/// And at most, when the limit of the disk is near.
+/// And at most, when a limit is near.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Bytes that may be gone from the disk within a second: what all publishers together can send.
+/// Bytes of the disk or of memory that may be gone within a second: what all publishers together can send.
 const FILLED_PER_S: u64 = 1 << 30;
 
 /// A limit, of bytes or of the machine's memory.
@@ -74,12 +74,13 @@ impl Measured {
         self.memory_alarm || self.disk_alarm
     }
 
-    /// How long nobody can have crossed the limit of the disk.
+    /// How long nobody can have crossed a limit.
     fn next_look(&self) -> Duration {
-        if self.disk_alarm {
+        if self.any() {
             return INTERVAL;
         }
-        let left = self.disk_free.saturating_sub(self.disk_free_limit);
+        let left_on_disk = self.disk_free.saturating_sub(self.disk_free_limit);
+        let left = left_on_disk.min(self.memory_limit.saturating_sub(self.memory_used));
         Duration::from_millis(left.saturating_mul(1000) / FILLED_PER_S).clamp(INTERVAL_MIN, INTERVAL)
     }
 }
@@ -229,10 +230,18 @@ mod tests {
 
     #[test]
     fn the_nearer_the_limit_the_sooner_it_looks_again() {
-        let at = |disk_free| Measured { disk_free, disk_free_limit: 1000, ..Measured::default() }.next_look();
-        assert_eq!(at(u64::MAX), INTERVAL);
-        assert_eq!(at(1000 + FILLED_PER_S / 2), INTERVAL / 2);
-        assert_eq!(at(1001), INTERVAL_MIN);
+        let memory_limit = u64::MAX;
+        let roomy =
+            Measured { disk_free: u64::MAX, disk_free_limit: 1000, memory_limit, ..Measured::default() };
+        assert_eq!(roomy.next_look(), INTERVAL);
+        let disk = |disk_free| Measured { disk_free, ..roomy }.next_look();
+        assert_eq!(disk(1000 + FILLED_PER_S / 2), INTERVAL / 2);
+        assert_eq!(disk(1001), INTERVAL_MIN);
+        let memory = |memory_used| Measured { memory_used, ..roomy }.next_look();
+        assert_eq!(memory(memory_limit - FILLED_PER_S / 2), INTERVAL / 2);
+        assert_eq!(memory(memory_limit), INTERVAL_MIN);
+        // Nothing is in a hurry to let publishers go on.
+        assert_eq!(Measured { memory_used: memory_limit, memory_alarm: true, ..roomy }.next_look(), INTERVAL);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The one program: the broker, and what its users and operators need from a shell.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
+mod allocator;
 mod amqp;
 mod bench;
 mod config;
