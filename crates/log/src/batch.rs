@@ -19,7 +19,8 @@
 //! * `floor`: the number of the first batch that is still needed, 1 at first. Those below it may be in no file.
 //!   Files are removed only once everything from there up to the first batch that says so is synced.
 //! * `length`, `records`: bytes and number of the records in the payload. A batch without payload raises the floor;
-//!   if it says [`CLEAN`] records, it is the mark of a clean stop.
+//!   if it says [`CLEAN`] records, it is the mark of a clean stop. The top bit of `records` says that somebody waited for
+//!   an earlier batch to be synced when this one was written; older programs did not say so.
 //! * `proof`: CRC-32C over generation, number and payload.
 
 use crc_fast::{CrcAlgorithm, Digest};
@@ -35,6 +36,9 @@ pub(crate) const BATCH_MAGIC: [u8; 4] = *b"SLbt";
 
 /// What the mark of a clean stop says instead of a number of records.
 pub(crate) const CLEAN: u32 = u32::MAX;
+
+/// The bit of a number of records which says that somebody waited for a sync.
+pub(crate) const WAITED: u32 = 1 << 31;
 
 /// A batch header without its checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +96,11 @@ impl BatchHeader {
     /// Whether it is the mark of a clean stop.
     pub fn is_mark(&self) -> bool {
         self.length == 0 && self.records == CLEAN
+    }
+
+    /// Whether somebody waited for an earlier batch to be synced when it was written.
+    pub fn has_waited(&self) -> bool {
+        self.records & WAITED != 0 && !self.is_mark()
     }
 
     /// Whether `payload` is the one this header was written for.

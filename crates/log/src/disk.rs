@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 
+use crate::note::Life;
+
 /// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
@@ -23,6 +25,22 @@ pub trait Disk: Send {
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] if somebody else holds it.
     fn lock(&mut self) -> io::Result<()>;
+
+    /// What tells this boot of the machine from others. In the same one, all that was written is still there, synced or
+    /// not. `None` if the system does not say.
+    fn life(&mut self) -> Option<Life> {
+        None
+    }
+
+    /// What stands where the lock is: all that [`Disk::write_note`] wrote, in this process and others.
+    fn read_notes(&mut self) -> io::Result<Vec<u8>> {
+        Ok(Vec::new())
+    }
+
+    /// Writes a few bytes where the lock is, at an offset, over what stood there. To be called while the lock is held.
+    fn write_note(&mut self, _offset: u64, _note: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The names of all files, in any order.
     fn list(&mut self) -> io::Result<Vec<String>>;
@@ -140,6 +158,9 @@ pub(crate) fn read_all<D: Disk>(
 /// The name of the file whose lock stands for the directory.
 pub(crate) const LOCK: &str = "lock";
 
+/// Where Linux says which boot of the machine this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// A directory of the file system.
 #[derive(Debug)]
 pub struct RealDisk {
@@ -202,6 +223,20 @@ impl Disk for RealDisk {
             Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
             Err(TryLockError::Error(error)) => Err(error),
         }
+    }
+
+    fn life(&mut self) -> Option<Life> {
+        let text = std::fs::read_to_string(BOOT_ID).ok()?;
+        let digits = text.trim().replace('-', "");
+        u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
+    }
+
+    fn read_notes(&mut self) -> io::Result<Vec<u8>> {
+        std::fs::read(self.path.join(LOCK))
+    }
+
+    fn write_note(&mut self, offset: u64, note: &[u8]) -> io::Result<()> {
+        self.lock.as_ref().ok_or(io::ErrorKind::NotFound)?.write_all_at(note, offset)
     }
 
     fn list(&mut self) -> io::Result<Vec<String>> {

@@ -47,6 +47,7 @@ mod disk;
 mod file;
 mod handover;
 mod machine;
+mod note;
 mod pack;
 mod record;
 mod recover;
@@ -64,13 +65,14 @@ pub use machine::{
     AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
     UNSYNCED_BYTES_MAX,
 };
+pub use note::Life;
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,
     Run, WriteFailure,
 };
 pub use record::{LARGE, Record, Records};
-pub use recover::{Cut, Damage, OpenError, Owners, Recovery};
+pub use recover::{CUT_SUFFIX, Cut, Damage, OpenError, Owners, Recovery};
 pub use stream::{
     AppendFailure, BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob,
     Chunks, ChunksRead, Claim, Held, Kept, NewChunk, OPEN_READ_MAX, OPEN_WRITE_MAX, OnChunksRead,

@@ -23,10 +23,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, IoSlice};
 
-use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof};
+use crate::batch::{BATCH_HEADER, BatchHeader, CLEAN, Proof, WAITED};
 use crate::disk::{Disk, write_all};
 use crate::file::{self, FILE_HEADER, FILE_SIZE, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::handover::{Completion, Failure, Handover, Step, WriteError};
+use crate::note::Note;
 use crate::record::{Record, Records};
 use crate::recover::{self, OpenError, Recovery};
 
@@ -108,6 +109,8 @@ pub struct Log<D: Disk> {
     said: u64,
     /// Files up to this one are to go.
     forgetting: u64,
+    /// What the file `lock` says of this log, as far as this process has told it.
+    noted: Note,
     /// The last batch is the mark of a clean stop, or there is none.
     clean: bool,
     /// The reserve is there.
@@ -175,6 +178,7 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Self, Recovery), OpenError> {
         let found = recover::recover(&mut disk, on_record)?;
         let random = options.seed.unwrap_or_else(|| RandomState::new().hash_one(found.next_file));
+        let noted = Note { life: disk.life().unwrap_or_default(), ..Note::default() };
         let mut log = Self {
             disk,
             options,
@@ -194,6 +198,7 @@ impl<D: Disk> Log<D> {
             floor: found.floor,
             said: 0,
             forgetting: 0,
+            noted,
             clean: found.recovery.clean,
             reserved: false,
         };
@@ -251,7 +256,24 @@ impl<D: Disk> Log<D> {
         }
         self.commit(None, true)?;
         self.commit(Some(Batch::Clean), true)?;
+        self.note();
         Ok(())
+    }
+
+    /// Whether [`Log::note`] would say something new.
+    pub fn has_news(&self) -> bool {
+        (self.noted.written, self.noted.synced) != (self.last, self.synced) && self.noted.file > 0
+    }
+
+    /// Notes how far the log has come, for the next open: to be called when it falls idle. One small write to the page
+    /// cache. What the disk refuses is said the next time.
+    pub fn note(&mut self) {
+        let file = self.current.as_ref().filter(|current| current.good > 0).map(|current| current.number);
+        let file = file.unwrap_or(self.noted.file);
+        let note = Note { file, written: self.last, synced: self.synced, ..self.noted };
+        if note != self.noted && file > 0 && self.disk.write_note(0, &note.encode()).is_ok() {
+            self.noted = note;
+        }
     }
 
     /// What each file holds, by file number, as far as it is known to be good.
@@ -293,6 +315,7 @@ impl<D: Disk> Log<D> {
         let Some(current) = &mut self.current else { return };
         current.last = number;
         current.good += 1;
+        let is_first = current.good == 1;
         let span = self.spans.entry(current.number).or_default();
         if span.first_batch == 0 {
             span.first_batch = number;
@@ -303,6 +326,9 @@ impl<D: Disk> Log<D> {
         self.clean = matches!(batch, Batch::Clean);
         if sync {
             self.synced = number;
+        }
+        if is_first {
+            self.note();
         }
     }
 
@@ -319,6 +345,7 @@ impl<D: Disk> Log<D> {
                 at.is_some_and(|stands| self.current.as_ref().is_some_and(|c| c.number == stands.file));
             if !stands {
                 self.ready()?;
+                let waited = if self.unsynced.is_empty() { 0 } else { WAITED };
                 let header = BatchHeader {
                     generation: 0,
                     number,
@@ -326,7 +353,10 @@ impl<D: Disk> Log<D> {
                     synced: self.synced,
                     floor: self.floor,
                     length: batch.records().map(|records| records.bytes() as u64).sum(),
-                    records: if matches!(batch, Batch::Clean) { CLEAN } else { batch.len() as u32 },
+                    records: match batch {
+                        Batch::Clean => CLEAN,
+                        _ => batch.len() as u32 | waited,
+                    },
                     proof: 0,
                 };
                 let mut pieces = Vec::new();

@@ -1,11 +1,17 @@
-//! What an opened directory holds: which batches count, what is a tail, what is damage.
+//! What an opened directory holds: which batches count, what is a tail (`cut.rs`), what is damage (`damage.rs`).
 //!
 //! Every batch names the one before it. From the highest number that is proved, the chain of `previous` leads down
 //! to the oldest; what it passes over is void. Where it breaks, a batch is missing:
 //!
-//! * below what some batch knew to be synced, that is **damage**: reported with everybody it may concern, the bytes
-//!   kept, the chain taken up again below;
-//! * above, it is what a power failure left of writes nobody had synced: everything from there on is **cut**.
+//! * below what is known to have been synced, and in the same boot of the machine everywhere, that is **damage**: reported
+//!   with everybody it may concern, the bytes kept, the chain taken up again below;
+//! * else it is what a power failure left of writes nobody had synced: everything from there on is **cut**, and kept in
+//!   files of its own.
+//!
+//! What is known: every batch says how far the log was synced, and the note in the file `lock` (`note.rs`) says how far it
+//! was written and synced, and in which boot. The page cache survives the process. So in the same boot a batch is missing
+//! only because of damage, unless it is the last one and was never finished. Where the chain ends below what is known, its
+//! end is damaged; then nothing is cut, so that every open says so until something is written behind it.
 //!
 //! What lies below the floor of the last batch that counts was forgotten: it may be missing, is not passed on if
 //! it is still there, and the oldest files, as far as they hold nothing else, are removed. A floor counts only where
@@ -14,6 +20,9 @@
 //!
 //! Numbers of cut batches are not used again, so that the next batch voids them should their bytes come back.
 
+mod cut;
+mod damage;
+
 use std::collections::BTreeMap;
 use std::io;
 
@@ -21,8 +30,9 @@ use bytes::Bytes;
 
 use crate::batch::{BATCH_HEADER, BatchHeader};
 use crate::disk::{Disk, LOCK};
-use crate::file::{self, FILE_HEADER, FileHeader, LOG_MAGIC, LOG_VERSION};
+use crate::file::{self, FileHeader, LOG_MAGIC, LOG_VERSION};
 use crate::machine::{Closed, Size, Span};
+use crate::note::Note;
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
 
@@ -71,7 +81,7 @@ pub struct Recovery {
 }
 
 /// A tail that was cut: from `offset` in `file` to the end of the newest file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cut {
     pub file: String,
     pub offset: u64,
@@ -79,19 +89,42 @@ pub struct Cut {
     /// Batches were begun there. If not, it is what a former life of the file has left, or a write that was interrupted
     /// before the header of its batch.
     pub torn: bool,
+    /// How many records stand in whole batches there, by owner: nobody knows which of them were acknowledged.
+    pub records: BTreeMap<u64, u64>,
+    /// The files with what was cut, if it was torn; empty if the disk refused to keep it. See [`CUT_SUFFIX`].
+    pub kept: Vec<String>,
 }
+
+/// How the name of a file ends that keeps what was cut from a log file: `{the file's number}-{the offset}.cut`. It is the
+/// owner of the directory who moves or removes them.
+pub const CUT_SUFFIX: &str = ".cut";
 
 /// Bytes that hold, or held, synced records and cannot be read as such.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub file: String,
     pub offset: u64,
-    /// 0: something is missing in front of `offset`, down to whole files.
+    /// 0: something is missing in front of `offset`, down to whole files; or the file itself is.
     pub bytes: u64,
+    /// There is no such file any more.
+    pub missing: bool,
     pub owners: Owners,
     /// A hand-over that asked to be synced may have stood here. If not, nothing that its owner lets nobody see before
     /// it is synced is missing.
     pub synced: bool,
+}
+
+impl std::fmt::Display for Damage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { file, offset, bytes, missing, .. } = self;
+        match bytes {
+            _ if *missing => write!(f, "log file {file} is missing"),
+            0 => {
+                write!(f, "log file {file} is damaged at offset {offset}: records in front of it are missing")
+            }
+            _ => write!(f, "log file {file} is damaged at offset {offset}, {bytes} bytes"),
+        }
+    }
 }
 
 /// Who may have lost a record.
@@ -163,6 +196,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     for gap in &damage {
         directory.damage(disk, gap, &mut recovery.damage)?;
     }
+    let damage_inside = recovery.damage.len();
 
     let mut spans: BTreeMap<u64, Span> = BTreeMap::new();
     let mut tail = None;
@@ -178,7 +212,9 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         *span = Span { first_batch: first, last_batch: number, records: span.records + records };
     }
 
-    let cuts = directory.tail(tail, &mut recovery);
+    directory.end_damage(disk, tail, chain.last().copied().unwrap_or(0), &mut recovery.damage)?;
+    let is_whole = recovery.damage.len() == damage_inside;
+    let cuts = if is_whole { directory.tail(disk, tail, &mut recovery)? } else { Vec::new() };
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
     let forgotten = directory.forgotten(floor, recovery.damage.is_empty());
     // Also where nothing is left: an open that failed may have cut a file and not synced that.
@@ -213,6 +249,12 @@ struct Directory {
     broken: BTreeMap<u64, u64>,
     /// Every batch up to this one was once synced.
     synced: u64,
+    /// Every batch up to this one was acknowledged in this boot of the machine.
+    written: u64,
+    /// Nothing can be missing but what damage took: the machine has not lost its page cache.
+    same_life: bool,
+    /// The newest file that was known to have a batch, or 0.
+    noted_file: u64,
     last_file: u64,
     last_batch: u64,
     /// The bytes read last; given up before others are read.
@@ -226,13 +268,22 @@ impl Directory {
         let names = disk.list().map_err(|error| OpenError::Io { file: String::new(), error })?;
         let mut numbers: Vec<u64> = names.iter().filter_map(|name| file::number(name)).collect();
         numbers.sort_unstable();
+        let bytes = disk.read_notes().map_err(|error| OpenError::Io { file: LOCK.to_owned(), error })?;
+        let found = Note::decode(&bytes);
+        let note = found.unwrap_or_default();
+        // A note that does not hold may well be of this boot: it is never torn.
+        let is_spoilt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
+        let same_life = is_spoilt || disk.life().is_some_and(|life| note.life == life);
         let mut directory = Self {
             files: Vec::with_capacity(numbers.len()),
             proved: BTreeMap::new(),
             broken: BTreeMap::new(),
-            synced: 0,
-            last_file: numbers.last().copied().unwrap_or(0),
-            last_batch: 0,
+            synced: note.synced,
+            written: if same_life { note.written } else { 0 },
+            same_life,
+            noted_file: note.file,
+            last_file: numbers.last().copied().unwrap_or(0).max(note.file),
+            last_batch: note.written.max(note.synced),
             cache: None,
             spares: names.iter().filter_map(|name| file::spare_number(name)).collect(),
         };
@@ -366,50 +417,6 @@ impl Directory {
         (index, self.files[index].scan.batches[place].clone())
     }
 
-    /// Against a file that cannot be read nothing is concluded: it may be readable tomorrow.
-    fn is_damage(&self, gap: &Gap) -> bool {
-        gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
-    }
-
-    /// Names the bytes of the missing batches, and whose they may be.
-    fn damage<D: Disk>(&mut self, disk: &mut D, gap: &Gap, into: &mut Vec<Damage>) -> Result<(), OpenError> {
-        let (last, above) = self.place(gap.above);
-        // When the batch behind them was written, everything that was asked to be synced before it was.
-        let synced = above.header.synced >= gap.lowest;
-        let from = match gap.below {
-            0 => (0, 0),
-            below => {
-                let (index, found) = self.place(below);
-                (index, found.end)
-            }
-        };
-        let reported = into.len();
-        for index in from.0..=last {
-            let inside = |offset: u64| (index, offset) >= from && (index, offset) < (last, above.offset);
-            let scan = &self.files[index].scan;
-            let lost = scan.batches.iter().filter(|found| {
-                !found.intact
-                    && (gap.lowest..gap.above).contains(&found.header.number)
-                    && inside(found.offset)
-            });
-            let mut places: Vec<(u64, u64)> = lost.map(|found| (found.offset, found.end)).collect();
-            places.extend(scan.bad.iter().filter(|bad| inside(bad.start)).map(|bad| (bad.start, bad.end)));
-            places.sort_unstable();
-            for (offset, end) in places {
-                let bytes = self.bytes(disk, index)?;
-                let payload = bytes.get(offset as usize + BATCH_HEADER..end as usize);
-                let owners = payload.and_then(record::owners).map_or(Owners::All, Owners::Only);
-                let file = file::name(self.files[index].number);
-                into.push(Damage { file, offset, bytes: end - offset, owners, synced });
-            }
-        }
-        if into.len() == reported {
-            let file = file::name(self.files[last].number);
-            into.push(Damage { file, offset: above.offset, bytes: 0, owners: Owners::All, synced });
-        }
-        Ok(())
-    }
-
     /// Passes on the records of a batch and returns their number.
     fn emit<D: Disk>(
         &mut self,
@@ -447,53 +454,6 @@ impl Directory {
             on_record(record);
         }
         Ok(records)
-    }
-
-    /// Finds what is left behind the last batch that counts: (file, bytes to keep), newest first.
-    fn tail(&self, end: Option<(usize, u64)>, recovery: &mut Recovery) -> Vec<(usize, u64)> {
-        let mut cuts = Vec::new();
-        let (last, kept) = end.unwrap_or((0, 0));
-        for (index, file) in self.files.iter().enumerate().skip(last).rev() {
-            let opening = if file.header.is_some() { FILE_HEADER as u64 } else { 0 };
-            let keep = if index == last { kept.max(opening) } else { opening };
-            if file.length > keep {
-                cuts.push((index, keep));
-            }
-        }
-        if let Some(&(index, keep)) = cuts.iter().find(|(index, _)| self.files[*index].unreadable) {
-            let file = &self.files[index];
-            let bytes = file.length - keep;
-            let name = file::name(file.number);
-            let owners = Owners::All;
-            recovery.damage.push(Damage { file: name, offset: keep, bytes, owners, synced: true });
-            return Vec::new();
-        }
-        recovery.cut = cuts.last().map(|&(index, keep)| Cut {
-            file: file::name(self.files[index].number),
-            offset: keep,
-            bytes: cuts.iter().map(|&(index, keep)| self.files[index].length - keep).sum(),
-            torn: cuts.iter().any(|&(index, keep)| {
-                self.files[index].scan.batches.last().is_some_and(|found| found.offset >= keep)
-            }),
-        });
-        cuts
-    }
-
-    /// Cuts, and syncs whatever a former life left unsynced: from now on it is relied on.
-    fn settle<D: Disk>(&self, disk: &mut D, from: usize, cuts: &[(usize, u64)]) -> Result<(), OpenError> {
-        for (index, file) in self.files.iter().enumerate().skip(from).rev() {
-            let name = file::name(file.number);
-            let keep = cuts.iter().find(|cut| cut.0 == index).map(|cut| cut.1);
-            let done = match keep {
-                Some(0) => disk.remove(&name),
-                _ => disk.open(&name).and_then(|mut handle| {
-                    keep.map_or(Ok(()), |keep| disk.truncate(&mut handle, keep))?;
-                    disk.sync(&mut handle)
-                }),
-            };
-            done.map_err(|error| OpenError::Io { file: name, error })?;
-        }
-        disk.sync_dir().map_err(|error| OpenError::Io { file: String::new(), error })
     }
 
     fn bytes<D: Disk>(&mut self, disk: &mut D, index: usize) -> Result<Bytes, OpenError> {

@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, PendingSync};
 use crate::machine::Log;
+use crate::note::Life;
 
 /// Has a log give up files on the spot, while nothing else is under way; false if some of them are still there.
 pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
@@ -45,6 +46,7 @@ pub enum Op {
     Remove,
     SyncDir,
     Reserve,
+    Note,
 }
 
 /// The operations that change what stands on the disk.
@@ -72,7 +74,7 @@ pub struct FalseFile(usize);
 
 impl FalseDisk {
     pub fn new(seed: u64) -> Self {
-        Self::with(State { random: Random(seed), ..State::default() })
+        Self::with(State { random: Random(seed), life: seed, ..State::default() })
     }
 
     /// From now on each of these operations fails with this error number, so many times in a thousand.
@@ -139,6 +141,7 @@ impl FalseDisk {
         let mut new = State { random, capacity: old.capacity, ..State::default() };
         match how {
             Crash::Process => {
+                (new.life, new.note) = (old.life, old.note.clone());
                 (new.inodes, new.names, new.synced_names) =
                     (old.inodes.clone(), old.names.clone(), old.synced_names.clone());
                 new.inodes
@@ -147,6 +150,8 @@ impl FalseDisk {
                     .for_each(|change| change.doomed = false);
             }
             Crash::Power => {
+                new.life = new.random.next();
+                new.note = Inode::synced(old.note.after_power_loss(&mut new.random));
                 let mut names = old.synced_names.clone();
                 for name in old.names.keys().chain(old.synced_names.keys()) {
                     if new.random.one_in(2) {
@@ -199,6 +204,23 @@ impl FalseDisk {
         state.synced_names.insert(name.into(), inode);
     }
 
+    /// All that [`Disk::write_note`] wrote. It is none of [`FalseDisk::files`].
+    pub fn note(&self) -> Vec<u8> {
+        self.state().note.written.clone()
+    }
+
+    /// Puts notes there, synced.
+    pub fn put_note(&self, note: &[u8]) {
+        self.state().note = Inode::synced(note.to_vec());
+    }
+
+    /// Removes a file behind the log's back.
+    pub fn lose(&self, name: &str) {
+        let mut state = self.state();
+        state.names.remove(name);
+        state.synced_names.remove(name);
+    }
+
     fn with(state: State) -> Self {
         Self { state: Arc::new(Mutex::new(state)), holds: false }
     }
@@ -235,6 +257,28 @@ impl Disk for FalseDisk {
         drop(state);
         self.holds = true;
         Ok(())
+    }
+
+    fn life(&mut self) -> Option<Life> {
+        let mut life = Life::default();
+        life[..8].copy_from_slice(&self.state().life.to_le_bytes());
+        // Zeros would be no name.
+        life[8..].fill(0x5a);
+        Some(life)
+    }
+
+    fn read_notes(&mut self) -> io::Result<Vec<u8>> {
+        Ok(self.note())
+    }
+
+    fn write_note(&mut self, offset: u64, note: &[u8]) -> io::Result<()> {
+        let mut state = self.state();
+        let verdict = state.begin(Op::Note)?;
+        if verdict.applies {
+            write(&mut state.note.written, offset as usize, note);
+            state.note.change(offset as usize, Some(note.to_vec()));
+        }
+        verdict.finish()
     }
 
     fn list(&mut self) -> io::Result<Vec<String>> {
@@ -406,7 +450,10 @@ struct State {
     /// [`Self::changes`] when the sync began that made them safe.
     names_synced_at: u64,
     locked: bool,
-    counts: [u64; 13],
+    /// Of this boot of the machine.
+    life: u64,
+    note: Inode,
+    counts: [u64; 14],
     longest_read: usize,
     changes: u64,
     /// A bit per [`Op`].

@@ -6,6 +6,7 @@
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// The way to the thread, which does work `W` and ends with an `R`. When the last clone is dropped, the thread does
 /// what it was given and ends.
@@ -40,10 +41,19 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
         }
     }
 
-    /// Whether the thread sleeps and has nothing to do, and is not told to end.
+    /// Whether the thread sleeps and has nothing to do, and is not told to end: then the caller may do a step of its work
+    /// itself. The thread naps once after that; see [`Inbox::take_or_nap`].
     pub fn is_idle(&self) -> bool {
-        let state = self.inner.inbox.lock();
-        state.asleep && !state.some && !state.stop
+        let inbox = &self.inner.inbox;
+        let mut state = inbox.lock();
+        let is_idle = state.asleep && !state.some && !state.stop;
+        state.stirred |= is_idle;
+        let wakes = is_idle && std::mem::take(&mut state.deep);
+        drop(state);
+        if wakes {
+            inbox.bell.notify_one();
+        }
+        is_idle
     }
 
     /// Waits until everything handed over is done, and returns how the thread ended; `None` if a clone was told.
@@ -83,7 +93,23 @@ struct State<W> {
     /// Something was added to `work`.
     some: bool,
     asleep: bool,
+    /// It sleeps until it is woken.
+    deep: bool,
+    /// Something was done since it began its last nap.
+    stirred: bool,
     stop: bool,
+}
+
+/// How long the thread naps.
+const NAP: Duration = Duration::from_millis(50);
+
+/// What [`Inbox::take_or_nap`] ends with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    Work,
+    /// There was none for a while, but for what others did themselves.
+    Idle,
+    End,
 }
 
 impl<W> Inbox<W> {
@@ -98,6 +124,32 @@ impl<W> Inbox<W> {
         state.asleep = false;
         std::mem::swap(&mut state.work, into);
         std::mem::take(&mut state.some)
+    }
+
+    /// [`Inbox::take`], but after work, of the thread or of those who found it idle, it ends with [`Taken::Idle`] once after
+    /// [`NAP`]; and again after each that long, as long as others do work.
+    pub fn take_or_nap(&self, into: &mut W, expects: bool) -> Taken {
+        let mut state = self.lock();
+        while !state.some && (!state.stop || expects) {
+            state.asleep = true;
+            if std::mem::take(&mut state.stirred) {
+                let (woken, nap) = self.bell.wait_timeout(state, NAP).unwrap_or_else(PoisonError::into_inner);
+                state = woken;
+                if nap.timed_out() && !state.some && !state.stop {
+                    state.asleep = false;
+                    return Taken::Idle;
+                }
+                state.stirred |= !nap.timed_out();
+            } else {
+                state.deep = true;
+                state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.deep = false;
+            }
+        }
+        state.asleep = false;
+        state.stirred = true;
+        std::mem::swap(&mut state.work, into);
+        if std::mem::take(&mut state.some) { Taken::Work } else { Taken::End }
     }
 
     /// Adds what the thread has asked another one for, stopped or not.

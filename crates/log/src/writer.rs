@@ -15,7 +15,7 @@ use crate::disk::Disk;
 use crate::handover::{Completion, Handover, WriteError};
 use crate::machine::{Log, SyncEnd, SyncJob};
 use crate::shared::Shared;
-use crate::worker::{Inbox, Worker};
+use crate::worker::{Inbox, Taken, Worker};
 
 /// Called on the log's thread with the completions of a round: when all its hand-overs are written, and with those of
 /// earlier rounds that have been synced.
@@ -117,7 +117,15 @@ fn run<D: Disk>(
     // What waits until the log is not full: it is not given back, for what came later would be taken before it.
     let (mut handovers, mut forget) = (Vec::new(), 0);
     let mut syncing = false;
-    while inbox.take(&mut work, syncing) {
+    loop {
+        match inbox.take_or_nap(&mut work, syncing) {
+            Taken::Work => {}
+            Taken::Idle => {
+                log.round(Log::note);
+                continue;
+            }
+            Taken::End => break,
+        }
         let round = log.round(|log| {
             if let Some(end) = work.synced.take() {
                 log.end_sync(end, &mut done);

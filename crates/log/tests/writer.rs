@@ -3,6 +3,7 @@
 mod slow_disk;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::sleep;
 use std::time::Duration;
 
 use log::testing::{Crash, FalseDisk, Op};
@@ -170,4 +171,20 @@ fn at_the_end_whoever_waits_for_a_sync_is_answered() {
     let options = Options::default();
     let (_, recovery) = Log::open(disk.crash(Crash::Power), options, &mut |_| ()).unwrap();
     assert_eq!((recovery.clean, recovery.records), (true, 2));
+}
+
+#[test]
+fn what_shards_have_written_themselves_is_noted_when_the_log_falls_idle() {
+    let disk = FalseDisk::new(1);
+    let (_, writer, answers) = writer(&disk);
+    writer.send(handover(1, false));
+    assert_eq!(next(&answers), (1, Step::Written));
+    // Until nobody has done anything for a while the note says less.
+    for ticket in 2..5 {
+        write(&writer, handover(ticket, false));
+        let written = || u64::from_le_bytes(disk.note()[32..40].try_into().unwrap());
+        (0..10_000).take_while(|_| written() < ticket).for_each(|_| sleep(Duration::from_millis(1)));
+        assert_eq!(written(), ticket);
+    }
+    writer.stop().unwrap();
 }

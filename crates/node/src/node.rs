@@ -378,10 +378,29 @@ fn report(recovery: &Recovery, restored: &Restored) {
         messages,
         "log recovered"
     );
-    if let Some(Cut { file, offset, bytes, torn }) = &recovery.cut {
+    if let Some(cut) = &recovery.cut {
+        let Cut { file, offset, bytes, torn, kept, .. } = cut;
+        let records = quarantine::count_cut(restored, cut);
         match torn {
-            true => tracing::warn!(file, offset, bytes, "torn end of the log cut off"),
             false => tracing::info!(file, offset, bytes, "what is left behind the log's end cut off"),
+            true if kept.is_empty() => {
+                tracing::warn!(
+                    file,
+                    offset,
+                    bytes,
+                    records,
+                    "torn end of the log cut off; it could not be kept"
+                );
+            }
+            true => {
+                tracing::warn!(
+                    file,
+                    offset,
+                    bytes,
+                    records,
+                    "torn end of the log cut off, and kept in 'damaged'"
+                );
+            }
         }
     }
     for record in &restored.unreadable {

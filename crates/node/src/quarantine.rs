@@ -9,15 +9,16 @@
 //!                                                      no queue is closed for what was lost before its time
 //! ```
 //!
-//! The damaged files are kept beside the log, for the log gives its own back in time ([`keep_files`]).
+//! The damaged files are kept beside the log, for the log gives its own back in time, and so is what was cut off its end
+//! ([`keep_files`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::Path;
 
 use broker::ids::QueueId;
-use log::{Damage, Owners, Records, Recovery};
+use log::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 use queue::Fact;
 
 use crate::facts::{self, CATALOG, Restored};
@@ -35,11 +36,9 @@ pub enum DefinitionsLost {
 impl fmt::Display for DefinitionsLost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damage(Damage { file, offset, bytes, .. }) => write!(
-                f,
-                "definitions of queues, exchanges or bindings may be lost: log file {file} is damaged at offset \
-                 {offset}, {bytes} bytes"
-            ),
+            Self::Damage(damage) => {
+                write!(f, "definitions of queues, exchanges or bindings may be lost: {damage}")
+            }
             Self::Unreadable => {
                 write!(f, "a definition in the log is in a form that this program does not know")
             }
@@ -82,7 +81,7 @@ pub fn quarantine(
     };
     let mut noted = Vec::new();
     for damage in &recovery.damage {
-        let Damage { file, offset, bytes, owners, synced } = damage;
+        let Damage { file, offset, owners, synced, .. } = damage;
         if restored.noted.contains(&(file.clone(), *offset)) {
             continue;
         }
@@ -95,7 +94,7 @@ pub fn quarantine(
             return Err(DefinitionsLost::Damage(damage.clone()));
         }
         if definitions {
-            tracing::error!(file, offset, "definitions may be lost here, which is accepted");
+            tracing::error!("{damage}: definitions may be lost here, which is accepted");
         }
         let owners: BTreeSet<u64> = match owners {
             Owners::Only(owners) if !definitions => owners.iter().copied().collect(),
@@ -106,7 +105,7 @@ pub fn quarantine(
             }
         };
         let queues = close(restored, &owners).join(", ");
-        tracing::error!(file, offset, bytes, queues, "the log is damaged here; these queues are closed");
+        tracing::error!(queues, "{damage}: these queues are closed");
     }
     let unreadable = std::mem::take(&mut restored.unreadable_owners);
     let queues = close(restored, &unreadable).join(", ");
@@ -117,29 +116,71 @@ pub fn quarantine(
     Ok(records)
 }
 
+/// Files with what was cut off the log that are kept, the newest; each has some megabytes at most.
+const CUTS_MAX: usize = 16;
+
 /// Keeps the damaged files of the log as long as a queue is closed; they are given back by the first start at which
-/// none is.
+/// none is. What was cut off the log is kept in any case, until it is the oldest of too many.
 ///
 /// # Errors
-/// The directory of the damaged files cannot be made, filled or removed.
+/// The directory of the damaged files cannot be made, filled, or read.
 pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> io::Result<()> {
     let kept = data_dir.join(DAMAGED_DIR);
-    if !restored.has_damaged() {
-        return match std::fs::remove_dir_all(&kept) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        };
-    }
-    let files: BTreeSet<&str> = recovery.damage.iter().map(|damage| damage.file.as_str()).collect();
-    if files.is_empty() {
+    let damaged = recovery.damage.iter().filter(|damage| !damage.missing);
+    let damaged: BTreeSet<&str> = match restored.has_damaged() {
+        true => damaged.map(|damage| damage.file.as_str()).collect(),
+        false => BTreeSet::new(),
+    };
+    // Also those of a start that came to nothing.
+    let cuts = names(data_dir)?.into_iter().filter(|name| name.ends_with(CUT_SUFFIX));
+    let cuts: Vec<String> = cuts.collect();
+    if !kept.exists() && damaged.is_empty() && cuts.is_empty() {
         return Ok(());
     }
     std::fs::create_dir_all(&kept)?;
-    for file in files {
+    for file in damaged {
         match std::fs::hard_link(data_dir.join(file), kept.join(file)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
     }
+    for cut in cuts {
+        std::fs::rename(data_dir.join(&cut), kept.join(&cut))?;
+    }
+    let (mut cuts, others): (Vec<_>, Vec<_>) =
+        names(&kept)?.into_iter().partition(|name| name.ends_with(CUT_SUFFIX));
+    // Their names begin with the number of the file, which only grows.
+    cuts.sort_unstable();
+    cuts.truncate(cuts.len().saturating_sub(CUTS_MAX));
+    let others = if restored.has_damaged() { Vec::new() } else { others };
+    for name in cuts.into_iter().chain(others) {
+        std::fs::remove_file(kept.join(name))?;
+    }
+    if names(&kept)?.is_empty() {
+        return std::fs::remove_dir(kept);
+    }
     std::fs::File::open(&kept)?.sync_all()
+}
+
+fn names(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        names.extend(entry?.file_name().into_string());
+    }
+    Ok(names)
+}
+
+/// The records that were cut off the log, as far as they can be read: how many of each queue, by name.
+pub fn count_cut(restored: &Restored, cut: &Cut) -> String {
+    let mut counts = BTreeMap::new();
+    for (&owner, &records) in &cut.records {
+        let queue = restored.catalog.queue_by_id(QueueId(owner)).map(|record| record.name.to_string());
+        let name = match owner {
+            CATALOG => "definitions".to_owned(),
+            _ => queue.unwrap_or_else(|| "queues that are not known".to_owned()),
+        };
+        *counts.entry(name).or_insert(0) += records;
+    }
+    let counts: Vec<String> = counts.iter().map(|(name, records)| format!("{name}: {records}")).collect();
+    counts.join(", ")
 }

@@ -200,6 +200,51 @@ fn it_stays_closed_when_the_damaged_file_is_given_back() {
     assert_eq!((life.told, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
 }
 
+/// Changes the octets of `what` on the disk itself, as damage does between two lives of one boot of the machine.
+fn spoil(disk: &FalseDisk, what: &[u8]) {
+    let (name, mut bytes) = disk.files().pop_last().unwrap();
+    let at = bytes.windows(what.len()).position(|window| window == what).unwrap();
+    bytes[at..at + what.len()].iter_mut().for_each(|octet| *octet ^= 0x55);
+    disk.put(&name, &bytes);
+}
+
+#[test]
+fn the_last_message_before_a_kill_is_missed() {
+    let disk = FalseDisk::new(1);
+    let mut life = Life::start(&disk, 1_000).unwrap();
+    let (a, b) = (life.declare("a"), life.declare("b"));
+    life.publish(b, 1, b"one");
+    life.publish(a, 1, b"two");
+    // The log falls idle, and then the process is killed.
+    life.log.note();
+    drop(life);
+    spoil(&disk, b"two");
+    for now_ms in [100_000, 200_000] {
+        let mut life = Life::start(&disk, now_ms).unwrap();
+        assert_eq!((life.take(a), life.ready(b)), (Err(Refusal::Damaged), 1));
+    }
+}
+
+#[test]
+fn the_last_definition_before_a_kill_is_missed() {
+    let disk = FalseDisk::new(1);
+    let mut life = Life::start(&disk, 1_000).unwrap();
+    life.declare("first");
+    life.declare("second");
+    drop(life);
+    spoil(&disk, b"second");
+    let files = disk.files();
+    for _ in 0..2 {
+        let Err(DefinitionsLost::Damage(damage)) = Life::start(&disk, 100_000) else { panic!("it starts") };
+        assert_eq!(Some(&damage.file), files.keys().last());
+        assert_eq!(disk.files(), files, "nothing was touched");
+    }
+    let life = Life::start_with(&disk, 200_000, true).unwrap();
+    assert!(life.queue("first").is_some() && life.queue("second").is_none());
+    drop(life);
+    assert!(Life::start(&disk, 300_000).is_ok(), "it is known now");
+}
+
 #[test]
 fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
     let disk = spoilt(&filled(), b"one", b"three");

@@ -75,6 +75,13 @@ pub(super) struct Unsynced {
     under_way: Option<UnderWay>,
 }
 
+impl Unsynced {
+    /// Nobody waits for anything that was written.
+    pub fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     shard: u32,
@@ -159,6 +166,7 @@ impl<D: Disk> Log<D> {
                 self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
                 self.leave_dirty(|file| file.last <= batch);
                 self.synced = self.synced.max(batch);
+                self.note();
                 self.remove_forgotten();
                 self.answer(&Ok(()), done);
             }
@@ -275,6 +283,7 @@ impl<D: Disk> Log<D> {
         if let Some(current) = &mut self.current {
             current.good += copies;
         }
+        self.note();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use log::testing::{FalseDisk, FalseFile};
-use log::{Disk, PendingSync};
+use log::{Disk, Life, PendingSync};
 
 /// A disk whose syncs wait for a word.
 pub struct SlowDisk {
@@ -25,6 +25,15 @@ impl Disk for SlowDisk {
 
     fn lock(&mut self) -> io::Result<()> {
         self.disk.lock()
+    }
+    fn life(&mut self) -> Option<Life> {
+        self.disk.life()
+    }
+    fn read_notes(&mut self) -> io::Result<Vec<u8>> {
+        self.disk.read_notes()
+    }
+    fn write_note(&mut self, offset: u64, note: &[u8]) -> io::Result<()> {
+        self.disk.write_note(offset, note)
     }
     fn list(&mut self) -> io::Result<Vec<String>> {
         self.disk.list()
