@@ -8,7 +8,7 @@
 //! ```
 //!
 //! They do not go through the log: what would be written twice there is written once here, and a segment is read where
-//! it was written. A stream needs no word in the log either: its files say all there is.
+//! it was written. A stream needs no word in the log either: its files say all there is, and its note what there was.
 //!
 //! What is promised of an answered append:
 //!
@@ -26,6 +26,9 @@
 //! appends do not sync, power loss may harm any segment that the system had not written yet; of those in front of the
 //! last, a reader says so.
 //!
+//! **What was there is missed.** A note says how far each stream had come, so that a missing segment is told from one that never
+//! was (`stream/notes.rs`).
+//!
 //! Formats: the chunk is drawn in `stream/chunk.rs`, the files' names and headers in `stream/files.rs`, the index in
 //! `stream/index.rs`, the filter in `stream/bloom.rs`. All of them big-endian, for the chunk is that of a protocol.
 
@@ -36,6 +39,7 @@ mod files;
 mod held;
 mod index;
 mod jobs;
+mod notes;
 mod reader;
 mod recover;
 mod state;
@@ -54,7 +58,7 @@ pub use jobs::{
     Position, ReadFrom, StreamAnswer, StreamCut, StreamJob, StreamLimits,
 };
 pub use reader::{OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
-pub use streams::Streams;
+pub use streams::{StreamFlaw, Streams};
 pub use sync::{StreamSyncEnd, StreamSyncJob};
 pub use threads::{OnChunksRead, OnStreamAnswers, StreamReaderHandle, StreamsHandle};
 
@@ -66,6 +70,9 @@ pub const STREAM_VERSION: u32 = 1;
 pub enum StreamError {
     /// Bytes of the stream do not hold, from this byte of this file on. They are kept as they are.
     Damaged { file: String, offset: u64 },
+    /// Entries that were confirmed are in no file: this one ends in front of offset `from`, and nothing below `to` stands
+    /// in another; or it is not there.
+    Missing { file: String, from: u64, to: u64 },
     /// The file was written by a newer program.
     Newer { file: String, version: u32 },
     /// The disk refused; `file` is empty if it was the directory.
@@ -89,6 +96,13 @@ impl std::fmt::Display for StreamError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Damaged { file, offset } => write!(f, "stream file {file} is damaged at byte {offset}"),
+            Self::Missing { file, from, to } => {
+                write!(
+                    f,
+                    "stream file {file} or a part of it is missing: offsets {from} to {}",
+                    to.saturating_sub(1)
+                )
+            }
             Self::Newer { file, version } => write!(
                 f,
                 "stream file {file} has format version {version}; this program knows {STREAM_VERSION}"

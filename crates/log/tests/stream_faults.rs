@@ -57,6 +57,8 @@ struct Model {
     history: BTreeMap<u64, Vec<(Chunk, usize)>>,
     /// It had limits of bytes or age since it was opened.
     is_limited: bool,
+    /// Segments may have been removed, in this life or an earlier one.
+    was_limited: bool,
     /// A segment has more than its chunks.
     has_left: bool,
     now_ms: u64,
@@ -349,6 +351,15 @@ fn live(
                 models.remove(&stream);
                 continue;
             }
+            // A disk that drops what it has refused to sync loses more than a crash does. And the power may bring back neither
+            // what was removed for its age nor what was written behind it: its offsets are not given again.
+            Err(StreamError::Damaged { .. } | StreamError::Missing { .. })
+                if model.torn || model.lost_power && model.was_limited && stream != SYNCS =>
+            {
+                streams.handle(StreamJob::Remove { stream }, &mut answers);
+                models.remove(&stream);
+                continue;
+            }
             Err(StreamError::Io { .. }) if disk.is_dead() => {
                 if drops {
                     // It may have died in the sync of an end that was cut.
@@ -388,6 +399,7 @@ fn live(
                 };
                 let now_ms = model.now_ms;
                 model.is_limited |= limits.bytes_max.is_some() || limits.age_max_ms.is_some();
+                model.was_limited |= model.is_limited;
                 let whole = quiet && !model.torn && !model.has_left && model.away.is_none();
                 let wanted = whole.then(|| model.retained(&limits, now_ms));
                 let before = disk.changes();

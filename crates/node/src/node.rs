@@ -12,11 +12,11 @@ use std::thread::JoinHandle;
 
 use broker::access::Access;
 use broker::catalog::Change;
-use broker::ids::ShardId;
+use broker::ids::{QueueId, ShardId};
 use broker::settings::Settings;
 use log::{
     Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery,
-    StreamError, StreamReader, Streams, Writer,
+    StreamError, StreamFlaw, StreamReader, Streams, Writer,
 };
 use tokio::sync::mpsc;
 
@@ -145,6 +145,7 @@ impl Node {
             let known: HashSet<u64> = restored.catalog.queues().map(|record| record.id.0).collect();
             streams.keep(|stream| known.contains(&stream));
         }
+        report_flaws(streams.check(), &restored);
         let stream_reader = StreamReader::new(open_dir(&streams_dir)?);
 
         let (settings, access) = (Arc::new(settings), Arc::new(access));
@@ -405,6 +406,23 @@ fn report(recovery: &Recovery, restored: &Restored) {
     }
     for record in &restored.unreadable {
         tracing::error!("unreadable {record}");
+    }
+}
+
+fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
+    for StreamFlaw { stream, error, closes } in flaws {
+        let Some(stream) = stream else {
+            tracing::error!("{error}: it is made anew, and each stream is taken by what its own files say");
+            continue;
+        };
+        let record = restored.catalog.queue_by_id(QueueId(stream));
+        let name = record.map_or_else(|| format!("{stream:016x}"), |record| record.name.to_string());
+        match closes {
+            true => tracing::error!(stream = name, "the stream is closed: {error}"),
+            false => {
+                tracing::warn!(stream = name, "the stream has a gap, which power loss may have left: {error}")
+            }
+        }
     }
 }
 

@@ -4,10 +4,11 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
 use super::chunk::{ChunkHeader, Place};
-use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC, VERSION_FILE, VERSION_MAGIC};
+use super::files::{self, Kind, SEGMENT_MAGIC, VERSION_BYTES, VERSION_FILE};
 use super::index::Entry;
-use super::{NewChunk, STREAM_VERSION, StreamError};
-use crate::disk::{Disk, PendingSync, read_all, write_all};
+use super::notes::Notes;
+use super::{NewChunk, STREAM_VERSION, StreamError, recover};
+use crate::disk::{Disk, LOCK, PendingSync, read_all, write_all};
 
 /// Segments that are kept open to be appended to. Beyond, the one that was appended to longest ago is closed; its next
 /// chunk opens it again.
@@ -16,32 +17,36 @@ pub const OPEN_WRITE_MAX: usize = 64;
 /// The disk, and what is open on it.
 pub(super) struct Files<D: Disk> {
     pub disk: D,
+    pub notes: Notes,
     /// By stream and first offset. The one used last stands last.
     open: VecDeque<((u64, u64), D::File)>,
     /// Headers and filters of the chunks that are being written.
     heads: Vec<u8>,
     /// The directory says its version.
     versioned: bool,
+    /// It did, and that is damaged: every segment says its own.
+    pub is_damaged: bool,
 }
 
 impl<D: Disk> Files<D> {
-    /// Looks at the version of the directory, if it has one.
+    /// Looks at the version of the directory, if it has one, and at the notes.
     pub fn new(mut disk: D) -> Result<Self, StreamError> {
-        let mut version = None;
-        match disk.open(VERSION_FILE) {
-            Ok(mut file) => {
-                let mut header = [0; FILE_HEADER];
-                let read =
-                    read_all(&mut disk, &mut file, 0, &mut header).map_err(StreamError::io(VERSION_FILE))?;
-                version = files::version(&header[..read], VERSION_MAGIC);
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(StreamError::io(VERSION_FILE)(error)),
-        }
+        let mut bytes = [0; VERSION_BYTES];
+        let read = match disk.open(VERSION_FILE) {
+            Ok(mut file) => read_all(&mut disk, &mut file, 0, &mut bytes),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error),
+        };
+        let read = read.map_err(StreamError::io(VERSION_FILE))?;
+        let version = files::directory_version(&bytes[..read]);
         if let Some(version) = version.filter(|&version| version > STREAM_VERSION) {
             return Err(StreamError::Newer { file: VERSION_FILE.into(), version });
         }
-        Ok(Self { disk, open: VecDeque::new(), heads: Vec::new(), versioned: version.is_some() })
+        // One that was interrupted when it was made has nothing, or zeros.
+        let is_damaged = version.is_none() && bytes.iter().any(|&byte| byte != 0);
+        let (open, heads, versioned) = (VecDeque::new(), Vec::new(), version.is_some());
+        let notes = Notes::read(&mut disk).map_err(StreamError::io(LOCK))?;
+        Ok(Self { disk, notes, open, heads, versioned, is_damaged })
     }
 
     /// Writes chunks that follow each other at byte `at` of a segment, which is its end, in one vectored write; where
@@ -77,6 +82,11 @@ impl<D: Disk> Files<D> {
         let written = written.and_then(|(disk, file)| write_all(disk, file, at, &mut pieces));
         self.heads = heads;
         written.map(|()| entries)
+    }
+
+    /// See [`recover::missing`].
+    pub fn missing(&mut self, stream: u64, firsts: &[u64]) -> Result<Option<StreamError>, StreamError> {
+        recover::missing(&mut self.disk, stream, firsts, self.notes.get(stream))
     }
 
     /// Cuts a segment that is never written again. If the disk refuses, nobody looks at what stands there.
@@ -162,8 +172,7 @@ impl<D: Disk> Files<D> {
             created => created?,
         };
         self.disk.truncate(&mut file, 0)?;
-        let header = files::header(VERSION_MAGIC);
-        write_all(&mut self.disk, &mut file, 0, &mut [IoSlice::new(&header)])?;
+        write_all(&mut self.disk, &mut file, 0, &mut [IoSlice::new(&files::version_file())])?;
         self.versioned = true;
         Ok(())
     }

@@ -11,13 +11,15 @@
 //!  | 4     | u32     |
 //! ```
 //!
-//! * `magic`: `SLsg` in a segment, `SLsi` in an index, `SLsv` in the file that stands for the directory.
+//! * `magic`: `SLsg` in a segment, `SLsi` in an index, `SLsv` in the file that stands for the directory. There a CRC-32C of
+//!   the header follows: a version that this program does not know counts only with it. The first programs wrote none.
 //! * `version`: [`STREAM_VERSION`]. That of the directory is looked at before anything is written, those of segments
 //!   when their stream is opened or read.
 //!
 //! The header of a segment is written together with its first chunk.
 
 use super::STREAM_VERSION;
+use crate::batch::crc32c;
 
 /// Bytes of a file header.
 pub(super) const FILE_HEADER: usize = 8;
@@ -26,6 +28,9 @@ const _: () = assert!(FILE_HEADER == 4 + 4);
 pub(super) const SEGMENT_MAGIC: [u8; 4] = *b"SLsg";
 pub(super) const INDEX_MAGIC: [u8; 4] = *b"SLsi";
 pub(super) const VERSION_MAGIC: [u8; 4] = *b"SLsv";
+
+/// Bytes of the file that says which version the directory has.
+pub(super) const VERSION_BYTES: usize = FILE_HEADER + 4;
 
 /// The file that says which version the directory has.
 pub(super) const VERSION_FILE: &str = "streams.version";
@@ -67,6 +72,21 @@ pub(super) fn header(magic: [u8; 4]) -> [u8; FILE_HEADER] {
     bytes[..4].copy_from_slice(&magic);
     bytes[4..].copy_from_slice(&STREAM_VERSION.to_be_bytes());
     bytes
+}
+
+/// What stands in the file that says the version of the directory.
+pub(super) fn version_file() -> [u8; VERSION_BYTES] {
+    let mut bytes = [0; VERSION_BYTES];
+    bytes[..FILE_HEADER].copy_from_slice(&header(VERSION_MAGIC));
+    let check = crc32c(&bytes[..FILE_HEADER]);
+    bytes[FILE_HEADER..].copy_from_slice(&check.to_be_bytes());
+    bytes
+}
+
+/// The version of the directory; `None` if the file is damaged.
+pub(super) fn directory_version(bytes: &[u8]) -> Option<u32> {
+    let holds = bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
+    version(bytes, VERSION_MAGIC).filter(|&version| holds || version <= STREAM_VERSION)
 }
 
 /// The version in a file's header, if it is one: there was none before the first.

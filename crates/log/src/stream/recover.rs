@@ -11,12 +11,16 @@
 //! ```
 //!
 //! What is synced is never cut: a sync makes everything in front of it safe.
+//!
+//! The stream's note (`notes.rs`) says below which offset everything must be there. If anything is not, nothing is written,
+//! and the stream is not opened: else its offsets would be given again.
 
 use std::io;
 
 use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
 use super::files::{self, FILE_HEADER, Kind, SEGMENT_MAGIC};
 use super::index::{self, Entry, Index};
+use super::notes::Note;
 use super::window::{Look, WINDOW_BYTES, Window};
 use super::{STREAM_VERSION, StreamCut, StreamError};
 use crate::disk::{Disk, read_all};
@@ -60,8 +64,94 @@ pub(super) struct Found {
     pub cut: Option<StreamCut>,
 }
 
-/// Looks at the segments of a stream, of which there is at least one, in ascending order.
-pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Result<Found, StreamError> {
+/// Looks for what is missing: the newest segment or its end, and what should stand between two segments. It is an error
+/// if only damage explains it. A gap that power loss may have left, before or after others, comes back: the names of removed
+/// segments, too, may come back one by one.
+pub(super) fn missing<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    firsts: &[u64],
+    note: Option<(Note, bool)>,
+) -> Result<Option<StreamError>, StreamError> {
+    let must = must(note);
+    if let Some((note, _)) = note.filter(|_| firsts.is_empty() && must > 0) {
+        let file = Kind::Segment.name(stream, note.newest);
+        return Err(StreamError::Missing { file, from: note.from, to: must });
+    }
+    if let Some((note, same_life)) = note.filter(|(note, _)| must > note.newest) {
+        let Note { newest, bytes, written, synced, .. } = note;
+        let file = Kind::Segment.name(stream, newest);
+        match firsts.last() {
+            Some(&last) if last > newest => {}
+            Some(&last) if last == newest => {
+                let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
+                if found < bytes && (same_life || synced == written) {
+                    return Err(StreamError::Damaged { file, offset: found });
+                }
+            }
+            _ => return Err(StreamError::Missing { file, from: newest, to: must }),
+        }
+    }
+    let mut gap = None;
+    // An older program that has added segments since may have removed some, too, and says nothing.
+    if let (Some((note, same_life)), &[first, ..]) = (note, firsts)
+        && first > note.from
+        && firsts.last() == Some(&note.newest)
+    {
+        let file = Kind::Segment.name(stream, note.from);
+        let error = StreamError::Missing { file, from: note.from, to: first };
+        match same_life {
+            true => return Err(error),
+            false => gap = Some(error),
+        }
+    }
+    for pair in firsts.windows(2) {
+        let from = reaches(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        if from < pair[1] {
+            let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
+            let error = StreamError::Missing { file, from, to };
+            match note.is_some_and(|(note, same_life)| same_life && note.from < to) {
+                true => return Err(error),
+                false => gap = Some(error),
+            }
+        }
+    }
+    Ok(gap)
+}
+
+/// Everything below this offset is known to have been written, and that it can only be missing because of damage.
+pub(super) fn must(note: Option<(Note, bool)>) -> u64 {
+    note.map_or(0, |(note, same_life)| if same_life { note.written.max(note.synced) } else { note.synced })
+}
+
+/// The offset up to which a segment has its chunks, at most `end`, where the next one begins. Something that does not hold
+/// counts as all of them: whoever reads the segment is told.
+fn reaches<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
+    let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
+    let mut window = Window::default();
+    let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, |entry| entry.first < end)?;
+    let (mut at, mut next) =
+        entry.map_or((FILE_HEADER as u64, segment), |entry| (entry.position, entry.first));
+    while next < end {
+        match window.look((&mut *disk, &mut file), Place { stream, at }, WINDOW_BYTES)? {
+            Look::Chunk(header) if header.first == next => {
+                (at, next) = (at + header.bytes(), header.next());
+            }
+            Look::End => return Ok(next),
+            _ => return Ok(end),
+        }
+    }
+    Ok(end)
+}
+
+/// Looks at the segments of a stream, of which there is at least one, in ascending order. Below `must` nothing may be
+/// missing.
+pub(super) fn recover<D: Disk>(
+    disk: &mut D,
+    stream: u64,
+    firsts: &[u64],
+    must: u64,
+) -> Result<Found, StreamError> {
     let mut segments = Vec::with_capacity(firsts.len());
     for &first in firsts {
         let (bytes, version) = inspect(disk, stream, first).map_err(io_error(stream, first))?;
@@ -74,6 +164,12 @@ pub(super) fn recover<D: Disk>(disk: &mut D, stream: u64, firsts: &[u64]) -> Res
     let first = segment.first;
     let tail = Tail::read(disk, stream, first)?;
     let file = Kind::Segment.name(stream, first);
+    if tail.next < must {
+        return Err(match tail.bad {
+            Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
+            None => StreamError::Missing { file, from: tail.next, to: must },
+        });
+    }
     let cut = tail.bad.map(|Rest { bytes, has_chunks }| StreamCut {
         file,
         offset: tail.end,

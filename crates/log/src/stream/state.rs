@@ -20,6 +20,7 @@ use super::appender::{self, Files};
 use super::chunk::DATA_MAX;
 use super::files::{FILE_HEADER, Kind};
 use super::index::Index;
+use super::notes::Note;
 use super::recover::{self, Last, Segment};
 use super::sync::StreamSyncJob;
 use super::{AppendFailure, Kept, NewChunk, StreamCut, StreamError, StreamLimits};
@@ -52,6 +53,16 @@ pub(super) struct Stream {
     dirty: Vec<u64>,
     /// Nor are names, if this is false.
     named: bool,
+    /// What is missing in front of this offset was missing when the stream was opened.
+    gap_to: u64,
+    /// Every other entry below is known to be synced.
+    synced_to: u64,
+    /// All that is not known to be synced stands in `dirty`, and none of it was refused.
+    sure: bool,
+    /// What the note of the stream says, as far as this process has told it.
+    told: Option<Note>,
+    /// It is to be told when the streams fall idle.
+    touched: bool,
     /// A segment was added since limits were looked at.
     rolled: bool,
     waiting: Option<Waiting>,
@@ -69,6 +80,10 @@ struct Waiting {
 /// Segments that an open takes for not synced. A process that was killed has left the last one so, and if it did not sync
 /// may have finished the one in front of it just before.
 const FOUND_DIRTY: usize = 2;
+
+/// Segments that an open takes for not synced at most, if the note says how far the stream was synced in this boot. Of a
+/// stream with more of them nothing more is said to be synced before the next boot.
+const FOUND_DIRTY_MAX: usize = 64;
 
 impl Stream {
     /// Looks at the files.
@@ -91,20 +106,40 @@ impl Stream {
             writable: false,
             dirty: Vec::new(),
             named: firsts.is_empty(),
+            gap_to: 0,
+            synced_to: 0,
+            sure: firsts.is_empty(),
+            told: None,
+            touched: false,
             rolled: false,
             waiting: None,
         };
         let mut cut = None;
+        let note = files.notes.get(stream);
+        // What is missing and must not be is an error.
+        if let Some(StreamError::Missing { to, .. }) = files.missing(stream, firsts)? {
+            opened.gap_to = to;
+        }
         if let Some(&first) = firsts.first() {
-            let found = recover::recover(&mut files.disk, stream, firsts)?;
+            let found = recover::recover(&mut files.disk, stream, firsts, recover::must(note))?;
+            opened.synced_to = note.map_or(0, |(note, _)| note.synced);
+            let known = firsts.partition_point(|&first| first <= opened.synced_to).saturating_sub(1);
+            let [last_two, most] = [FOUND_DIRTY, FOUND_DIRTY_MAX].map(|n| firsts.len().saturating_sub(n));
+            opened.sure = note.is_some_and(|(_, same_life)| same_life) && known >= most;
+            let dirty = if opened.sure { known.min(last_two) } else { last_two };
             opened.first_ms = recover::first_time(&mut files.disk, stream, first)
                 .map_err(StreamError::io(Kind::Segment.name(stream, first)))?;
             (opened.segments, opened.next, opened.last) = (found.segments, found.next, found.last);
             (opened.index, opened.writable, cut) = (found.index, found.writable, found.cut);
             // Those in front of them were synced when the next was begun, or the system has had the time.
-            opened.dirty.extend(&firsts[firsts.len().saturating_sub(FOUND_DIRTY)..]);
+            opened.dirty.extend(&firsts[dirty..]);
         }
         opened.confirm();
+        if note.is_some_and(|(note, _)| files.notes.is_of_another_life(&note)) {
+            // Said before anything is appended: what is found later was not all there.
+            opened.synced_to = opened.next;
+            opened.sure = opened.note(files);
+        }
         Ok((opened, cut))
     }
 
@@ -220,6 +255,38 @@ impl Stream {
         Some((shard, Appended::Now(Ok(self.kept.clone()))))
     }
 
+    /// Notes how far the stream has come, if a segment was added or something synced. True if there is something else to be
+    /// told, with [`Stream::note`], when the streams fall idle, for the first time since the last.
+    pub fn tell<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+        let Some(note) = self.news() else { return false };
+        let at_once = |note: &Note| (note.from, note.newest, note.synced);
+        if self.told.is_none_or(|told| at_once(&note) != at_once(&told)) {
+            self.note(files);
+            return false;
+        }
+        !std::mem::replace(&mut self.touched, true)
+    }
+
+    /// Notes how far the stream has come; false if the disk refuses.
+    pub fn note<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+        self.touched = false;
+        let Some(note) = self.news() else { return true };
+        let is_written = files.notes.put(&mut files.disk, self.stream, note);
+        if is_written {
+            self.told = Some(note);
+        }
+        is_written
+    }
+
+    /// What the note does not say yet.
+    fn news(&self) -> Option<Note> {
+        let newest = *self.kept.segments.last()?;
+        let (bytes, written, synced) = (self.kept_end, self.kept.next, self.synced_to.min(self.kept.next));
+        let from = self.gap_to.max(self.kept.first);
+        let note = Note { from, newest, bytes, written, synced, ..Note::default() };
+        (self.told != Some(note)).then_some(note)
+    }
+
     /// The segments that have files, by their first offsets, ascending.
     pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments.iter().map(|segment| segment.first)
@@ -248,6 +315,9 @@ impl Stream {
     }
 
     fn synced(&mut self) {
+        if self.sure {
+            self.synced_to = self.next;
+        }
         self.dirty.clear();
         self.named = true;
     }
@@ -381,6 +451,7 @@ impl Stream {
             files.abandon(self.stream, last.first, last.bytes);
         }
         self.writable = false;
+        self.sure &= refused.is_none();
         self.next = self.kept.next;
         self.last = match (self.kept.last_chunk, self.kept.last_timestamp_ms) {
             (Some(first), Some(timestamp_ms)) => Some(Last { first, timestamp_ms }),
@@ -402,7 +473,9 @@ impl Stream {
             let end = self.segments[gone + 1].first;
             let segment = &mut self.segments[gone];
             let is_too_much = self.limits.bytes_max.is_some_and(|most| bytes > most);
+            // The note goes first: what it does not ask for is not missed.
             if !is_too_much && !is_old(files, self.stream, segment, end, self.limits.age_max_ms, now_ms)
+                || !files.notes.pass(&mut files.disk, self.stream, end)
                 || files.remove(self.stream, segment.first).is_err()
             {
                 break;

@@ -1,10 +1,10 @@
 //! What appends to streams, and knows which there are.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
 
 use super::appender::Files;
-use super::files::{Kind, parse};
+use super::files::{Kind, VERSION_FILE, parse};
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::{AppendFailure, Kept, NewChunk, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits};
@@ -24,6 +24,18 @@ pub struct Streams<D: Disk> {
     doubtful: HashSet<u64>,
     /// Files that nobody needs.
     strays: Vec<String>,
+    /// Open streams whose notes say less than there is.
+    touched: Vec<u64>,
+}
+
+/// What [`Streams::check`] has found.
+#[derive(Debug)]
+pub struct StreamFlaw {
+    /// `None`: it is no stream's.
+    pub stream: Option<u64>,
+    pub error: StreamError,
+    /// The stream cannot be opened. If not, power loss explains it, and what is left can be read.
+    pub closes: bool,
 }
 
 impl<D: Disk> Streams<D> {
@@ -54,7 +66,8 @@ impl<D: Disk> Streams<D> {
         };
         indexes.retain(|(stream, first, _)| !has_segment(stream, first));
         strays.extend(indexes.into_iter().map(|(_, _, name)| name));
-        Ok(Self { files, listed, open: HashMap::new(), doubtful: HashSet::new(), strays })
+        let (open, doubtful, touched) = (HashMap::new(), HashSet::new(), Vec::new());
+        Ok(Self { files, listed, open, doubtful, strays, touched })
     }
 
     /// The streams that have files and were not opened yet.
@@ -74,7 +87,51 @@ impl<D: Disk> Streams<D> {
             }
             is_known
         });
+        let gone: Vec<u64> = self.files.notes.streams().filter(|&stream| !known(stream)).collect();
+        gone.into_iter().for_each(|stream| self.files.notes.remove(&mut self.files.disk, stream));
         self.sweep();
+    }
+
+    /// To be called before anything is opened: looks for what is missing, by the names of the files, their ends, and the
+    /// notes. What stands in the files is looked at when a stream is opened, or read.
+    pub fn check(&mut self) -> Vec<StreamFlaw> {
+        let mut flaws = Vec::new();
+        if self.files.is_damaged {
+            let error = StreamError::Damaged { file: VERSION_FILE.to_owned(), offset: 0 };
+            flaws.push(StreamFlaw { stream: None, error, closes: false });
+        }
+        let mut streams: BTreeSet<u64> = self.files.notes.streams().collect();
+        streams.extend(self.listed.keys());
+        for stream in streams {
+            let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
+            let (error, closes) = match self.files.missing(stream, firsts) {
+                Ok(None) => continue,
+                Ok(Some(gap)) => (gap, false),
+                // Whoever opens it is told.
+                Err(StreamError::Io { .. }) => continue,
+                Err(error) => (error, true),
+            };
+            flaws.push(StreamFlaw { stream: Some(stream), error, closes });
+        }
+        flaws
+    }
+
+    /// Notes how far the streams have come that were appended to, for the next process: to be called when nothing else is
+    /// to be done.
+    pub fn note(&mut self) {
+        for stream in self.touched.drain(..) {
+            if let Some(open) = self.open.get_mut(&stream) {
+                open.note(&mut self.files);
+            }
+        }
+    }
+
+    /// Syncs everything, and says so, that what is missing after a reboot is missed. What the disk refuses is not said.
+    pub fn close(mut self) {
+        for open in self.open.values_mut() {
+            let _ = open.sync_found(&mut self.files);
+            open.note(&mut self.files);
+        }
     }
 
     /// Does a job, and tells what is to be synced for it: on any thread, one after the other, each end to be told with
@@ -87,6 +144,7 @@ impl<D: Disk> Streams<D> {
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
                 let appended = self.append(shard, stream, chunks, sync);
+                self.tell(stream);
                 return answer(shard, stream, appended, answers);
             }
             StreamJob::Limit { shard, stream, limits, now_ms } => {
@@ -109,6 +167,7 @@ impl<D: Disk> Streams<D> {
         match self.open.get_mut(&stream).filter(|open| open.has_room(&chunks)) {
             Some(open) => {
                 let result = open.append_unsynced(&mut self.files, chunks);
+                self.tell(stream);
                 Ok(StreamAnswer::Appended { shard, stream, result })
             }
             None => Err(StreamJob::Append { shard, stream, chunks, sync: false }),
@@ -120,7 +179,14 @@ impl<D: Disk> Streams<D> {
     pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         let stream = end.stream;
         let (shard, appended) = self.open.get_mut(&stream)?.end_sync(&mut self.files, end.result)?;
+        self.tell(stream);
         answer(shard, stream, appended, answers)
+    }
+
+    fn tell(&mut self, stream: u64) {
+        if self.open.get_mut(&stream).is_some_and(|open| open.tell(&mut self.files)) {
+            self.touched.push(stream);
+        }
     }
 
     /// The disk, for tests that look behind the streams' back.
@@ -139,7 +205,11 @@ impl<D: Disk> Streams<D> {
             return (Ok(open.limit(&mut self.files, limits, now_ms)), None);
         }
         let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
-        match Stream::open(&mut self.files, stream, firsts, limits) {
+        let opened = Stream::open(&mut self.files, stream, firsts, limits);
+        if let Err(StreamError::Missing { .. } | StreamError::Damaged { .. }) = opened {
+            self.files.notes.insist(&mut self.files.disk, stream);
+        }
+        match opened {
             Ok((mut opened, cut)) => {
                 if sync && let Err(error) = self.sync_found(stream, &mut opened) {
                     return (Err(error), cut);
@@ -192,6 +262,7 @@ impl<D: Disk> Streams<D> {
             self.files.close(stream, first);
             self.strays.extend(names(stream, first));
         }
+        self.files.notes.remove(&mut self.files.disk, stream);
         self.sweep();
     }
 

@@ -9,7 +9,7 @@ use super::sync::{StreamSyncEnd, StreamSyncJob};
 use super::{ChunkJob, ChunksRead, StreamAnswer, StreamJob, StreamReader, Streams};
 use crate::disk::Disk;
 use crate::shared::Shared;
-use crate::worker::{Inbox, Worker};
+use crate::worker::{Inbox, Taken, Worker};
 
 /// Called on the streams' thread with the answers of a round. What it leaves in the list is dropped.
 pub type OnStreamAnswers = Box<dyn FnMut(&mut Vec<StreamAnswer>) + Send>;
@@ -88,7 +88,15 @@ fn run<D: Disk>(
 ) {
     let (mut work, mut answers) = (Work::default(), Vec::new());
     let mut under_way = 0;
-    while inbox.take(&mut work, under_way > 0) {
+    loop {
+        match inbox.take_or_nap(&mut work, under_way > 0) {
+            Taken::Work => {}
+            Taken::Idle => {
+                streams.round(Streams::note);
+                continue;
+            }
+            Taken::End => break,
+        }
         streams.round(|streams| {
             under_way -= work.synced.len();
             let mut begin = |sync| {
@@ -107,7 +115,9 @@ fn run<D: Disk>(
             answers.clear();
         }
     }
-    drop(streams.take());
+    if let Some(streams) = streams.take() {
+        streams.close();
+    }
 }
 
 fn run_syncs(inbox: &Inbox<SyncTasks>) {

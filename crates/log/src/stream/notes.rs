@@ -1,0 +1,220 @@
+//! The notes in the file `lock` of the streams: how far each stream had come when it was last told.
+//!
+//! ```text
+//!  64 bytes for each stream, in any order
+//!  0       4        12     20     28       36      44        52       60
+//!  | magic | stream | life | from | newest | bytes | written | synced | check |
+//!  | u32   | u64    | u64  | u64  | u64    | u64   | u64     | u64    | u32   |
+//! ```
+//!
+//! Big-endian.
+//!
+//! * `magic`: `SLsn`. Zeros: nothing stands here.
+//! * `life`: as in the note of the log (`note.rs`), its halves as one; 0 if the system does not say. All ones: something was
+//!   missing in the boot in which the note was made, and is so in every other.
+//! * `from`: what is missing in front of this offset went before: by retention, or by power loss.
+//! * `newest`: the first offset of the newest segment. `bytes`: how much of it was confirmed.
+//! * `written`, `synced`: every entry below was confirmed as written, or synced.
+//! * `check`: CRC-32C over bytes 0..60.
+//!
+//! One is written when a segment was added, when a sync has ended, when the streams fall idle, and at their end. None of
+//! them is synced: after a power failure an older one may be found, which says less and nothing wrong. Older programs
+//! do not write them, and a stream without one is taken as its segments are.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::files::{u32_at, u64_at};
+use crate::batch::crc32c;
+use crate::disk::Disk;
+use crate::note::Life;
+
+/// Bytes of a note: they divide a sector, so that none is torn.
+const NOTE: usize = 64;
+const _: () = assert!(NOTE == 4 + 7 * 8 + 4);
+
+const MAGIC: [u8; 4] = *b"SLsn";
+
+/// See the module.
+const EVERY_LIFE: u64 = u64::MAX;
+
+/// See the module.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Note {
+    pub life: u64,
+    pub from: u64,
+    pub newest: u64,
+    pub bytes: u64,
+    pub written: u64,
+    pub synced: u64,
+}
+
+impl Note {
+    fn encode(&self, stream: u64) -> [u8; NOTE] {
+        let mut bytes = [0; NOTE];
+        bytes[..4].copy_from_slice(&MAGIC);
+        let Self { life, from, newest, bytes: end, written, synced } = *self;
+        for (at, word) in [stream, life, from, newest, end, written, synced].into_iter().enumerate() {
+            bytes[4 + 8 * at..12 + 8 * at].copy_from_slice(&word.to_be_bytes());
+        }
+        let check = crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&check.to_be_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
+        let holds = bytes.len() == NOTE && bytes[..4] == MAGIC && u32_at(bytes, 60) == crc32c(&bytes[..60]);
+        holds.then(|| {
+            let [stream, life, from, newest, end, written, synced] =
+                [4, 12, 20, 28, 36, 44, 52].map(|at| u64_at(bytes, at));
+            (stream, Self { life, from, newest, bytes: end, written, synced })
+        })
+    }
+}
+
+/// The notes of all streams.
+pub(super) struct Notes {
+    /// Of this boot of the machine; 0 if it is not known.
+    life: u64,
+    /// By stream, with their places.
+    known: HashMap<u64, (u64, Note)>,
+    /// Places at which nothing stands, or nothing that holds.
+    free: Vec<u64>,
+    /// Places in all.
+    places: u64,
+}
+
+impl Notes {
+    /// Reads them. To be called while the lock is held.
+    pub fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
+        let bytes = disk.read_notes()?;
+        let mut notes = Self {
+            life: disk.life().map_or(0, fold),
+            known: HashMap::new(),
+            free: Vec::new(),
+            places: bytes.len().div_ceil(NOTE) as u64,
+        };
+        for (place, bytes) in bytes.chunks(NOTE).enumerate() {
+            match Note::decode(bytes) {
+                Some((stream, note)) if !notes.known.contains_key(&stream) => {
+                    notes.known.insert(stream, (place as u64, note));
+                }
+                _ => notes.free.push(place as u64),
+            }
+        }
+        Ok(notes)
+    }
+
+    /// The streams that have one.
+    pub fn streams(&self) -> impl Iterator<Item = u64> + '_ {
+        self.known.keys().copied()
+    }
+
+    /// What is said of a stream, and whether that was in this boot of the machine.
+    pub fn get(&self, stream: u64) -> Option<(Note, bool)> {
+        let note = self.known.get(&stream)?.1;
+        Some((note, note.life == EVERY_LIFE || note.life == self.life && self.life != 0))
+    }
+
+    /// Whether a note was made in another boot of the machine for sure: then everything that is found has come from the disk.
+    pub fn is_of_another_life(&self, note: &Note) -> bool {
+        ![0, self.life, EVERY_LIFE].contains(&note.life) && self.life != 0
+    }
+
+    /// Says how far a stream has come; false if the disk refuses.
+    pub fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
+        self.write(disk, stream, Note { life: self.life, ..note })
+    }
+
+    /// What stands in front of an offset of a stream is to go; false if the disk refuses to note that.
+    pub fn pass<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
+        let note = self.known.get(&stream).map(|(_, note)| Note { from: note.from.max(from), ..*note });
+        note.is_none_or(|note| self.write(disk, stream, note))
+    }
+
+    /// Something of a stream is missing that stood there in this boot of the machine: another boot explains nothing of it.
+    pub fn insist<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+        if let Some((note, true)) = self.get(stream) {
+            self.write(disk, stream, Note { life: EVERY_LIFE, ..note });
+        }
+    }
+
+    fn write<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
+        let known = self.known.get(&stream);
+        if known.is_some_and(|(_, known)| *known == note) {
+            return true;
+        }
+        let place = known.map(|(place, _)| *place).or_else(|| self.free.pop()).unwrap_or_else(|| {
+            self.places += 1;
+            self.places - 1
+        });
+        let is_written = disk.write_note(place * NOTE as u64, &note.encode(stream)).is_ok();
+        if is_written {
+            self.known.insert(stream, (place, note));
+        } else if !self.known.contains_key(&stream) {
+            self.free.push(place);
+        }
+        is_written
+    }
+
+    /// There is no such stream any more. A note that the disk keeps is that of a stream which nobody knows.
+    pub fn remove<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+        if let Some((place, _)) = self.known.remove(&stream) {
+            let _ = disk.write_note(place * NOTE as u64, &[0; NOTE]);
+            self.free.push(place);
+        }
+    }
+}
+
+fn fold(life: Life) -> u64 {
+    let life = u128::from_be_bytes(life);
+    (life >> 64) as u64 ^ life as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Crash, FalseDisk};
+
+    fn note(n: u64) -> Note {
+        Note { from: 5 * n, newest: n, bytes: 2 * n, written: 3 * n, synced: n, ..Note::default() }
+    }
+
+    #[test]
+    fn each_stream_has_a_note_that_is_written_over() {
+        let mut disk = FalseDisk::new(1);
+        let mut notes = Notes::read(&mut disk).unwrap();
+        (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
+        notes.put(&mut disk, 2, note(20));
+        notes.remove(&mut disk, 1);
+        notes.put(&mut disk, 4, note(4));
+        assert_eq!(disk.note().len(), 3 * NOTE, "the place of the removed one is taken");
+        for (crash, same) in [(Crash::Process, true), (Crash::Power, false)] {
+            let mut after = disk.crash(crash);
+            after.put_note(&disk.note());
+            let read = Notes::read(&mut after).unwrap();
+            for (stream, told) in [(2, note(20)), (3, note(3)), (4, note(4))] {
+                let (found, same_life) = read.get(stream).unwrap();
+                assert_eq!((Note { life: 0, ..found }, same_life), (told, same));
+            }
+            assert_eq!(read.get(1), None);
+        }
+    }
+
+    #[test]
+    fn a_note_that_does_not_hold_is_none_and_harms_no_other() {
+        let mut disk = FalseDisk::new(1);
+        let mut notes = Notes::read(&mut disk).unwrap();
+        (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
+        let bytes = disk.note();
+        for at in NOTE..2 * NOTE {
+            let mut bad = bytes.clone();
+            bad[at] ^= 1;
+            disk.put_note(&bad);
+            let notes = Notes::read(&mut disk).unwrap();
+            let mut streams: Vec<_> = notes.streams().collect();
+            streams.sort_unstable();
+            assert_eq!((streams, &notes.free[..]), (vec![1, 3], &[1][..]), "byte {at}");
+        }
+    }
+}

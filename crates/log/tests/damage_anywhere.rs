@@ -1,0 +1,271 @@
+//! Damage anywhere: random work, a kill or the loss of power, one fault in the files, and another open. What was synced is
+//! there, or somebody is told; after a kill so is what was written. Nothing comes back changed or twice, and no number is
+//! given again.
+//!
+//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+
+mod chunks;
+mod soak;
+
+use std::collections::BTreeMap;
+
+use chunks::{Owner, chunk, read_all};
+use log::testing::{Crash, FalseDisk, Random};
+use log::{
+    Handover, Log, Options, Owners, Record, Records, Recovery, Step, StreamError, StreamLimits, StreamReader,
+};
+use soak::{named, pick, seeds};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Flip,
+    Truncate,
+    Lose,
+    Older,
+    Swap,
+    /// A bit of the notes.
+    Note,
+    Nothing,
+}
+
+const FAULTS: [Fault; 7] =
+    [Fault::Flip, Fault::Truncate, Fault::Lose, Fault::Older, Fault::Swap, Fault::Note, Fault::Nothing];
+
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    seed: u64,
+    crash: Crash,
+    fault: Fault,
+    /// The notes have come to the disk before the power was lost. Without them nobody knows of the last sync.
+    noted: bool,
+}
+
+impl Plan {
+    /// The disk after the crash.
+    fn crash(&self, disk: &FalseDisk) -> FalseDisk {
+        let after = disk.crash(self.crash);
+        if self.noted {
+            after.put_note(&disk.note());
+        }
+        after
+    }
+
+    /// What was synced is there, or somebody is told.
+    fn promises_synced(&self) -> bool {
+        self.crash == Crash::Process
+            || self.noted && self.fault != Fault::Note
+            || self.fault == Fault::Nothing
+    }
+}
+
+fn plan(seed: u64) -> Plan {
+    let mut random = Random(seed);
+    let crash = *pick(&mut random, &[Crash::Process, Crash::Power]);
+    Plan { seed, crash, fault: *pick(&mut random, &FAULTS), noted: random.one_in(2) }
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// Makes a fault in one of the files.
+fn damage(disk: &FalseDisk, older: &Files, fault: Fault, random: &mut Random) {
+    let files = disk.files();
+    let mut names: Vec<&String> = files.keys().filter(|name| !files[*name].is_empty()).collect();
+    if fault == Fault::Older {
+        names.retain(|name| older.contains_key(*name));
+    }
+    if fault == Fault::Note {
+        let mut note = disk.note();
+        let at = random.below(note.len() as u64) as usize;
+        if let Some(byte) = note.get_mut(at) {
+            *byte ^= 1 << random.below(8);
+        }
+        return disk.put_note(&note);
+    }
+    if names.is_empty() {
+        return;
+    }
+    let name = *pick(random, &names);
+    let mut bytes = files[name].clone();
+    let at = random.below(bytes.len() as u64) as usize;
+    match fault {
+        Fault::Flip => {
+            bytes[at] ^= 1 << random.below(8);
+            disk.put(name, &bytes);
+        }
+        Fault::Truncate => disk.put(name, &bytes[..at]),
+        Fault::Lose => disk.lose(name),
+        Fault::Older => disk.put(name, &older[name]),
+        Fault::Swap => {
+            let other = *pick(random, &names);
+            disk.put(name, &files[other]);
+            disk.put(other, &bytes);
+        }
+        Fault::Note | Fault::Nothing => {}
+    }
+}
+
+// ---- the log ------------------------------------------------------------------------------------------------
+
+/// A record, and whether it was confirmed as synced.
+struct Item {
+    owner: u64,
+    body: Vec<u8>,
+    synced: bool,
+}
+
+fn options(seed: u64) -> Options {
+    Options { file_bytes: 1500, seed: Some(seed), spare_files_max: (seed % 3) as usize, ..Options::default() }
+}
+
+fn open(disk: &FalseDisk, seed: u64) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
+    let mut found = Vec::new();
+    let (log, recovery) = Log::open(disk.clone(), options(seed), &mut |record| found.push(record)).unwrap();
+    (log, recovery, found)
+}
+
+fn run_log(plan: Plan) {
+    let mut random = Random(plan.seed ^ 0x10c);
+    let disk = FalseDisk::new(random.next());
+    let (mut log, ..) = open(&disk, random.next());
+    let (mut items, mut older) = (Vec::<Item>::new(), Files::new());
+    let rounds = 2 + random.below(40);
+    for round in 0..rounds {
+        if round == rounds / 2 {
+            older = disk.files();
+        }
+        let mut records = Records::new();
+        for _ in 0..1 + random.below(3) {
+            let (owner, seq) = (random.below(4), items.len() as u64);
+            let body: Vec<u8> = (0..random.below(200)).map(|_| random.next() as u8).collect();
+            records.push(owner, seq, 1, &[&body]);
+            items.push(Item { owner, body, synced: false });
+        }
+        let sync = random.one_in(3);
+        let mut done = Vec::new();
+        log.append(&mut vec![Handover { shard: 0, ticket: round, records, sync }], &mut done);
+        log.sync(&mut done);
+        if done.iter().any(|completion| completion.step == Step::Synced) {
+            items.iter_mut().for_each(|item| item.synced = true);
+        }
+    }
+    // It falls idle before it dies.
+    log.note();
+    let last_batch = log.spans().values().map(|span| span.last_batch).max().unwrap();
+    drop(log);
+    let disk = plan.crash(&disk);
+    damage(&disk, &older, plan.fault, &mut random);
+
+    let (mut log, recovery, found) = open(&disk, random.next());
+    let mut last = None;
+    for record in &found {
+        let item = &items[record.seq as usize];
+        assert!(record.owner == item.owner && record.body == item.body, "{} is another", record.seq);
+        assert!(last < Some(record.seq), "{} came behind {last:?}", record.seq);
+        last = Some(record.seq);
+    }
+    for (seq, item) in items.iter().enumerate() {
+        // Of what was only written, the power may take everything.
+        let promised = item.synced && plan.promises_synced() || plan.crash == Crash::Process;
+        let is_told = recovery.damage.iter().any(|damage| match &damage.owners {
+            Owners::All => true,
+            Owners::Only(owners) => owners.contains(&item.owner),
+        });
+        let is_there = found.iter().any(|record| record.seq == seq as u64);
+        assert!(is_there || is_told || !promised, "{seq} is lost and nobody is told: {recovery:?}");
+    }
+    let intact = matches!(plan.fault, Fault::Nothing | Fault::Note) && plan.crash == Crash::Process;
+    assert!(!intact || recovery.damage.is_empty() && found.len() == items.len(), "{recovery:?}");
+    // It goes on, with numbers that nobody had.
+    let mut records = Records::new();
+    records.push(9, items.len() as u64, 1, &[b"more"]);
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
+    log.sync(&mut done);
+    let newest = log.spans().values().map(|span| span.last_batch).max().unwrap();
+    assert!(newest > last_batch || plan.crash == Crash::Power || plan.fault == Fault::Note);
+    drop(log);
+    let (_, _, again) = open(&disk, random.next());
+    assert_eq!(again.len(), found.len() + 1, "it is there, and nothing else came or went");
+}
+
+#[test]
+fn the_log_tells_of_damage_anywhere_at_random() {
+    for seed in seeds(4000) {
+        named(plan(seed), run_log);
+    }
+}
+
+// ---- streams ------------------------------------------------------------------------------------------------
+
+const LIMITS: StreamLimits = StreamLimits { segment_bytes: 600, bytes_max: None, age_max_ms: None };
+
+fn run_stream(plan: Plan) {
+    let mut random = Random(plan.seed ^ 0x57);
+    let disk = FalseDisk::new(random.next());
+    let mut owner = Owner::new(&disk);
+    owner.open(7, LIMITS, 0).unwrap();
+    // After a loss of power only a stream that syncs promises anything.
+    let sync = plan.crash == Crash::Power || random.one_in(2);
+    let mut older = Files::new();
+    let appends = 1 + random.below(12);
+    let mut next = 0;
+    for n in 0..appends {
+        if n == appends / 2 {
+            older = disk.files();
+        }
+        let entries = 1 + random.below(3) as u16;
+        owner.append(7, vec![chunk(next, entries, n, 50 + random.below(300) as usize)], sync).unwrap();
+        next += u64::from(entries);
+    }
+    owner.streams.note();
+    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.kept(7));
+    drop(owner);
+    let disk = plan.crash(&disk);
+    damage(&disk, &older, plan.fault, &mut random);
+
+    let mut streams = match log::Streams::new(disk.clone()) {
+        Ok(streams) => streams,
+        Err(error) => panic!("one file stops all streams: {error}"),
+    };
+    let told = streams.check().iter().any(|flaw| flaw.stream == Some(7));
+    let mut owner = Owner::with(streams);
+    let kept = match owner.open(7, LIMITS, 0) {
+        Ok((kept, _)) => kept,
+        Err(StreamError::Damaged { .. } | StreamError::Missing { .. } | StreamError::Newer { .. }) => {
+            assert!(plan.fault != Fault::Nothing && plan.fault != Fault::Note, "nothing was damaged");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let mut reader = StreamReader::new(disk.clone());
+    let mut job = chunks::job(7, log::ReadFrom::First, &kept);
+    let (mut came, mut has_error) = (Vec::new(), false);
+    loop {
+        match reader.read(&job) {
+            Ok(found) => {
+                came.extend(found.chunks);
+                if found.end {
+                    break;
+                }
+                job.from = log::ReadFrom::At(found.next);
+            }
+            Err(_) => {
+                has_error = true;
+                break;
+            }
+        }
+    }
+    assert!(came.iter().all(|chunk| all.contains(chunk)), "something is another");
+    assert!(came.windows(2).all(|two| two[0].first < two[1].first), "something came twice");
+    if plan.promises_synced() {
+        assert!(came.len() == all.len() || has_error || told, "{} of {} came", came.len(), all.len());
+        assert_eq!(kept.next, next, "offsets are given again");
+    }
+}
+
+#[test]
+fn streams_tell_of_damage_anywhere_at_random() {
+    for seed in seeds(4000) {
+        named(plan(seed), run_stream);
+    }
+}

@@ -1,0 +1,231 @@
+//! What is missing of a stream is missed: segments, their ends, and the file that says the version. No offset is given to
+//! two messages.
+
+mod chunks;
+
+use chunks::{LIMITS, Owner, chunk, read_all};
+use log::testing::{Crash, FalseDisk};
+use log::{Kept, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
+
+/// One chunk of 100 bytes fills a segment.
+const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };
+
+fn segment(first: u64) -> String {
+    format!("0000000000000007-{first:020}.segment")
+}
+
+fn index(first: u64) -> String {
+    format!("0000000000000007-{first:020}.index")
+}
+
+/// A stream of three chunks of two entries each, with so large segments.
+fn owner(disk: &FalseDisk, limits: StreamLimits, sync: bool) -> Owner {
+    let mut owner = Owner::new(disk);
+    owner.open(7, limits, 0).unwrap();
+    for n in 0..3 {
+        owner.append(7, vec![chunk(2 * n, 2, n, 100)], sync).unwrap();
+    }
+    owner
+}
+
+/// The same files and notes in another boot of the machine.
+fn rebooted(disk: &FalseDisk) -> FalseDisk {
+    let other = FalseDisk::new(2);
+    disk.files().iter().for_each(|(name, bytes)| other.put(name, bytes));
+    other.put_note(&disk.note());
+    other
+}
+
+fn lose(disk: &FalseDisk, first: u64) {
+    disk.lose(&segment(first));
+    disk.lose(&index(first));
+}
+
+fn open(disk: &FalseDisk) -> Result<Kept, StreamError> {
+    Owner::new(disk).open(7, SMALL, 0).map(|(kept, _)| kept)
+}
+
+/// What the start says, and the opening.
+fn told(disk: &FalseDisk) -> (Vec<(bool, String)>, Option<String>) {
+    let flaws = Streams::new(disk.clone()).unwrap().check();
+    let flaws = flaws.into_iter().map(|StreamFlaw { stream, error, closes }| {
+        assert_eq!(stream, Some(7));
+        (closes, error.to_string())
+    });
+    (flaws.collect(), open(disk).err().map(|error| error.to_string()))
+}
+
+#[test]
+fn a_missing_segment_closes_the_stream() {
+    for (lost, what) in [
+        (0, Some(format!("stream file {} or a part of it is missing: offsets 0 to 1", segment(0)))),
+        (2, Some(format!("stream file {} or a part of it is missing: offsets 2 to 3", segment(0)))),
+        (4, Some(format!("stream file {} or a part of it is missing: offsets 4 to 5", segment(4)))),
+    ] {
+        for (sync, reboots) in [(false, false), (true, false), (true, true)] {
+            let disk = FalseDisk::new(1);
+            drop(owner(&disk, SMALL, sync));
+            lose(&disk, lost);
+            let disk = if reboots { rebooted(&disk) } else { disk };
+            let before = disk.changes();
+            let (at_start, at_open) = told(&disk);
+            // Power loss brings segments back that were removed, but not in their order.
+            let closes = !reboots || lost == 4;
+            assert_eq!(at_start, Vec::from_iter(what.clone().map(|what| (closes, what))), "{lost} {sync}");
+            let what = what.clone().filter(|_| closes);
+            assert_eq!(at_open, what, "segment {lost}, sync {sync}, {reboots}");
+            assert!(disk.changes() == before || what.is_none(), "nothing is written");
+            // It stays so, also after a reboot.
+            if what.is_some() {
+                assert_eq!(told(&rebooted(&disk)).1, what);
+                assert_eq!(told(&disk.crash(Crash::Process)).1, what);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_stream_opens_again_once_its_segment_is_back() {
+    let disk = FalseDisk::new(1);
+    let kept = owner(&disk, SMALL, false).kept(7);
+    let bytes = disk.files()[&segment(2)].clone();
+    lose(&disk, 2);
+    assert!(open(&disk).is_err());
+    let disk = rebooted(&disk);
+    assert!(open(&disk).is_err());
+    disk.put(&segment(2), &bytes);
+    assert_eq!((told(&disk), open(&disk).unwrap()), ((vec![], None), kept));
+}
+
+#[test]
+fn after_a_reboot_what_was_not_synced_may_be_missing() {
+    for (lost, next) in [(2, 6), (4, 4)] {
+        let disk = FalseDisk::new(1);
+        drop(owner(&disk, SMALL, false));
+        lose(&disk, lost);
+        let disk = rebooted(&disk);
+        let (at_start, at_open) = told(&disk);
+        assert_eq!(
+            (at_start.iter().map(|flaw| flaw.0).collect::<Vec<_>>(), at_open),
+            match lost {
+                2 => (vec![false], None),
+                _ => (vec![], None),
+            }
+        );
+        assert_eq!(open(&disk).unwrap().next, next);
+    }
+}
+
+#[test]
+fn a_stream_without_any_segment_is_missed() {
+    for limits in [LIMITS, SMALL] {
+        let disk = FalseDisk::new(1);
+        drop(owner(&disk, limits, false));
+        [0, 2, 4].into_iter().for_each(|first| lose(&disk, first));
+        let (at_start, at_open) = told(&disk);
+        assert!(at_start.len() == 1 && at_start[0].0 && at_open.is_some());
+    }
+}
+
+#[test]
+fn an_end_that_is_cut_off_is_missed_once_the_streams_have_fallen_idle() {
+    let whole = {
+        let disk = FalseDisk::new(1);
+        drop(owner(&disk, LIMITS, true));
+        disk.files()[&segment(0)].len()
+    };
+    for length in 0..whole {
+        for (sync, idle, reboots) in [(false, true, false), (true, false, false), (true, false, true)] {
+            let disk = FalseDisk::new(1);
+            let mut owner = owner(&disk, LIMITS, sync);
+            if idle {
+                owner.streams.note();
+            }
+            drop(owner);
+            let bytes = disk.files()[&segment(0)][..length].to_vec();
+            disk.put(&segment(0), &bytes);
+            let disk = if reboots { rebooted(&disk) } else { disk };
+            let (at_start, at_open) = told(&disk);
+            let what = format!("stream file {} is damaged at byte {length}", segment(0));
+            assert_eq!((at_start, at_open), (vec![(true, what.clone())], Some(what)));
+            assert_eq!(disk.files()[&segment(0)], bytes, "it is left as it is");
+        }
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_the_last_chunk_is_no_torn_end() {
+    for at in 0..100 {
+        let disk = FalseDisk::new(1);
+        drop(owner(&disk, LIMITS, true));
+        let mut bytes = disk.files()[&segment(0)].clone();
+        let from = bytes.len() - 1 - at;
+        bytes[from] ^= 1;
+        disk.put(&segment(0), &bytes);
+        for disk in [rebooted(&disk), disk] {
+            assert!(matches!(open(&disk), Err(StreamError::Damaged { .. })), "{at} from the end");
+            assert_eq!(disk.files()[&segment(0)], bytes);
+        }
+    }
+}
+
+#[test]
+fn a_clean_stop_syncs_and_says_so() {
+    let disk = FalseDisk::new(1);
+    owner(&disk, SMALL, false).streams.close();
+    assert_eq!(open(&disk.crash(Crash::Power)).unwrap().next, 6);
+    let disk = rebooted(&disk);
+    lose(&disk, 4);
+    assert!(told(&disk).0[0].0 && open(&disk).is_err());
+}
+
+#[test]
+fn a_removed_stream_leaves_no_note() {
+    let disk = FalseDisk::new(1);
+    drop(owner(&disk, SMALL, false));
+    lose(&disk, 4);
+    let mut streams = Streams::new(disk.clone()).unwrap();
+    streams.keep(|stream| stream != 7);
+    assert!(streams.check().is_empty());
+    drop(streams);
+    assert_eq!(open(&disk).unwrap().next, 0);
+}
+
+#[test]
+fn retention_takes_nothing_that_is_missed() {
+    let disk = FalseDisk::new(1);
+    let mut owner = owner(&disk, SMALL, true);
+    owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
+    assert_eq!(owner.kept(7).first, 4);
+    drop(owner);
+    assert_eq!(told(&disk), (vec![], None));
+}
+
+#[test]
+fn a_damaged_version_stops_nobody() {
+    let disk = FalseDisk::new(1);
+    let kept = owner(&disk, SMALL, false).kept(7);
+    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);
+    let version = disk.files()["streams.version"].clone();
+    for at in 0..version.len() {
+        let disk = disk.crash(Crash::Process);
+        let mut bad = version.clone();
+        bad[at] ^= 1;
+        disk.put("streams.version", &bad);
+        let mut streams = Streams::new(disk.clone()).unwrap();
+        let flaws = streams.check();
+        // What follows the header only matters for a version that this program does not know.
+        assert_eq!(flaws.len(), usize::from(at < 8), "byte {at}");
+        assert!(flaws.iter().all(|flaw| flaw.stream.is_none() && !flaw.closes));
+        let mut owner = Owner::with(streams);
+        let (kept, _) = owner.open(7, SMALL, 0).unwrap();
+        assert_eq!(read_all(&mut StreamReader::new(disk.clone()), 7, &kept), all);
+        // It is made anew with the next segment.
+        owner.append(7, vec![chunk(6, 2, 3, 100)], false).unwrap();
+        assert!(at >= 8 || disk.files()["streams.version"] == version);
+    }
+    // The first programs wrote the header alone.
+    disk.put("streams.version", &version[..8]);
+    assert!(Streams::new(disk.clone()).unwrap().check().is_empty());
+    assert!(open(&disk).is_ok());
+}
