@@ -211,6 +211,11 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     let counters = [
         ("connections_opened_total", "Connections opened", c.connections_opened),
         ("connections_closed_total", "Connections closed or terminated", c.connections_closed),
+        (
+            "handshakes_evicted_total",
+            "Connections closed before they logged in, to make room for others",
+            c.handshakes_evicted,
+        ),
         ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
         ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),
         ("queues_declared_total", "Queues declared", c.queues_declared),
@@ -253,6 +258,12 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
             page.family(Kind::Gauge, name, help).sample(&[], value);
         }
     }
+    page.family(
+        Kind::Gauge,
+        "alarms_file_descriptor_limit",
+        "1 if no connection is accepted: file descriptors are short",
+    )
+    .sample(&[], overview.accepting_paused.into());
     for (name, help, kind) in [
         ("alarms_memory_used_watermark", "1 if the memory alarm is in effect", "memory"),
         ("alarms_free_disk_space_watermark", "1 if the disk alarm is in effect", "disk"),

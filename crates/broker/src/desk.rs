@@ -188,6 +188,8 @@ pub struct Overview {
     pub counters: crate::counters::Counters,
     /// Every budget of memory.
     pub budgets: Vec<BudgetRow>,
+    /// No AMQP connection is accepted: the file descriptors that are left are for storage and operators.
+    pub accepting_paused: bool,
     pub uptime_ms: u64,
 }
 

@@ -11,6 +11,10 @@ pub struct Settings {
     pub heartbeat_s: u32,
     /// Milliseconds from accept to OPEN (`handshake_timeout`).
     pub handshake_timeout_ms: u64,
+    /// Connections that have not logged in (`handshake_max`). For one more the oldest goes.
+    pub handshake_max: usize,
+    /// The same of one address (`handshake_max_per_address`).
+    pub handshake_max_per_address: usize,
     /// Sessions of one connection (`session_max_per_connection`).
     pub session_max_per_connection: u16,
     /// Links of one session (`link_max_per_session`).
@@ -66,6 +70,8 @@ impl Default for Settings {
             frame_max: 131_072,
             heartbeat_s: 60,
             handshake_timeout_ms: 10_000,
+            handshake_max: 4096,
+            handshake_max_per_address: 2048,
             session_max_per_connection: 64,
             link_max_per_session: 256,
             max_link_credit: 170,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How often memory and disk are looked at, at least.
 const INTERVAL: Duration = Duration::from_millis(1000);
@@ -94,18 +94,20 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks at once, and then again and again. `on_change` is told whether publishers are to be stopped.
+    /// Looks at once, and then again and again. `on_change` is told whether publishers are to be stopped; `on_second`
+    /// is called about once a second, for what else is to be looked at.
     pub fn start(
         limits: AlarmLimits,
         data_dir: &Path,
         on_change: impl FnMut(bool) + Send + 'static,
+        on_second: impl FnMut() + Send + 'static,
     ) -> std::io::Result<Self> {
         let measured = Arc::new(Mutex::new(Measured::default()));
         let (stop, stopped) = channel();
         let (shared, data_dir) = (measured.clone(), data_dir.to_owned());
         let thread = std::thread::Builder::new()
             .name("alarms".into())
-            .spawn(move || watch(limits, &data_dir, &shared, &stopped, on_change))?;
+            .spawn(move || watch(limits, &data_dir, &shared, &stopped, on_change, on_second))?;
         Ok(Self { measured, stop, thread })
     }
 
@@ -127,9 +129,15 @@ fn watch(
     shared: &Mutex<Measured>,
     stopped: &Receiver<()>,
     mut on_change: impl FnMut(bool),
+    mut on_second: impl FnMut(),
 ) {
     let mut before = Measured::default();
+    let mut second = Instant::now();
     loop {
+        if second.elapsed() >= INTERVAL {
+            on_second();
+            second = Instant::now();
+        }
         let now = measure(limits, data_dir);
         tell(&before, &now);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
@@ -248,7 +256,8 @@ mod tests {
     fn the_watch_tells_and_stops() {
         let limits = AlarmLimits { memory: Limit::Absolute(1), disk_free: Limit::Absolute(0) };
         let (told, heard) = channel();
-        let watch = Watch::start(limits, &std::env::temp_dir(), move |on| told.send(on).unwrap()).unwrap();
+        let watch =
+            Watch::start(limits, &std::env::temp_dir(), move |on| told.send(on).unwrap(), || {}).unwrap();
         assert_eq!(heard.recv(), Ok(true));
         assert!(watch.measured().lock().unwrap().memory_alarm);
         watch.stop();

@@ -25,6 +25,7 @@ use message::DeliveryHeads;
 use queue::{Delivery, Effect, Replay, Report, Request};
 
 use self::ask::{CHANGE_DEADLINE, DEADLINE, refused};
+use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::runtime::{Clock, Shards};
 use crate::shard::Shard;
@@ -48,6 +49,7 @@ struct Inner {
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
     logins: Logins,
+    admission: Arc<Admission>,
 }
 
 /// Logins over HTTP, which no shard sees. Each request brings one.
@@ -79,11 +81,12 @@ impl NodeDesk {
         access: Arc<Access>,
         clock: Clock,
         measured: Arc<Mutex<Measured>>,
+        admission: Arc<Admission>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
         let listeners = Mutex::default();
         let logins = Logins::default();
-        let inner = Inner { shards, settings, access, node, clock, listeners, measured, logins };
+        let inner = Inner { shards, settings, access, node, clock, listeners, measured, logins, admission };
         Self { inner: Arc::new(inner) }
     }
 
@@ -224,6 +227,8 @@ impl Desk for NodeDesk {
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
         self.inner.logins.add_to(&mut overview.counters);
+        overview.counters.handshakes_evicted += self.inner.admission.evicted();
+        overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
         overview.consumers = overview.counters.consumers;
         Ok(overview)

@@ -4,9 +4,11 @@
 //! in one thread from a seed. [`Node`] gives it all of these.
 #![forbid(unsafe_code)]
 
+mod admission;
 mod alarms;
 mod desk;
 pub mod facts;
+mod handshakes;
 mod marks;
 mod node;
 pub mod quarantine;

@@ -20,9 +20,11 @@ use log::{
 };
 use tokio::sync::mpsc;
 
+use crate::admission::Admission;
 use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
+use crate::handshakes::Handshakes;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::runtime::{self, Clock, Incoming, Shards, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
@@ -38,6 +40,8 @@ pub struct NodeOptions {
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
+    /// File descriptors of the process that are kept for others than connections and storage.
+    pub reserved_descriptors: u64,
     /// Starts also where definitions may be lost: every durable queue that is known of is closed then, and kept.
     pub accept_lost_definitions: bool,
 }
@@ -101,7 +105,7 @@ pub struct Node {
     shards: Shards,
     threads: Vec<JoinHandle<io::Result<()>>>,
     storage: Storage,
-    occupancy: Arc<Occupancy>,
+    admission: Arc<Admission>,
     desk: NodeDesk,
     watch: Watch,
 }
@@ -119,6 +123,7 @@ impl Node {
             data_dir,
             alarms,
             storage,
+            reserved_descriptors,
             accept_lost_definitions,
         } = options;
         let count = count.clamp(1, usize::from(ShardId::MAX)) as ShardId;
@@ -200,18 +205,21 @@ impl Node {
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
-        let to_stop = shards.clone();
-        let watch = Watch::start(alarms, &data_dir, move |stop| {
+        let handshakes = Handshakes::new(settings.handshake_max, settings.handshake_max_per_address);
+        let admission = Arc::new(Admission::new(reserved_descriptors, handshakes, occupancy, shards.clone()));
+        let (to_stop, to_count) = (shards.clone(), admission.clone());
+        let on_change = move |stop| {
             for shard in &to_stop {
                 drop(shard.send(Incoming::Call(Box::new(move |shard| shard.set_blocked(stop)))));
             }
-        })
-        .map_err(|error| StartError::Io {
-            what: "cannot start the watch over memory and disk".into(),
-            error,
-        })?;
-        let desk = NodeDesk::new(shards.clone(), settings, access, clock, watch.measured());
-        Ok(Self { shards, threads, storage, occupancy, desk, watch })
+        };
+        let watch =
+            Watch::start(alarms, &data_dir, on_change, move || to_count.count()).map_err(|error| {
+                StartError::Io { what: "cannot start the watch over memory and disk".into(), error }
+            })?;
+        let desk =
+            NodeDesk::new(shards.clone(), settings, access, clock, watch.measured(), admission.clone());
+        Ok(Self { shards, threads, storage, admission, desk, watch })
     }
 
     /// Where management asks.
@@ -224,7 +232,7 @@ impl Node {
         if let Ok(address) = listener.local_addr() {
             self.desk.add_listener("amqp", address);
         }
-        runtime::accept_all(listener, self.shards.clone(), self.occupancy.clone())
+        runtime::accept_all(listener, self.shards.clone(), self.admission.clone())
     }
 
     /// Notes another listener for the overview.

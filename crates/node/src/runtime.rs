@@ -27,7 +27,8 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
 pub(crate) use self::sockets::accept_all;
-use self::sockets::{Socket, accept, serve, write_dirty};
+use self::sockets::{Socket, accept, evict, serve, write_dirty};
+use crate::handshakes::Handshake;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{DeskCall, Moved, READ_BUFFER, Shard, Writes};
 
@@ -56,7 +57,12 @@ pub(crate) enum Incoming {
     Chunks(ChunksRead),
     /// A pack to be emptied.
     Sparse(u64),
-    Accepted(std::net::TcpStream),
+    Accepted(std::net::TcpStream, Handshake),
+    /// The connection with this key goes for another, if it is still the one that has not logged in.
+    Evict {
+        key: usize,
+        handshake: u64,
+    },
     /// A connection of another shard that is served here from now on.
     Moved(Box<Moved>, std::net::TcpStream),
     Call(DeskCall),
@@ -253,17 +259,21 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Chunks(read) => shard.handle_chunks(read),
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Call(call) => call(&mut shard),
-        Incoming::Accepted(stream) => {
+        Incoming::Accepted(stream, handshake) => {
             drop(shard);
-            if let Err(error) = accept(host, stream) {
+            if let Err(error) = accept(host, stream, handshake) {
                 host.shard.borrow().uncount();
                 tracing::info!(target: PEER, "a connection was gone before it was served: {error}");
             }
         }
+        Incoming::Evict { key, handshake } => {
+            drop(shard);
+            evict(host, key, handshake);
+        }
         Incoming::Moved(moved, stream) => {
             let key = shard.adopt(*moved);
             drop(shard);
-            if let Err(error) = serve(host, key, stream) {
+            if let Err(error) = serve(host, key, stream, None) {
                 host.shard.borrow_mut().disconnect(key);
                 tracing::error!("a connection was lost on its way between shards: {error}");
             }

@@ -17,6 +17,9 @@ use crate::failure::Failure;
 use crate::limits;
 use crate::log;
 
+/// The management API and the metrics.
+const HTTP_PORTS: u64 = 2;
+
 #[derive(Args, Debug)]
 pub struct Serve {
     /// Configuration file; without one, the defaults
@@ -95,6 +98,7 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
         data_dir: data_dir.to_owned(),
         alarms: config.alarms,
         storage: config.storage,
+        reserved_descriptors: HTTP_PORTS * limits::http_connections(),
         accept_lost_definitions: config.accept_lost_definitions,
     })
 }

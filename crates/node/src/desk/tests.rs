@@ -8,9 +8,15 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::facts::Restored;
+use crate::handshakes::Handshakes;
 use crate::node::make_shards;
 use crate::runtime::Incoming;
-use crate::shard::StorageLimits;
+use crate::shard::{Occupancy, StorageLimits};
+
+fn admission() -> Arc<Admission> {
+    let occupancy = Arc::new(Occupancy::new(1));
+    Arc::new(Admission::new(0, Handshakes::new(1, 1), occupancy, Vec::new()))
+}
 
 #[test]
 fn pages_are_parts_of_the_sorted_list() {
@@ -44,7 +50,7 @@ fn guest() -> User {
 #[test]
 fn why_a_login_is_refused_is_known() {
     let access = Arc::new(Access::new([guest()]));
-    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default());
+    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default(), admission());
     let refused =
         |password: &str| desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into());
     let because = |why: &str| Err(DeskError::LoginRefused(why.into()));
@@ -56,7 +62,7 @@ fn why_a_login_is_refused_is_known() {
 #[test]
 fn logins_at_the_desk_are_attempts_like_others() {
     let access = Arc::new(Access::new([guest()]));
-    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default());
+    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default(), admission());
     for password in ["guest", "wrong", "guest"] {
         let _ = desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into());
     }
@@ -72,7 +78,8 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
     let access = Arc::new(Access::new([guest()]));
     let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
     let (shard, _held_up) = mpsc::unbounded_channel();
-    let desk = NodeDesk::new(vec![shard], Arc::default(), access, Clock::start(), Arc::default());
+    let desk =
+        NodeDesk::new(vec![shard], Arc::default(), access, Clock::start(), Arc::default(), admission());
 
     let soon = CHANGE_DEADLINE - Duration::from_millis(1);
     assert!(timeout(soon, desk.purge_queue(&who, "/", "q")).await.is_err(), "a purge was given up");
@@ -109,7 +116,8 @@ async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
             call(&mut shards[0]);
         }
     });
-    let desk = NodeDesk::new(vec![calls], Arc::default(), access, Clock::start(), Arc::default());
+    let desk =
+        NodeDesk::new(vec![calls], Arc::default(), access, Clock::start(), Arc::default(), admission());
 
     let (vhost, source, key) = ("/".into(), "amq.direct".into(), "k".into());
     let destination = Destination::Queue("own".into());

@@ -1,15 +1,16 @@
 //! The sockets of a shard's connections: a task reads each, and behind every turn all that have something to say are
 //! written to once.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use broker::PEER;
 use broker::gate::amqp10::Phase;
 use broker::ids::ShardId;
 use bytes::BufMut;
@@ -20,7 +21,9 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use super::{Host, Incoming, Shards, turn};
-use crate::shard::{Occupancy, READ_MAX, Shard};
+use crate::admission::Admission;
+use crate::handshakes::Handshake;
+use crate::shard::{READ_MAX, Shard};
 
 /// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
 const READS_MAX: usize = 64;
@@ -45,6 +48,8 @@ pub(super) struct Socket {
     blocked: Cell<bool>,
     /// Our side is shut down since then.
     done: Cell<Option<Instant>>,
+    /// Until the client has logged in.
+    handshake: RefCell<Option<Handshake>>,
 }
 
 impl Socket {
@@ -54,16 +59,51 @@ impl Socket {
     }
 }
 
-pub(super) fn accept(host: &Rc<Host>, stream: std::net::TcpStream) -> io::Result<()> {
+pub(super) fn accept(host: &Rc<Host>, stream: std::net::TcpStream, handshake: Handshake) -> io::Result<()> {
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
-    let key = host.shard.borrow_mut().connect(peer, local);
-    serve(host, key, stream)
+    let (key, shard) = {
+        let mut shard = host.shard.borrow_mut();
+        (shard.connect(peer, local), shard.id())
+    };
+    if !handshake.serve_at(shard, key) {
+        host.shard.borrow_mut().disconnect(key);
+        return Ok(());
+    }
+    serve(host, key, stream, Some(handshake))
+}
+
+/// Closes a connection that has not logged in, to make room for another.
+pub(super) fn evict(host: &Rc<Host>, key: usize, handshake: u64) {
+    let socket = host.sockets.borrow().get(&key).cloned();
+    let Some(socket) = socket else { return };
+    let is_it = socket.handshake.borrow().as_ref().is_some_and(|open| open.number() == handshake);
+    if is_it {
+        cut(host, &mut host.shard.borrow_mut(), key, &socket);
+    }
+}
+
+/// Ends a connection without a word. Whoever reads or writes it may wait for a long time: its descriptor is to be free
+/// now.
+fn cut(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Socket) {
+    if let Some(reader) = socket.reader.take() {
+        reader.abort();
+    }
+    // Wakes who waits until it takes more.
+    drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Both));
+    host.sockets.borrow_mut().remove(&key);
+    shard.disconnect(key);
+    host.wake.notify_one();
 }
 
 /// Reads and writes the socket of a connection from now on.
-pub(super) fn serve(host: &Rc<Host>, key: usize, stream: std::net::TcpStream) -> io::Result<()> {
+pub(super) fn serve(
+    host: &Rc<Host>,
+    key: usize,
+    stream: std::net::TcpStream,
+    handshake: Option<Handshake>,
+) -> io::Result<()> {
     let (read, write) = TcpStream::from_std(stream)?.into_split();
     let socket = Rc::new(Socket {
         write,
@@ -71,6 +111,7 @@ pub(super) fn serve(host: &Rc<Host>, key: usize, stream: std::net::TcpStream) ->
         written: Notify::new(),
         blocked: Cell::new(false),
         done: Cell::new(None),
+        handshake: RefCell::new(handshake),
     });
     let reader = tokio::task::spawn_local(read_all(host.clone(), key, read, socket.clone()));
     socket.reader.set(Some(reader.abort_handle()));
@@ -104,6 +145,9 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
                 }
             }
             Ok(_) => {}
+        }
+        if socket.handshake.borrow().is_some() && host.shard.borrow().is_open(key) {
+            drop(socket.handshake.take());
         }
         let leaving = host.shard.borrow().leaving(key);
         if let Some(to) = leaving {
@@ -236,17 +280,11 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     let done = conn.gate.phase() == Phase::Done;
     let has_room = written > 0 && !done && conn.gate.has_pending() && !socket.blocked.get();
     if failed {
-        // The reader notices, too, but may have nothing to read for a long time.
-        if let Some(reader) = socket.reader.take() {
-            reader.abort();
-        }
-        host.sockets.borrow_mut().remove(&key);
-        shard.disconnect(key);
-        host.wake.notify_one();
+        cut(host, shard, key, socket);
     } else if done && empty && socket.done.get().is_none() {
         socket.done.set(Some(Instant::now()));
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
-        tokio::task::spawn_local(linger(host.clone(), key, socket.clone()));
+        tokio::task::spawn_local(linger(host.clone(), key, Rc::downgrade(socket)));
     }
     has_room
 }
@@ -260,33 +298,32 @@ async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
     host.wake.notify_one();
 }
 
-/// Gives the peer of a closed connection time to read the reason and to close its side.
-async fn linger(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
+/// Gives the peer of a closed connection time to read the reason and to close its side. When it has, nothing keeps the
+/// socket open.
+async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     tokio::time::sleep(LINGER).await;
+    let Some(socket) = socket.upgrade() else { return };
     let same = host.sockets.borrow().get(&key).is_some_and(|s| Rc::ptr_eq(s, &socket));
     if same {
-        if let Some(reader) = socket.reader.take() {
-            reader.abort();
-        }
-        host.sockets.borrow_mut().remove(&key);
-        host.shard.borrow_mut().disconnect(key);
-        host.wake.notify_one();
+        cut(&host, &mut host.shard.borrow_mut(), key, &socket);
     }
 }
 
-/// Accepts connections and gives each to the shard with the fewest.
-pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, occupancy: Arc<Occupancy>) {
+/// Accepts connections, as far as there is room, and gives each to the shard with the fewest.
+pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, admission: Arc<Admission>) {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
+                // One descriptor of the reserve is the newcomer's meanwhile: until there is one, nobody is closed for it.
+                admission.wait_for_room().await;
                 if let Ok(stream) = stream.into_std() {
-                    let shard = usize::from(occupancy.assign());
-                    drop(shards[shard].send(Incoming::Accepted(stream)));
+                    let (handshake, shard) = admission.begin(peer.ip());
+                    drop(shards[usize::from(shard)].send(Incoming::Accepted(stream, handshake)));
                 }
             }
             Err(error) => {
-                // Out of file descriptors or the like: others go on, and it may pass.
-                tracing::error!("cannot accept connections: {error}");
+                // Out of memory or the like: others go on, and it may pass.
+                tracing::error!(target: PEER, "cannot accept connections: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use amqp10::frame::HEADER_SIZE;
 use amqp10::{Chunk, Fault, condition};
 use broker::PEER;
-use broker::gate::amqp10::Gate;
+use broker::gate::amqp10::{Gate, Phase};
 use broker::ids::{ConnectionId, ShardId};
 use bytes::{Buf, BytesMut};
 
@@ -130,6 +130,11 @@ impl Shard {
 
     pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
         self.conns.get_mut(key)
+    }
+
+    /// Whether the client has logged in and opened the connection.
+    pub fn is_open(&self, key: usize) -> bool {
+        self.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Open)
     }
 
     pub fn connection_keys(&self) -> Vec<usize> {

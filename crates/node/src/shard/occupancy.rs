@@ -28,6 +28,11 @@ impl Occupancy {
         least as ShardId
     }
 
+    /// Connections of all shards.
+    pub fn total(&self) -> u64 {
+        self.0.iter().map(|count| count.load(Relaxed) as u64).sum()
+    }
+
     /// Counts a connection that was put there.
     pub fn add(&self, shard: ShardId) {
         self.0[usize::from(shard)].fetch_add(1, Relaxed);

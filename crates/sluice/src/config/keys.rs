@@ -35,6 +35,9 @@ const FRAME_MAX: std::ops::RangeInclusive<u32> = 512..=16 * 1024 * 1024;
 /// A credit of 0 would never move; what can be outstanding is bounded for everybody's sake.
 const CREDIT: std::ops::RangeInclusive<u32> = 1..=65_535;
 
+/// Without one nobody could log in; each takes some 12 KiB.
+const HANDSHAKES: std::ops::RangeInclusive<usize> = 1..=1_000_000;
+
 const fn key(name: &'static str, default: &'static str, doc: &'static str, set: Set) -> Key {
     Key { name, doc, default, set, secret: false }
 }
@@ -110,6 +113,18 @@ pub const KEYS: &[Key] = &[
     key("handshake_timeout", "10000", "Milliseconds that a connection may take to open.", |c, _, v| {
         put(&mut c.settings.handshake_timeout_ms, number(v, 1..=3_600_000))
     }),
+    key(
+        "handshake_max",
+        "4096",
+        "Connections that have not logged in, up to 1000000; for one more the oldest of them is closed.",
+        |c, _, v| put(&mut c.settings.handshake_max, number(v, HANDSHAKES)),
+    ),
+    key(
+        "handshake_max_per_address",
+        "2048",
+        "The same of one address (of IPv6, a network of 64 bits).",
+        |c, _, v| put(&mut c.settings.handshake_max_per_address, number(v, HANDSHAKES)),
+    ),
     key("session_max_per_connection", "64", "Sessions of one connection, up to 65535.", |c, _, v| {
         put(&mut c.settings.session_max_per_connection, number(v, 1..=u16::MAX))
     }),

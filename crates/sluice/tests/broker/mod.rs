@@ -94,6 +94,19 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
+    /// Starts one that may have so many file descriptors.
+    pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let serve = serve(&directory.path.join("data"));
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+        command.arg(serve.get_program()).args(serve.get_args()).stdin(Stdio::null());
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        Self::spawn_command(&mut command, stderr)
+    }
+
     fn spawn_command(command: &mut Command, stderr: File) -> Self {
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());

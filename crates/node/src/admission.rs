@@ -1,0 +1,198 @@
+//! Who may connect over AMQP: as many as leave file descriptors in reserve for storage and operators, and of those who
+//! have not logged in only some.
+
+use std::fs;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use broker::PEER;
+use broker::ids::ShardId;
+use rustix::process::{Resource, getrlimit};
+
+use crate::handshakes::{Evicted, Handshake, Handshakes};
+use crate::runtime::{Incoming, Shards};
+use crate::shard::Occupancy;
+
+/// The part of all descriptors that storage has in reserve: files of the log and packs come and go, and every stream
+/// that is used has two or more.
+const STORAGE_PART: u64 = 16;
+
+/// And at least and at most so many.
+const STORAGE_RESERVE: std::ops::RangeInclusive<u64> = 16..=1024;
+
+/// What the process has open if the system does not tell: threads, listeners, and files of the log.
+const OTHERS_UNKNOWN: u64 = 64;
+
+/// Accepting goes on when there is room for this part of all descriptors: not for a single one, or each connection that
+/// ends would be two lines of the log.
+const RESUME_PART: u64 = 50;
+
+/// At the reserve no connection is closed for another that is younger than this: whoever logs in needs less. Without it,
+/// clients that come together would throw each other out.
+const HANDSHAKE_GRACE: Duration = Duration::from_secs(1);
+
+/// How often a listener at the reserve looks whether the connection that was evicted is gone, or is old enough.
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How often a listener that pauses looks for room.
+const PAUSE_INTERVAL: Duration = Duration::from_millis(100);
+
+/// What is asked before a connection is accepted.
+#[derive(Debug)]
+pub(crate) struct Admission {
+    /// Descriptors of the process; `None` is no limit.
+    limit: Option<u64>,
+    /// Of those, the ones that connections may not take.
+    reserve: u64,
+    /// Descriptors that are no connections, as they were counted last.
+    others: AtomicU64,
+    occupancy: Arc<Occupancy>,
+    handshakes: Arc<Handshakes>,
+    shards: Shards,
+    paused: AtomicBool,
+    evicted: AtomicU64,
+}
+
+impl Admission {
+    /// `reserved` descriptors are for others of this process than storage.
+    pub fn new(
+        reserved: u64,
+        handshakes: Arc<Handshakes>,
+        occupancy: Arc<Occupancy>,
+        shards: Shards,
+    ) -> Self {
+        let limit = getrlimit(Resource::Nofile).current;
+        let storage = limit.map_or(0, |limit| {
+            (limit / STORAGE_PART).clamp(*STORAGE_RESERVE.start(), *STORAGE_RESERVE.end())
+        });
+        let admission = Self {
+            limit,
+            reserve: storage + reserved,
+            others: AtomicU64::new(OTHERS_UNKNOWN),
+            occupancy,
+            handshakes,
+            shards,
+            paused: AtomicBool::new(false),
+            evicted: AtomicU64::new(0),
+        };
+        admission.count();
+        if let Some(limit) = limit {
+            let connections = admission.room();
+            tracing::info!(
+                limit,
+                reserve = admission.reserve,
+                connections,
+                "room for AMQP connections, by the limit of descriptors"
+            );
+        }
+        admission
+    }
+
+    /// Counts the descriptors that are no connections anew. Takes as long as listing them.
+    pub fn count(&self) {
+        if self.limit.is_none() {
+            return;
+        }
+        let connections = self.occupancy.total();
+        if let Ok(open) = fs::read_dir("/proc/self/fd") {
+            // The listing itself has one open.
+            let open = (open.count() as u64).saturating_sub(1);
+            // Those that went meanwhile may not have been listed.
+            let connections = connections.min(self.occupancy.total());
+            self.others.store(open.saturating_sub(connections), Relaxed);
+        }
+    }
+
+    /// How many more connections there is room for.
+    fn room(&self) -> u64 {
+        let taken = self.reserve + self.others.load(Relaxed) + self.occupancy.total();
+        self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(taken))
+    }
+
+    /// Completes when there is room for a connection that was accepted. At the reserve, connections that have not logged
+    /// in are closed for it; if there is none, accepting pauses until others have gone.
+    pub async fn wait_for_room(&self) {
+        loop {
+            let room = self.room();
+            let is_paused = self.paused.load(Relaxed);
+            let wanted = if is_paused { self.limit.unwrap_or(0) / RESUME_PART } else { 0 };
+            if room > wanted {
+                if is_paused {
+                    self.go_on(room);
+                }
+                return;
+            }
+            let graced = Instant::now().checked_sub(HANDSHAKE_GRACE);
+            match graced.and_then(|began| self.handshakes.evict_oldest(began)) {
+                Some(evicted) => {
+                    self.evict(evicted);
+                    self.wait_for_change(room).await;
+                }
+                None if self.handshakes.is_empty() => {
+                    self.pause();
+                    tokio::time::sleep(PAUSE_INTERVAL).await;
+                }
+                None => tokio::time::sleep(LOOK_INTERVAL).await,
+            }
+        }
+    }
+
+    /// Waits until the shard has closed an evicted connection, but not for one that is overloaded.
+    async fn wait_for_change(&self, room: u64) {
+        let gave_up = Instant::now() + PAUSE_INTERVAL;
+        while self.room() <= room && Instant::now() < gave_up {
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Takes a connection in. Returns who serves it.
+    pub fn begin(&self, from: IpAddr) -> (Handshake, ShardId) {
+        let (handshake, evicted) = self.handshakes.begin(from, Instant::now());
+        if let Some(evicted) = evicted {
+            self.evict(evicted);
+        }
+        (handshake, self.occupancy.assign())
+    }
+
+    /// Connections that were closed before they logged in, to make room for others.
+    pub fn evicted(&self) -> u64 {
+        self.evicted.load(Relaxed)
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Relaxed)
+    }
+
+    fn evict(&self, evicted: Evicted) {
+        self.evicted.fetch_add(1, Relaxed);
+        if let Some((shard, key)) = evicted.at
+            && let Some(shard) = self.shards.get(usize::from(shard))
+        {
+            // A shard that has ended has no connections.
+            drop(shard.send(Incoming::Evict { key, handshake: evicted.number }));
+        }
+        tracing::warn!(target: PEER, "the oldest connection that had not logged in was closed for a new one");
+    }
+
+    fn pause(&self) {
+        if self.paused.swap(true, Relaxed) {
+            return;
+        }
+        let (limit, reserve) = (self.limit.unwrap_or(0), self.reserve);
+        let connections = self.occupancy.total();
+        tracing::warn!(
+            target: PEER,
+            limit,
+            reserve,
+            connections,
+            "accepting AMQP connections pauses: the other file descriptors are for storage and operators"
+        );
+    }
+
+    fn go_on(&self, room: u64) {
+        self.paused.store(false, Relaxed);
+        tracing::info!(target: PEER, room, "accepting AMQP connections goes on");
+    }
+}

@@ -1,0 +1,124 @@
+//! Few file descriptors, and clients that want all of them.
+#![forbid(unsafe_code)]
+
+mod broker;
+
+use std::net::TcpStream;
+use std::time::Duration;
+
+use amqp10::DeliveryState;
+use broker::{Broker, Directory, Starting};
+use bytes::Bytes;
+use client::{Connection, Options, Sender, SenderOptions, Session};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+/// Of the broker. It has some 40 open when it starts.
+const DESCRIPTORS: u32 = 100;
+
+/// Connections that never say anything.
+const SILENT: usize = 300;
+
+/// Whatever has not happened by then does not happen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const MESSAGE_BYTES: usize = 300 << 10;
+
+/// Five files of the log.
+const MESSAGES: usize = (40 << 20) / MESSAGE_BYTES;
+
+async fn connect(broker: &Broker) -> (Connection, Session) {
+    let url = broker.amqp_url().parse().unwrap();
+    let connection = timeout(PATIENCE, Connection::open(&url, Options::default())).await;
+    let connection = connection.expect("nobody accepts").unwrap();
+    let session = connection.session().await.unwrap();
+    (connection, session)
+}
+
+async fn sender(session: &Session) -> Sender {
+    session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap()
+}
+
+async fn publish(sender: &Sender) {
+    // A header that says durable, and one data section.
+    let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75\xb0".to_vec();
+    message.extend((MESSAGE_BYTES as u32).to_be_bytes());
+    message.resize(message.len() + MESSAGE_BYTES, b'x');
+    let outcome = timeout(PATIENCE, sender.send(Bytes::from(message))).await;
+    assert_eq!(outcome.expect("publishing is stopped").unwrap(), DeliveryState::Accepted);
+}
+
+/// The files of the log.
+fn log_files(directory: &Directory) -> usize {
+    let files = std::fs::read_dir(directory.path().join("data")).unwrap();
+    files.filter(|file| file.as_ref().unwrap().path().extension().is_some_and(|is| is == "log")).count()
+}
+
+#[tokio::test]
+async fn a_flood_of_silent_connections_stops_neither_the_log_nor_its_clients() {
+    let directory = Directory::new("descriptors");
+    let broker = Starting::spawn_limited(&directory, DESCRIPTORS, &[]).finish();
+    broker.verb(&["declare", "queue", "q"]).done();
+    let (_connection, session) = connect(&broker).await;
+    let sender = sender(&session).await;
+    publish(&sender).await;
+    let files = log_files(&directory);
+    let flood: Vec<TcpStream> =
+        (0..SILENT).map(|_| TcpStream::connect(("127.0.0.1", broker.amqp_port)).unwrap()).collect();
+    for _ in 0..MESSAGES {
+        publish(&sender).await;
+    }
+    assert!(log_files(&directory) >= files + 2, "{files}, and then {}", log_files(&directory));
+    // Neither are operators kept out, nor who logs in.
+    let (_another, _session) = connect(&broker).await;
+    assert_eq!(broker.list("connections").as_array().unwrap().len(), 2);
+    drop(flood);
+    let logged = directory.logged();
+    assert!(logged.contains("the oldest connection that had not logged in was closed"), "{logged}");
+    assert!(!logged.contains("ERROR"), "{logged}");
+    assert!(broker.terminate().success());
+}
+
+/// More than there are descriptors for.
+const CLIENTS: usize = 80;
+
+async fn wait_for_line(directory: &Directory, line: &str) {
+    let said = async {
+        while !directory.logged().contains(line) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    assert!(timeout(PATIENCE, said).await.is_ok(), "no '{line}' in {}", directory.logged());
+}
+
+#[tokio::test]
+async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
+    let directory = Directory::new("descriptors");
+    let broker = Starting::spawn_limited(&directory, DESCRIPTORS, &[]).finish();
+    broker.verb(&["declare", "queue", "q"]).done();
+    let (_connection, session) = connect(&broker).await;
+    let sender = sender(&session).await;
+    let url: client::Url = broker.amqp_url().parse().unwrap();
+    let mut clients = JoinSet::new();
+    for _ in 0..CLIENTS {
+        let url = url.clone();
+        clients.spawn(async move { Connection::open(&url, Options::default()).await.unwrap() });
+    }
+    wait_for_line(&directory, "accepting AMQP connections pauses").await;
+    let open = broker.list("connections").as_array().unwrap().len();
+    assert!((10..CLIENTS).contains(&open), "{open}");
+    for _ in 0..MESSAGES {
+        publish(&sender).await;
+    }
+    // Whoever has logged in is not closed for others.
+    assert!(broker.list("connections").as_array().unwrap().len() >= open);
+    // Those that have waited get in as others close.
+    while let Some(client) = timeout(PATIENCE, clients.join_next()).await.expect("it never gets in") {
+        client.unwrap().close().await.unwrap();
+    }
+    wait_for_line(&directory, "accepting AMQP connections goes on").await;
+    let (_another, _session) = connect(&broker).await;
+    let logged = directory.logged();
+    assert!(!logged.contains("ERROR"), "{logged}");
+    assert!(broker.terminate().success());
+}
