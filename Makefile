@@ -33,6 +33,7 @@ soak:
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh
+	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
 
 # Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz; without a
 # sanitizer (there is no unsafe code to watch) the stable compiler does, told to take flags of the nightly one.

@@ -114,14 +114,22 @@ impl Starting {
     }
 
     /// Waits until it listens.
-    pub fn finish(mut self) -> Broker {
+    pub fn finish(self) -> Broker {
+        self.try_finish().unwrap_or_else(|why| panic!("the broker did not start: {why}"))
+    }
+
+    /// Waits until it listens, or has ended.
+    ///
+    /// # Errors
+    /// It did not start.
+    pub fn try_finish(mut self) -> Result<Broker, String> {
         let mut urls = String::new();
         self.stdout.read_line(&mut urls).unwrap();
         let mut complete = String::new();
         self.stdout.read_line(&mut complete).unwrap();
         if complete.trim_end() != "Server startup complete" {
             let status = self.child.wait();
-            panic!("the broker did not start: {status:?}, printed {urls:?} {complete:?}");
+            return Err(format!("{status:?}, printed {urls:?} {complete:?}"));
         }
         let port = |before: &str| -> u16 {
             let (_, rest) = urls.split_once(before).unwrap_or_else(|| panic!("no {before} in {urls}"));
@@ -129,7 +137,7 @@ impl Starting {
             digits.parse().unwrap()
         };
         let (amqp_port, http_port) = (port("amqp://guest@127.0.0.1:"), port("http://127.0.0.1:"));
-        Broker { child: self.child, amqp_port, http_port }
+        Ok(Broker { child: self.child, amqp_port, http_port })
     }
 
     /// SIGKILL. True if it listened by then.

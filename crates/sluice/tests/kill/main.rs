@@ -20,6 +20,7 @@ mod broker;
 mod content;
 mod copies;
 mod moment;
+mod reading;
 mod round;
 mod stream;
 mod traffic;

@@ -17,12 +17,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use amqp10::{Described, Map, Symbol, Value};
+use amqp10::Value;
 use client::management::{Management, QueueSpec};
-use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
+use client::{Credit, Error};
 
 use crate::broker::{Broker, Directory, Starting};
-use crate::content::{Id, Random, identify};
+use crate::content::{Id, Random};
+use crate::reading::{CREDIT, Shown, attach, read_all, take};
 use crate::traffic::{Published, connect, publish};
 
 const STREAM: &str = "kill-stream";
@@ -36,8 +37,6 @@ const KEPT_BYTES: u64 = 16 * SEGMENT_BYTES;
 const LOOK: Duration = Duration::from_micros(100);
 /// What each publisher sends after the kill.
 const REST: u64 = 500;
-/// Messages that a consumer may be sent at once.
-const CREDIT: u32 = 500;
 
 /// What a round will do. All of it follows from seed and messages.
 #[derive(Clone, Debug)]
@@ -67,9 +66,6 @@ pub struct StreamReport {
     first: u64,
     read: usize,
 }
-
-/// What a consumer was shown, in the order of arrival.
-type Shown = Vec<(u64, Id)>;
 
 impl StreamRound {
     pub fn plan(rolls: bool, seed: u64, messages: u64) -> Self {
@@ -114,14 +110,14 @@ impl StreamRound {
             first.next = rest.next;
             first.confirmed.extend(rest.confirmed);
         }
-        let read = read_all(&broker.amqp_url(), self.seed).await?;
+        let read = read_all(&broker.amqp_url(), ADDRESS, self.seed).await?;
         self.judge(&published, &shown, &read)?;
         let status = broker.terminate();
         if !status.success() {
             return Err(format!("the broker did not stop cleanly: {status}"));
         }
         let broker = self.start(directory, 0);
-        let again = read_all(&broker.amqp_url(), self.seed).await?;
+        let again = read_all(&broker.amqp_url(), ADDRESS, self.seed).await?;
         // The last segment has grown since the limit was looked at: a start may let the oldest ones go.
         let is_same = if self.rolls.is_some() { read.ends_with(&again) } else { read == again };
         if !is_same || again.is_empty() {
@@ -300,52 +296,15 @@ fn wait_for_rolls(segments: &Path, rolls: u64, published: &mpsc::Receiver<()>) -
     true
 }
 
-/// A receiver on the stream.
-async fn attach(url: &str, start: Value, credit: Credit) -> Result<Receiver, Error> {
-    let name = Symbol::from_static("rabbitmq:stream-offset-spec");
-    let filter = Value::Described(Box::new(Described { descriptor: name.clone().into(), value: start }));
-    let filter = Some(Map(vec![(Value::Symbol(name), filter)]));
-    let (_, session) = connect(url).await?;
-    session.receiver(Some(ADDRESS), ReceiverOptions { credit, filter, ..ReceiverOptions::default() }).await
-}
-
-fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
-    let message = Message::decode(&delivery.message).map_err(|error| error.to_string())?;
-    let annotations = message.message_annotations.unwrap_or_default();
-    let mut pairs = annotations.0.iter();
-    let is_offset = |key: &Value| matches!(key, Value::Symbol(key) if key.as_str() == "x-stream-offset");
-    let offset = pairs.find(|(key, _)| is_offset(key)).and_then(|(_, value)| value.as_u64());
-    let came = (offset.ok_or("a message without offset")?, identify(seed, &delivery.message)?);
-    // A failure is the end of the connection, which comes with the next one.
-    drop(delivery.accept());
-    Ok(came)
-}
-
 /// Reads until the connection breaks.
 async fn follow(url: String, seed: u64, start: Value) -> Result<Shown, String> {
-    let receiver = attach(&url, start, Credit::Auto(CREDIT)).await.map_err(|error| error.to_string())?;
+    let receiver =
+        attach(&url, ADDRESS, start, Credit::Auto(CREDIT)).await.map_err(|error| error.to_string())?;
     let mut shown = Shown::new();
     while let Ok(delivery) = receiver.recv().await {
         shown.push(take(seed, delivery)?);
     }
     Ok(shown)
-}
-
-/// Reads everything that is there.
-async fn read_all(url: &str, seed: u64) -> Result<Shown, String> {
-    let told = |error: Error| format!("reading: {error}");
-    let receiver = attach(url, Value::String("first".into()), Credit::Manual).await.map_err(told)?;
-    let mut shown = Shown::new();
-    loop {
-        receiver.flow(CREDIT, false, false);
-        let drained = receiver.drain().await.map_err(told)?;
-        while let Some(delivery) = receiver.try_recv().map_err(told)? {
-            shown.push(take(seed, delivery)?);
-        }
-        if drained.unused > 0 {
-            return Ok(shown);
-        }
-    }
 }
 
 impl fmt::Display for StreamReport {

@@ -1,0 +1,69 @@
+//! Damage is never silent: the broker is killed with SIGKILL, one of its files is damaged, and it is started again.
+//!
+//! A round fills two classic queues and two streams, one of each with `x-fsync`, and waits until the broker has noted how far it
+//! came. After the kill one fault is made: see [`fault`]. Then the broker starts, or says which file is to blame and starts once lost definitions are accepted. Then:
+//!
+//! 1. What was confirmed is there, synced or not, or its queue is damaged. A consumer of a stream may come to the damage first.
+//! 2. What comes was sent, octet by octet, and comes once.
+//! 3. What a stream shows at an offset is what it showed there before; nothing new is given such an offset.
+//! 4. What is not closed goes on: it takes another message and gives it.
+//!
+//! ```text
+//! DAMAGE_ROUNDS=50 DAMAGE_SEED=.. cargo test --profile ci -p sluice --test damage -- --nocapture
+//! ```
+#![forbid(unsafe_code)]
+
+#[path = "../broker/mod.rs"]
+mod broker;
+#[path = "../kill/content.rs"]
+mod content;
+mod fault;
+#[path = "../kill/reading.rs"]
+mod reading;
+mod round;
+#[path = "../kill/traffic.rs"]
+#[allow(dead_code, reason = "nobody is to be interrupted here")]
+mod traffic;
+
+use std::io::Write as _;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use content::Random;
+use round::Round;
+
+/// After this a round is taken to hang.
+const ROUND_TIME_MAX: Duration = Duration::from_secs(300);
+
+#[test]
+fn a_damaged_broker_names_what_it_has_lost() {
+    let rounds = number("DAMAGE_ROUNDS").unwrap_or(50);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seed = number("DAMAGE_SEED").unwrap_or(since_epoch.as_secs());
+    say(&format!("damage: {rounds} rounds, DAMAGE_SEED={seed}"));
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut seeds = Random::new(seed);
+    let mut failed = 0;
+    for number in 1..=rounds {
+        let round = Round::plan(seeds.next());
+        let result = runtime.block_on(async { tokio::time::timeout(ROUND_TIME_MAX, round.run()).await });
+        match result.unwrap_or_else(|_| Err("it hangs".to_owned())) {
+            Ok(report) => say(&format!("round {number}: ok: {report}")),
+            Err(why) => {
+                failed += 1;
+                say(&format!("round {number}: FAILED: {why} ({round:?})"));
+            }
+        }
+    }
+    say(&format!("damage: {} passed, {failed} failed", rounds - failed));
+    assert_eq!(failed, 0);
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = std::env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} must be a number, not '{text}'")))
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{line}").and_then(|()| out.flush()).unwrap();
+}

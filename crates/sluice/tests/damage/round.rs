@@ -1,0 +1,258 @@
+//! One round: fill, kill, damage, start, look.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use amqp10::Value;
+use client::management::{Management, QueueSpec};
+
+use crate::broker::{Broker, Directory, Starting};
+use crate::content::{Id, Random};
+use crate::fault::{Fault, copy};
+use crate::reading::read_all;
+use crate::traffic::{connect, drain, publish};
+
+/// Name, address, whether it is a stream, whether it syncs.
+const QUEUES: [(&str, &str, bool, bool); 4] = [
+    ("plain", "/queues/plain", false, false),
+    ("synced", "/queues/synced", false, true),
+    ("stream", "/queues/stream", true, false),
+    ("synced-stream", "/queues/synced-stream", true, true),
+];
+/// Declared last, so that nothing stands behind it in the log.
+const LATE: &str = "late";
+/// So small that a stream has some of them.
+const SEGMENT_BYTES: u64 = 8 << 10;
+/// So little that much of a large backlog leaves memory.
+const PAGING: &str = "classic_queue.backlog_memory=256KiB";
+
+/// How often, and how long apart, it is looked whether the broker has fallen idle and said so.
+const NOTED_TRIES: usize = 3_000;
+const LOOK: Duration = Duration::from_millis(10);
+
+/// All of it follows from the seed.
+#[derive(Clone, Debug)]
+pub struct Round {
+    seed: u64,
+    fault: Fault,
+    /// Messages in each queue.
+    messages: u64,
+    shards: u64,
+}
+
+impl Round {
+    pub fn plan(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let fault = Fault::pick(&mut random);
+        let messages = if random.between(0, 6) == 0 { 3_000 } else { random.between(2, 120) };
+        Self { seed, fault, messages, shards: random.between(1, 3) }
+    }
+
+    /// # Errors
+    /// What the broker did wrong.
+    pub async fn run(&self) -> Result<String, String> {
+        let directory = Directory::new("damage");
+        let result = self.run_in(&directory).await;
+        let panicked = directory.logged().contains("panicked");
+        let result = if panicked { Err(format!("the broker panicked; {result:?}")) } else { result };
+        result.map_err(|why| format!("{why}; see {}", directory.keep().display()))
+    }
+
+    async fn run_in(&self, directory: &Directory) -> Result<String, String> {
+        let (data, older) = (directory.path().join("data"), directory.path().join("older"));
+        let broker = self.start(directory, &[])?;
+        declare(&broker, QUEUES.iter().map(|&(name, _, stream, sync)| (name, stream, sync))).await?;
+        self.fill(&broker, 0, self.messages / 2).await?;
+        copy(&data, &older);
+        self.fill(&broker, self.messages / 2, self.messages).await?;
+        declare(&broker, [(LATE, false, false)]).await?;
+        for _ in 0..NOTED_TRIES {
+            if self.is_noted(&data) {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        if !self.is_noted(&data) {
+            return Err("the notes do not say how far it has come".to_owned());
+        }
+        broker.kill();
+        let what = self.fault.make(&data, &older, &mut Random::new(!self.seed));
+        let told = async {
+            let before = directory.logged().len();
+            let started = self.start(directory, &[]);
+            let refused = started.is_err();
+            if refused && !directory.logged()[before..].contains(".log is ") {
+                return Err(format!(
+                    "it does not start, and names no file: {}",
+                    &directory.logged()[before..]
+                ));
+            }
+            let broker = match started {
+                Ok(broker) => broker,
+                Err(_) => self.start(directory, &["accept_lost_definitions=true"])?,
+            };
+            let mut closed = Vec::new();
+            for (number, (name, address, stream, _)) in QUEUES.into_iter().enumerate() {
+                let looked = match stream {
+                    true => self.look_into_stream(&broker, number, address).await,
+                    false => self.look_into_queue(&broker, number, address).await,
+                };
+                let logged = &directory.logged()[before..];
+                match (looked, state(&broker, name)) {
+                    (_, None) if refused => closed.push(format!("{name} is gone")),
+                    (_, None) => return Err(format!("queue '{name}' is gone, and nobody says so")),
+                    (_, Some(state)) if state == "damaged" => closed.push(format!("{name} is closed")),
+                    (Ok(0), _) => {}
+                    (Ok(lost), _) => {
+                        return Err(format!("queue '{name}' has lost {lost}, and nobody says so"));
+                    }
+                    (Err(_), _) if stream && logged.contains("has come to damaged messages") => {
+                        closed.push(format!("{name} can be read in part"));
+                    }
+                    (Err(why), _) => return Err(format!("queue '{name}': {why}")),
+                }
+            }
+            if state(&broker, LATE).is_none() && !refused {
+                return Err("the last declaration is lost, and nobody says so".to_owned());
+            }
+            if self.fault == Fault::Nothing && (refused || !closed.is_empty()) {
+                return Err(format!("nothing was damaged, and {closed:?} {refused}"));
+            }
+            let refused = if refused { "it did not start; " } else { "" };
+            Ok(format!("{} messages, {refused}{}", self.messages, closed.join(", ")))
+        };
+        let told = told.await;
+        told.map(|told| format!("{what}: {told}")).map_err(|why| format!("{what}: {why}"))
+    }
+
+    /// Whether the notes in the files `lock` say everything that was written.
+    fn is_noted(&self, data: &Path) -> bool {
+        let Ok(note) = std::fs::read(data.join("lock")) else { return false };
+        let logs = names(data).into_iter().filter(|name| name.ends_with(".log"));
+        let newest = logs.flat_map(|name| batches(&std::fs::read(data.join(name)).unwrap_or_default())).max();
+        let written = note.get(32..40).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+        let streams = std::fs::read(data.join("streams").join("lock")).unwrap_or_default();
+        let offsets =
+            streams.chunks_exact(64).map(|note| u64::from_be_bytes(note[44..52].try_into().unwrap()));
+        written == newest && offsets.collect::<Vec<_>>() == [self.messages; 2]
+    }
+
+    fn start(&self, directory: &Directory, more: &[&str]) -> Result<Broker, String> {
+        let shards = format!("shards={}", self.shards);
+        let sets: Vec<&str> = [shards.as_str(), PAGING].into_iter().chain(more.iter().copied()).collect();
+        Starting::spawn(directory, &sets).try_finish()
+    }
+
+    /// Every message is confirmed.
+    async fn fill(&self, broker: &Broker, from: u64, until: u64) -> Result<(), String> {
+        for (publisher, (name, address, ..)) in QUEUES.into_iter().enumerate() {
+            let first = Id { publisher, number: from };
+            let published = publish(broker.amqp_url(), address, self.seed, first, until, || ()).await;
+            if published.confirmed.len() as u64 != until - from {
+                return Err(format!("filling '{name}': {published:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// How many messages are missing. It gives another one.
+    async fn look_into_queue(
+        &self,
+        broker: &Broker,
+        number: usize,
+        address: &'static str,
+    ) -> Result<u64, String> {
+        self.send_more(broker, number, address).await?;
+        let last = AtomicBool::new(true);
+        let came = drain(broker.amqp_url(), address.to_owned(), self.seed, &last).await?;
+        let ids: HashSet<Id> = came.iter().copied().collect();
+        if ids.len() != came.len() || came.iter().any(|id| id.publisher != number) {
+            return Err("something came twice, or to another queue".to_owned());
+        }
+        self.require_more(came.last().copied(), number)?;
+        Ok(self.messages + 1 - ids.len() as u64)
+    }
+
+    /// How many messages are missing. It gives another one, at an offset of its own.
+    async fn look_into_stream(
+        &self,
+        broker: &Broker,
+        number: usize,
+        address: &'static str,
+    ) -> Result<u64, String> {
+        self.send_more(broker, number, address).await?;
+        let came = read_all(&broker.amqp_url(), address, self.seed).await?;
+        let lost = self.messages + 1 - came.len() as u64;
+        let mut offsets = came.iter().map(|(offset, id)| (*offset, id.number));
+        if offsets.any(|(offset, number)| offset != number) {
+            return Err("a message has another offset".to_owned());
+        }
+        self.require_more(came.last().map(|(_, id)| *id), number)?;
+        Ok(lost)
+    }
+
+    async fn send_more(
+        &self,
+        broker: &Broker,
+        publisher: usize,
+        address: &'static str,
+    ) -> Result<(), String> {
+        let more = Id { publisher, number: self.messages };
+        let published = publish(broker.amqp_url(), address, self.seed, more, self.messages + 1, || ()).await;
+        match published.confirmed[..] {
+            [_] => Ok(()),
+            _ => Err(format!("it takes no other message: {published:?}")),
+        }
+    }
+
+    fn require_more(&self, last: Option<Id>, publisher: usize) -> Result<(), String> {
+        let more = Some(Id { publisher, number: self.messages });
+        if last == more { Ok(()) } else { Err(format!("{last:?} came last")) }
+    }
+}
+
+async fn declare(
+    broker: &Broker,
+    queues: impl IntoIterator<Item = (&str, bool, bool)>,
+) -> Result<(), String> {
+    let declared = async {
+        let (connection, session) = connect(&broker.amqp_url()).await?;
+        let management = Management::open(&session).await?;
+        for (name, stream, sync) in queues {
+            let mut arguments = Vec::new();
+            if stream {
+                arguments.push(("x-queue-type", Value::String("stream".into())));
+                arguments.push(("x-stream-max-segment-size-bytes", Value::Ulong(SEGMENT_BYTES)));
+            }
+            if sync {
+                arguments.push(("x-fsync", Value::Boolean(true)));
+            }
+            let arguments = arguments.into_iter().map(|(name, value)| (Value::String(name.into()), value));
+            let spec = QueueSpec { arguments: arguments.collect(), ..QueueSpec::default() };
+            management.declare_queue(name, &spec).await?;
+        }
+        management.close().await?;
+        connection.close().await
+    };
+    declared.await.map_err(|error: client::Error| format!("declaring: {error}"))
+}
+
+/// The numbers of the batches in a file of the log.
+fn batches(bytes: &[u8]) -> Vec<u64> {
+    let headers = bytes.windows(64).filter(|header| header.starts_with(b"SLbt"));
+    headers.map(|header| u64::from_le_bytes(header[16..24].try_into().unwrap())).collect()
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// `None`: there is no such queue.
+fn state(broker: &Broker, name: &str) -> Option<String> {
+    let rows = broker.list("queues");
+    let row = rows.as_array()?.iter().find(|row| row["name"] == name)?;
+    Some(row["state"].as_str()?.to_owned())
+}

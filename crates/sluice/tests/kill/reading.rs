@@ -1,0 +1,58 @@
+//! Consumers of a stream.
+
+use amqp10::{Described, Map, Symbol, Value};
+use client::{Credit, Delivery, Error, Message, Receiver, ReceiverOptions};
+
+use crate::content::{Id, identify};
+use crate::traffic::connect;
+
+/// Messages that a consumer may be sent at once.
+pub const CREDIT: u32 = 500;
+
+/// What a consumer was shown, in the order of arrival.
+pub type Shown = Vec<(u64, Id)>;
+
+/// A receiver on the stream.
+pub async fn attach(url: &str, address: &str, start: Value, credit: Credit) -> Result<Receiver, Error> {
+    let name = Symbol::from_static("rabbitmq:stream-offset-spec");
+    let filter = Value::Described(Box::new(Described { descriptor: name.clone().into(), value: start }));
+    let filter = Some(Map(vec![(Value::Symbol(name), filter)]));
+    let (_, session) = connect(url).await?;
+    session.receiver(Some(address), ReceiverOptions { credit, filter, ..ReceiverOptions::default() }).await
+}
+
+/// Accepts a delivery; its offset, and which message it is.
+///
+/// # Errors
+/// A message that nobody made.
+pub fn take(seed: u64, delivery: Delivery) -> Result<(u64, Id), String> {
+    let message = Message::decode(&delivery.message).map_err(|error| error.to_string())?;
+    let annotations = message.message_annotations.unwrap_or_default();
+    let mut pairs = annotations.0.iter();
+    let is_offset = |key: &Value| matches!(key, Value::Symbol(key) if key.as_str() == "x-stream-offset");
+    let offset = pairs.find(|(key, _)| is_offset(key)).and_then(|(_, value)| value.as_u64());
+    let came = (offset.ok_or("a message without offset")?, identify(seed, &delivery.message)?);
+    // A failure is the end of the connection, which comes with the next one.
+    drop(delivery.accept());
+    Ok(came)
+}
+
+/// Reads everything that is there.
+///
+/// # Errors
+/// A message that nobody made, or why the connection broke.
+pub async fn read_all(url: &str, address: &str, seed: u64) -> Result<Shown, String> {
+    let told = |error: Error| format!("reading: {error}");
+    let receiver = attach(url, address, Value::String("first".into()), Credit::Manual).await.map_err(told)?;
+    let mut shown = Shown::new();
+    loop {
+        receiver.flow(CREDIT, false, false);
+        let drained = receiver.drain().await.map_err(told)?;
+        while let Some(delivery) = receiver.try_recv().map_err(told)? {
+            shown.push(take(seed, delivery)?);
+        }
+        if drained.unused > 0 {
+            return Ok(shown);
+        }
+    }
+}
