@@ -1,5 +1,5 @@
 # Thin: each target is one or two commands that can be typed by hand.
-.PHONY: run static test unit interop kill alone fmt lint bench bench-check soak fuzz
+.PHONY: run static test unit interop kill alone hostile fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
@@ -10,7 +10,7 @@ static:
 	RUSTFLAGS="-C target-feature=+crt-static" \
 		cargo build --profile $(PROFILE) -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
 
-test: unit interop kill alone
+test: unit interop kill alone hostile
 
 unit:
 	cargo test --profile ci --workspace -- --skip a_killed_broker
@@ -25,15 +25,20 @@ kill:
 alone:
 	tests/alone/run.sh
 
+hostile:
+	cargo build --profile ci -p sluice
+	tests/hostile/run.py
+
 # More than a million seeded runs of the log, the packs and the streams on a false disk, 12,000 of shards above them, a
-# million steps of flow control, and kills: some hours. SLUICE_SEED says at which seed to begin, so that a part can be run
-# by hand and the next go on.
+# million steps of flow control, kills, damage, and floods of hostile clients: some hours. SLUICE_SEED says at which seed to
+# begin, so that a part can be run by hand and the next go on.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p log@0.1.0 --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh
 	DAMAGE_ROUNDS=1000 cargo test --profile ci -p sluice --test damage -- --nocapture
+	cargo build --release -p sluice && tests/hostile/run.py --full
 
 # Looks for inputs that break one of fuzz/fuzz_targets: make fuzz TARGET=peers [SECONDS=3600]. Needs cargo-fuzz; without a
 # sanitizer (there is no unsafe code to watch) the stable compiler does, told to take flags of the nightly one.

@@ -1,0 +1,235 @@
+"""What clients do that mean harm, or do not know better. Each flood is a generator: it prepares, yields, does its worst,
+yields while it holds what it has got, and lets go.
+
+A flood's `bound` is how many MiB the broker's memory may grow by meanwhile, beside what it has when nobody is there.
+"""
+import socket
+import threading
+import time
+
+import wire
+
+KB, MB = 1000, 1_000_000
+
+
+def flood(bound):
+    def mark(function):
+        function.bound = bound
+        return function
+    return mark
+
+
+# ---- what is read for those who do not take it -----------------------------------------------------------------------
+
+
+def fill_stream(broker):
+    broker.declare("stream", "stream")
+    client = wire.Client(broker.amqp)
+    sender = client.sender("/queues/stream")
+    client.send_all(sender, 300, b"x" * 100 * KB)
+    broker.wait_for_messages("stream", 300)
+    client.close()
+
+
+@flood(bound=150)
+def stream_readers_that_read_nothing(broker, full):
+    """200 links on one connection, to a stream of 300 messages of 100 kB; its socket is not read."""
+    fill_stream(broker)
+    yield
+    clients = [wire.Client(broker.amqp) for _ in range(2 if full else 1)]
+    for client in clients:
+        for _ in range(200):
+            client.receiver("/queues/stream", 1000, wire.FROM_THE_FIRST)
+    time.sleep(5)
+    yield
+    for client in clients:
+        client.close()
+
+
+@flood(bound=250)
+def stream_readers_that_read_slowly(broker, full):
+    """Connections that each take a little of a stream now and then."""
+    fill_stream(broker)
+    yield
+    clients = [wire.Client(broker.amqp, receive_buffer=4096) for _ in range(200 if full else 50)]
+    for client in clients:
+        client.receiver("/queues/stream", 1000, wire.FROM_THE_FIRST)
+    for _ in range(50):
+        for client in clients:
+            client.socket.recv(4096)
+        time.sleep(0.05)
+    yield
+    for client in clients:
+        client.close()
+
+
+# ---- what is begun and never ended -----------------------------------------------------------------------------------
+
+
+@flood(bound=600)
+def deliveries_that_never_end(broker, full):
+    """Connections that each send 20 MB of a message without its end."""
+    broker.declare("unfinished")
+    yield
+    clients = []
+    for _ in range(100 if full else 50):
+        client = wire.Client(broker.amqp)
+        sender = client.sender("/queues/unfinished")
+        client.wait_for(wire.FLOW)
+        clients.append((client, sender))
+    for at in range(0, 20 * MB, 30 * KB):
+        for client, sender in clients:
+            part = b"\x00\x53\x75\xb0\x7f\xff\xff\xff" if at == 0 else b"x" * 30 * KB
+            try:
+                client.transfer(sender, 0, part, begins=at == 0, more=True)
+            except OSError:
+                pass  # It was closed for what it does.
+    time.sleep(1)
+    yield
+    for client, _ in clients:
+        client.close()
+
+
+@flood(bound=60)
+def handshakes_that_never_end(broker, full):
+    """Connections that send half of the protocol header."""
+    yield
+    sockets = [socket.create_connection(("127.0.0.1", broker.amqp)) for _ in range(10_000 if full else 800)]
+    for each in sockets:
+        try:
+            each.sendall(b"AMQP")
+        except OSError:
+            pass  # It had to go for a later one.
+    time.sleep(1)
+    yield
+    for each in sockets:
+        each.close()
+
+
+@flood(bound=60)
+def connections_that_say_nothing(broker, full):
+    yield
+    sockets = [socket.create_connection(("127.0.0.1", broker.amqp)) for _ in range(8_000 if full else 800)]
+    time.sleep(1)
+    yield
+    for each in sockets:
+        each.close()
+
+
+# ---- what comes and goes ---------------------------------------------------------------------------------------------
+
+
+@flood(bound=60)
+def links_that_come_and_go(broker, full):
+    """ATTACH and DETACH in one go, again and again; the answers are read late."""
+    broker.declare("stormed")
+    yield
+    client = wire.Client(broker.amqp)
+    for _ in range(2_000 if full else 100):
+        for _ in range(50):
+            client.detach(client.receiver("/queues/stormed", 10))
+            client.links = 0
+        for _ in range(50):
+            client.wait_for_any(wire.DETACH)
+    yield
+    client.close()
+
+
+@flood(bound=100)
+def messages_that_are_taken_and_kept(broker, full):
+    """A consumer that settles nothing, of a queue that is filled."""
+    broker.declare("kept")
+    yield
+    count = 20_000 if full else 5_000
+    consumer, publisher = wire.Client(broker.amqp), wire.Client(broker.amqp)
+    consumer.receiver("/queues/kept", wire.MANY)
+    threading.Thread(target=consumer.read_on, daemon=True).start()
+    publisher.send_all(publisher.sender("/queues/kept"), count, b"x" * 10 * KB)
+    broker.wait_for_messages("kept", count, "messages_unacknowledged")
+    yield
+    consumer.close()
+    publisher.close()
+    broker.delete("kept")
+
+
+@flood(bound=250)
+def messages_that_come_back_with_annotations(broker, full):
+    """A consumer that gives back all it gets, with as many annotations as it may set."""
+    broker.declare("annotated")
+    yield
+    count = 20_000 if full else 10_000
+    consumer, publisher = wire.Client(broker.amqp), wire.Client(broker.amqp)
+    publisher.send_all(publisher.sender("/queues/annotated"), count, b"x")
+    consumer.receiver("/queues/annotated", count)
+    threading.Thread(target=consumer.read_on, daemon=True).start()
+    broker.wait_for_messages("annotated", count, "messages_unacknowledged")
+    consumer.annotate(0, count - 1, [("x-opt-hostile", "x" * 15_000)])
+    broker.wait_for_messages("annotated", count, "messages_ready")
+    yield
+    consumer.close()
+    publisher.close()
+    broker.delete("annotated")
+
+
+# ---- HTTP ------------------------------------------------------------------------------------------------------------
+
+
+def request(broker, head):
+    """A connection to the HTTP port with the beginning of a request."""
+    opened = socket.socket()
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    opened.settimeout(60)
+    opened.connect(("127.0.0.1", broker.http))
+    try:
+        opened.sendall(head)
+    except OSError:
+        pass  # It had to go for a later one.
+    return opened
+
+
+@flood(bound=60)
+def answers_that_nobody_reads(broker, full):
+    """Requests for the metrics of each queue, whose answers are left in the socket."""
+    for number in range(10_000 if full else 1_000):
+        broker.declare(f"queue-{number}")
+    yield
+    head = b"GET /metrics/per-object HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    sockets = [request(broker, head) for _ in range(100)]
+    time.sleep(3)
+    yield
+    for each in sockets:
+        each.close()
+
+
+@flood(bound=60)
+def bodies_that_never_end(broker, full):
+    """Requests with bodies of which the last byte does not come."""
+    yield
+    head = (b"PUT /api/queues/%2F/hostile HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 900001\r\n\r\n")
+    sockets = []
+    for _ in range(1_000 if full else 200):
+        sockets.append(request(broker, head))
+        try:
+            sockets[-1].setblocking(False)
+            sockets[-1].send(b"x" * 900 * KB)
+        except OSError:
+            pass  # It was refused, or takes no more.
+    time.sleep(2)
+    yield
+    for each in sockets:
+        each.close()
+
+
+@flood(bound=60)
+def requests_that_never_end(broker, full):
+    """More connections than the HTTP port has places for, each with half a request's head."""
+    yield
+    sockets = [request(broker, b"GET /api/overview HTTP/1.1\r\nHo") for _ in range(1_100)]
+    time.sleep(1)
+    yield
+    for each in sockets:
+        each.close()
+
+
+FLOODS = [each for each in list(globals().values()) if hasattr(each, "bound")]

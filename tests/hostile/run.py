@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Floods the broker with what hostile clients do, while a client that behaves goes on; then looks what is left of it.
+
+    tests/hostile/run.py [NAME]...        all floods, or the named ones, in a small form
+    tests/hostile/run.py --full           as large as clients could make them
+
+Of each flood: memory stays below a bound meanwhile; the other client's messages come (in the full form within 100 ms
+each) and the health check answers (within 1 s); afterwards memory is within 32 MiB of what it was, no socket is
+left, and no alarm. SLUICE_BIN names the broker (default: the newest build of the profiles ci and release).
+Prints `hostile: N passed, M failed`.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+
+sys.dont_write_bytecode = True
+import floods  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+MIB = 1 << 20
+LEFT = 32 * MIB
+# Seconds until a flood must be gone. The broker has five; a machine that is busy otherwise gets more.
+GONE_AFTER = {True: 5, False: 30}
+ROUND_TRIP_MS, HEALTH_S = 100, 1
+
+
+def find_program():
+    named = os.environ.get("SLUICE_BIN")
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
+    built = sorted(glob.glob(f"{target}/ci/sluice") + glob.glob(f"{target}/release/sluice"), key=os.path.getmtime)
+    if not named and not built:
+        sys.exit("no broker found: cargo build --profile ci -p sluice, or set SLUICE_BIN")
+    return named or built[-1]
+
+
+class Broker:
+    def __init__(self, program):
+        self.directory = tempfile.mkdtemp(prefix="sluice-hostile-")
+        self.log = open(os.path.join(self.directory, "log"), "w")
+        sets = ["listeners.tcp.default=0", "management.tcp.port=0", "prometheus.tcp.port=none"]
+        words = [word for each in sets for word in ("--set", each)]
+        self.process = subprocess.Popen([program, "serve", "--data-dir", os.path.join(self.directory, "data"), *words],
+                                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, text=True)
+        line = self.process.stdout.readline()
+        self.process.stdout.readline()
+        self.amqp, self.http = (int(re.search(rf"{kind}://[^ ]*?:(\d+)", line)[1]) for kind in ("amqp", "http"))
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+        self.log.close()
+        shutil.rmtree(self.directory)
+
+    def resident(self):
+        with open(f"/proc/{self.process.pid}/statm") as statm:
+            return int(statm.read().split()[1]) * resource.getpagesize()
+
+    def sockets(self):
+        """Sockets that are open. Files are not counted: the log and streams keep some for later."""
+        opened = f"/proc/{self.process.pid}/fd"
+        found = 0
+        for number in os.listdir(opened):
+            try:
+                found += os.readlink(f"{opened}/{number}").startswith("socket:")
+            except FileNotFoundError:
+                pass  # Closed meanwhile.
+        return found
+
+    def call(self, path, method="GET", body=None):
+        headers = {"Authorization": "Basic Z3Vlc3Q6Z3Vlc3Q=", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.http}/api{path}", data, headers, method=method)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return json.loads(answer.read() or "null")
+
+    def declare(self, queue, kind="classic"):
+        self.call(f"/queues/%2F/{queue}", "PUT", {"arguments": {"x-queue-type": kind}, "durable": True})
+
+    def delete(self, queue):
+        self.call(f"/queues/%2F/{queue}", "DELETE")
+
+    def wait_for_messages(self, queue, count, key="messages"):
+        until(lambda: self.call(f"/queues/%2F/{queue}")[key] >= count, 60, lambda: f"{queue} has too few {key}")
+
+    def is_healthy(self):
+        try:
+            return self.call("/health/checks/alarms")["status"] == "ok"
+        except urllib.error.HTTPError:
+            return False
+
+
+def until(condition, seconds, what):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"after {seconds} s {what()}")
+        time.sleep(0.05)
+
+
+class Watch(threading.Thread):
+    """Looks at memory and at the health check while a flood goes on."""
+
+    def __init__(self, broker):
+        super().__init__()
+        self.broker, self.peak, self.slowest, self.failed, self.over = broker, 0, 0.0, None, False
+
+    def run(self):
+        asked = 0.0
+        while not self.over:
+            self.peak = max(self.peak, self.broker.resident())
+            if time.monotonic() - asked > 0.5:
+                asked = time.monotonic()
+                try:
+                    self.broker.call("/health/checks/alarms")
+                except OSError as error:
+                    self.failed = self.failed or f"health check: {error}"
+                self.slowest = max(self.slowest, time.monotonic() - asked)
+            time.sleep(0.02)
+
+
+def check(program, flood, full):
+    """Returns one line of what was seen. Raises what is wrong."""
+    broker = Broker(program)
+    neighbour = None
+    try:
+        broker.declare("neighbour")
+        neighbour = subprocess.Popen([sys.executable, os.path.join(HERE, "neighbour.py"), str(broker.amqp)],
+                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert neighbour.stdout.readline() == "ready\n", "the client that behaves could not begin"
+        steps = flood(broker, full)
+        next(steps)
+        time.sleep(2)
+        before, sockets = broker.resident(), broker.sockets()
+        watch = Watch(broker)
+        watch.start()
+        try:
+            next(steps)
+        finally:
+            watch.over = True
+            watch.join()
+        for _ in steps:
+            pass
+        left = lambda: broker.resident() - before  # noqa: E731
+        began = time.monotonic()
+        until(lambda: broker.sockets() <= sockets, GONE_AFTER[full], lambda: f"{broker.sockets() - sockets} sockets are left")
+        until(lambda: left() <= LEFT, GONE_AFTER[full], lambda: f"{left() / MIB:.0f} MiB are left")
+        gone = time.monotonic() - began
+        assert broker.is_healthy(), "an alarm is left"
+        told = json.loads(neighbour.communicate("", timeout=60)[0] or "{}")
+        assert neighbour.returncode == 0 and told["round_trips"] > 0, "the client that behaves was not served"
+        grown = watch.peak - before
+        seen = (f"memory +{grown / MIB:.0f} MiB, {left() / MIB:+.0f} after {gone:.1f} s; {told['round_trips']} round trips, "
+                f"worst {told['worst_ms']} ms; health within {watch.slowest:.2f} s")
+        assert not watch.failed, f"{watch.failed} ({seen})"
+        assert grown <= flood.bound * MIB, f"more than {flood.bound} MiB ({seen})"
+        assert not full or told["worst_ms"] < ROUND_TRIP_MS, f"a message took too long ({seen})"
+        assert not full or watch.slowest < HEALTH_S, f"the health check took too long ({seen})"
+        return seen
+    except BaseException:
+        broker.log.flush()
+        with open(broker.log.name) as log:
+            print("".join(log.readlines()[-20:]), file=sys.stderr)
+        raise
+    finally:
+        if neighbour:
+            neighbour.kill()
+            neighbour.wait()
+        broker.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="as large as clients could make them")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    known = {each.__name__: each for each in floods.FLOODS}
+    unknown = [name for name in options.names if name not in known]
+    if unknown:
+        parser.error(f"no flood {unknown[0]}; there are {', '.join(known)}")
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    program, failed = find_program(), 0
+    chosen = options.names or list(known)
+    for name in chosen:
+        try:
+            print(f"ok      {name}: {check(program, known[name], options.full)}", flush=True)
+        except (AssertionError, OSError, EOFError) as error:
+            failed += 1
+            print(f"FAILED  {name}: {error!r}", flush=True)
+    print(f"hostile: {len(chosen) - failed} passed, {failed} failed")
+    sys.exit(failed > 0)
+
+
+main()

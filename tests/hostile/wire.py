@@ -1,0 +1,182 @@
+"""AMQP 1.0 as bytes: what a client needs that does not keep the rules of one."""
+import socket
+import struct
+
+NULL, TRUE, FALSE = b"\x40", b"\x41", b"\x42"
+OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION, DETACH, END, CLOSE = range(0x10, 0x19)
+SASL_INIT = 0x41
+MANY = 2**31 - 1
+
+
+def symbol(text):
+    return b"\xa3" + bytes([len(text)]) + text.encode()
+
+
+def string(text):
+    return b"\xb1" + struct.pack(">I", len(text)) + text.encode()
+
+
+def binary(data):
+    return b"\xb0" + struct.pack(">I", len(data)) + data
+
+
+def uint(number):
+    return b"\x70" + struct.pack(">I", number)
+
+
+def compound(code, items):
+    body = b"".join(items)
+    return bytes([code]) + struct.pack(">II", len(body) + 4, len(items)) + body
+
+
+def described(code, *fields):
+    return b"\x00\x53" + bytes([code]) + compound(0xD0, fields)
+
+
+def frame(body, channel=0, kind=0):
+    return struct.pack(">IBBH", len(body) + 8, 2, kind, channel) + body
+
+
+def data(payload):
+    """A message: one data section."""
+    return b"\x00\x53\x75" + binary(payload)
+
+
+def list_of_uints(encoded):
+    """The fields of a list, as far as they are unsigned or null."""
+    wide = encoded[0] == 0xD0
+    count = struct.unpack(">I", encoded[5:9])[0] if wide else encoded[2]
+    at, fields = 9 if wide else 3, []
+    for _ in range(count):
+        size = {0x40: 0, 0x43: 0, 0x52: 1, 0x60: 2, 0x70: 4}.get(encoded[at])
+        if size is None:
+            break
+        fields.append(int.from_bytes(encoded[at + 1:at + 1 + size], "big"))
+        at += 1 + size
+    return fields
+
+
+FROM_THE_FIRST = compound(0xD1, [symbol("rabbitmq:stream-offset-spec"),
+                                 b"\x00" + symbol("rabbitmq:stream-offset-spec") + string("first")])
+
+
+class Client:
+    """One connection with one session, which does what it is told and nothing by itself."""
+
+    def __init__(self, port, receive_buffer=None):
+        self.socket = socket.socket()
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(60)
+        self.socket.connect(("127.0.0.1", port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.buffer, self.links = b"", 0
+        login = described(SASL_INIT, symbol("PLAIN"), binary(b"\0guest\0guest"), NULL)
+        self.socket.sendall(b"AMQP\x03\x01\x00\x00" + frame(login, kind=1) + b"AMQP\x00\x01\x00\x00"
+                            + frame(described(OPEN, string("hostile"), NULL))
+                            + frame(described(BEGIN, NULL, uint(0), uint(MANY), uint(MANY))))
+        self.wait_for(BEGIN)
+
+    def close(self):
+        try:
+            # Also for a thread that reads it.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # The broker was first.
+        self.socket.close()
+
+    def read(self):
+        """The performative's code and the bytes of the next frame."""
+        while True:
+            if self.buffer.startswith(b"AMQP"):
+                self.buffer = self.buffer[8:]
+            size = struct.unpack(">I", self.buffer[:4])[0] if len(self.buffer) >= 4 else 8
+            if len(self.buffer) < size or len(self.buffer) < 4:
+                got = self.socket.recv(1 << 16)
+                if not got:
+                    raise EOFError("the broker hung up")
+                self.buffer += got
+                continue
+            whole, self.buffer = self.buffer[:size], self.buffer[size:]
+            if size > 8 and whole[5] == 0:
+                return whole[10], whole
+
+    def wait_for(self, code):
+        while True:
+            found, whole = self.read()
+            if found == code:
+                return whole
+            if found in (DETACH, END, CLOSE):
+                raise ConnectionError(f"instead of {code:#x}: {whole!r}")
+
+    def wait_for_any(self, code):
+        """As `wait_for`, but whatever else comes is left out."""
+        while self.read()[0] != code:
+            pass
+
+    def read_on(self):
+        """Reads until the connection ends."""
+        try:
+            while self.socket.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+
+    def sender(self, address):
+        handle = self.links
+        self.links += 1
+        self.socket.sendall(frame(described(ATTACH, string(f"link-{handle}"), uint(handle), FALSE, NULL, NULL,
+                                            described(0x28, NULL), described(0x29, string(address)), NULL, FALSE, uint(0))))
+        return handle
+
+    def receiver(self, address, credit=0, filters=None):
+        handle = self.links
+        self.links += 1
+        source = [string(address)] + ([NULL] * 6 + [filters] if filters else [])
+        self.socket.sendall(frame(described(ATTACH, string(f"link-{handle}"), uint(handle), TRUE, NULL, NULL,
+                                            described(0x28, *source), described(0x29, NULL))))
+        if credit:
+            self.grant(handle, 0, credit)
+        return handle
+
+    def grant(self, handle, delivery_count, credit):
+        self.socket.sendall(frame(described(FLOW, uint(0), uint(MANY), uint(0), uint(MANY), uint(handle),
+                                            uint(delivery_count), uint(credit))))
+
+    def detach(self, handle):
+        self.socket.sendall(frame(described(DETACH, uint(handle), TRUE)))
+
+    def transfer(self, handle, number, payload, begins=True, more=False, settled=False):
+        flag = TRUE if more else FALSE
+        if begins:
+            fields = [uint(handle), uint(number), binary(struct.pack(">I", number)), uint(0), TRUE if settled else FALSE, flag]
+        else:
+            fields = [uint(handle), NULL, NULL, NULL, NULL, flag]
+        self.socket.sendall(frame(described(TRANSFER, *fields) + payload))
+
+    def send(self, handle, number, payload, settled=False, frame_size=30_000):
+        """A whole message, in as many frames as it takes."""
+        message = data(payload)
+        for at in range(0, len(message), frame_size):
+            part = message[at:at + frame_size]
+            self.transfer(handle, number, part, at == 0, at + frame_size < len(message), settled)
+
+    def send_all(self, handle, count, payload):
+        """Sends so many settled messages, as credit comes."""
+        limit = 0
+        for number in range(count):
+            while number >= limit:
+                fields = list_of_uints(self.wait_for(FLOW)[11:])
+                if len(fields) > 6 and fields[4] == handle:
+                    limit = fields[5] + fields[6]
+            self.send(handle, number, payload, settled=True)
+
+    def annotate(self, first, last, pairs):
+        """Gives back what was received, with annotations: pairs of a key and a text."""
+        annotations = compound(0xD1, [item for key, text in pairs for item in (symbol(key), string(text))])
+        modified = described(0x27, NULL, NULL, annotations)
+        self.socket.sendall(frame(described(DISPOSITION, TRUE, uint(first), uint(last), TRUE, modified)))
+
+    def accept(self, first, last):
+        """Settles what was received."""
+        self.socket.sendall(frame(described(DISPOSITION, TRUE, uint(first), uint(last), TRUE, described(0x24))))
