@@ -1,5 +1,5 @@
 # Thin: each target is one or two commands that can be typed by hand.
-.PHONY: run static test unit interop kill alone hostile fmt lint bench bench-check soak fuzz
+.PHONY: run static test build unit interop kill alone hostile fmt lint bench bench-check soak fuzz
 
 run:
 	cargo run --release -p sluice -- serve
@@ -10,13 +10,18 @@ static:
 	RUSTFLAGS="-C target-feature=+crt-static" \
 		cargo build --profile $(PROFILE) -p sluice --target $$(rustc -vV | sed -n 's/^host: //p')
 
-test: unit interop kill alone hostile
+test:
+	tests/run
+
+# Everything that the tests of make unit and make kill run, once.
+build:
+	cargo test --profile ci --workspace --no-run
 
 unit:
 	cargo test --profile ci --workspace -- --skip a_killed_broker
 
 interop:
-	cargo build --profile ci --workspace
+	cargo build --profile ci -p sluice
 	tests/interop/run.sh
 
 kill:

@@ -1,9 +1,12 @@
 #!/bin/bash
-# Builds the program as `make static` does, but faster, and runs it where there is nothing else: no shared library, no file.
+# Builds the static program, with the profile of the tests, and runs it where there is nothing else: no shared library, no file.
+#
+#   tests/alone/run.sh [--path]           --path only says where the program is
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-host=$(rustc -vV | sed -n 's/^host: //p')
-make static PROFILE=dev
+program=${CARGO_TARGET_DIR:-$PWD/target}/$(rustc -vV | sed -n 's/^host: //p')/ci/sluice
+[ "${1:-}" != --path ] || { echo "$program"; exit; }
+make --no-print-directory static PROFILE=ci
 
 dir=$(mktemp -d)
 broker=
@@ -13,7 +16,7 @@ stop() {
 }
 trap stop EXIT
 mkdir "$dir/root"
-cp "${CARGO_TARGET_DIR:-target}/$host/debug/sluice" "$dir/root/"
+cp "$program" "$dir/root/"
 # Whoever is not root becomes it in a user namespace.
 chroot=(chroot)
 [ "$(id -u)" = 0 ] || chroot=(unshare --map-root-user chroot)

@@ -3,4 +3,4 @@
 # KILL_KIND (each in turn).
 set -eu
 cd "$(dirname "$0")/../.."
-exec cargo test --profile ci -p sluice --test kill -- --nocapture "$@"
+exec cargo test --profile ci --workspace --test kill -- --nocapture "$@"
