@@ -17,8 +17,8 @@ use log::{
 };
 use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
-    Attach, Chunk, Config, ConsumerId, Effect, Fifo, Follower, Kept, Lent, Mode, Outcome, Publish,
-    PublisherId, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
+    Attach, Carrier, Chunk, Config, ConsumerId, Deliver, Effect, Fifo, Follower, Kept, Lent, Mode, Outcome,
+    Publish, PublisherId, Put, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
 };
 
 use crate::walk;
@@ -234,7 +234,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
     assert_eq!(stream.poll_work(0), Some(Work::Open));
     stream.handle_opened(Ok(kept.clone()), 0, &mut home);
-    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_| true);
+    readers.apply(attach(consumer, Mode::Replay(Box::default())), 0, &mut here, &mut |_: Lent<'_>| true);
     let message = message();
     let mut published = 0;
     Box::new(move || {
@@ -268,29 +268,38 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     })
 }
 
+/// Keeps the receipts of brief messages, and takes no delivery.
+struct Briefs;
+
+impl Deliver for Briefs {
+    fn deliver(&mut self, _: Lent<'_>) -> bool {
+        false
+    }
+}
+
+impl Carrier for Briefs {
+    fn put(&mut self, put: Put<'_>) -> bool {
+        black_box(put).brief.is_some()
+    }
+}
+
 fn fifo() -> Box<dyn FnMut() -> u64> {
     let mut fifo = Fifo::new(config());
     let mut out = queue::Output::default();
     let consumer = ConsumerId(1);
-    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut |_| false, &mut |_| false);
+    fifo.apply(attach(consumer, Mode::Take), 0, &mut out, &mut Briefs);
     let parts = Parts { durable: true, ..message().parts() };
     let message = Message::new(parts, Arc::new(Route::simple("", "q")));
     let mut published = 0;
     Box::new(move || {
         let publish =
             Publish { publisher: PublisherId(1), seq: published, message: message.clone(), patient: false };
-        fifo.apply(
-            Request::Publish(publish),
-            1000,
-            &mut out,
-            &mut |put| black_box(put).brief.is_some(),
-            &mut |_| false,
-        );
+        fifo.apply(Request::Publish(publish), 1000, &mut out, &mut Briefs);
         published += 1;
         if published % TURN == 0 {
             let (delivery_count, credit) = ((published - TURN) as u32, TURN as u32);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            fifo.apply(grant, 1000, &mut out, &mut |_| false, &mut |_| false);
+            fifo.apply(grant, 1000, &mut out, &mut Briefs);
             let delivered = out.effects.drain(..).filter(|e| matches!(e, Effect::Delivery(_))).count();
             assert!(published == TURN || delivered as u64 == TURN);
             let (first, last) = (published - TURN + 1, published);
@@ -299,8 +308,7 @@ fn fifo() -> Box<dyn FnMut() -> u64> {
                 Request::Settle { consumer, first, last, outcome, answer: false },
                 1000,
                 &mut out,
-                &mut |_| false,
-                &mut |_| false,
+                &mut Briefs,
             );
             assert_eq!(
                 out.receipts.drain().map(|receipt| receipt.last - receipt.first + 1).sum::<u64>(),

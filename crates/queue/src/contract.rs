@@ -336,9 +336,18 @@ pub struct Delivery {
     pub redelivered: bool,
 }
 
-/// Offers a delivery to a consumer. Returns true if it was taken. A reader of a stream whose delivery is not taken waits for
-/// the consumer's next Grant.
-pub type Deliver<'a> = &'a mut dyn FnMut(Lent<'_>) -> bool;
+/// Offers deliveries to consumers while a machine works, before any of its effects.
+pub trait Deliver {
+    /// Offers a delivery to its consumer. Returns true if it was taken. A delivery of a queue that is not taken becomes an
+    /// effect. A reader of a stream whose delivery is not taken waits for the consumer's next Grant.
+    fn deliver(&mut self, lent: Lent<'_>) -> bool;
+}
+
+impl<F: FnMut(Lent<'_>) -> bool> Deliver for F {
+    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+        self(lent)
+    }
+}
 
 /// A delivery whose message is lent, for as long as it takes to send it.
 #[derive(Clone, Copy, Debug)]

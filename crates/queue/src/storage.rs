@@ -13,7 +13,7 @@
 
 use message::{Annotations, Message};
 
-use crate::PublisherId;
+use crate::contract::{Deliver, PublisherId};
 
 /// What must survive the process. Facts restore the machine without running any decision again. Only
 /// durable messages have facts.
@@ -83,6 +83,13 @@ pub struct Brief {
     pub ahead: u64,
     /// Messages that consumers have accepted in this life of the queue.
     pub acknowledged: u64,
+}
+
+/// What a queue hands up while it applies a request: its deliveries, and the durable messages that it stores.
+pub trait Carrier: Deliver {
+    /// Called for each durable message, in front of the facts of the same request, which do not repeat it. Returns true if
+    /// the carrier sends the message's receipt itself; it may do so only for a [`Put::brief`] message.
+    fn put(&mut self, put: Put<'_>) -> bool;
 }
 
 impl From<Put<'_>> for Fact {

@@ -5,7 +5,25 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
-use queue::{Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId, Request};
+use queue::{
+    Attach, Carrier, Config, ConsumerId, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output, Publish,
+    PublisherId, Put, Request,
+};
+
+/// Takes nothing: deliveries become effects, and the queue keeps every receipt.
+struct Nobody;
+
+impl Deliver for Nobody {
+    fn deliver(&mut self, _: Lent<'_>) -> bool {
+        false
+    }
+}
+
+impl Carrier for Nobody {
+    fn put(&mut self, _: Put<'_>) -> bool {
+        false
+    }
+}
 
 struct Weighing;
 
@@ -83,10 +101,10 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
         delivery_count: 0,
         message_bytes_max: None,
     };
-    fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
+    fifo.apply(Request::Attach(attach), 0, &mut out, &mut Nobody);
     let credit = u32::MAX;
     let grant = Request::Grant { consumer, delivery_count: 0, credit, drain: false, echo: false };
-    fifo.apply(grant, 0, &mut out, &mut |_| false, &mut |_| false);
+    fifo.apply(grant, 0, &mut out, &mut Nobody);
     let before = BYTES.get();
     MOST.set(before);
     for seq in 0..MESSAGES {
@@ -96,8 +114,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
             Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: false }),
             0,
             &mut out,
-            &mut |_| false,
-            &mut |_| false,
+            &mut Nobody,
         );
         out.effects.clear();
         out.facts.clear();
@@ -110,20 +127,14 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     // What is given back can be read again, and what is settled takes nothing.
     let (first, last) = (MESSAGES / 2, MESSAGES / 2);
     let outcome = Outcome::Released;
-    fifo.apply(
-        Request::Settle { consumer, first, last, outcome, answer: false },
-        0,
-        &mut out,
-        &mut |_| false,
-        &mut |_| false,
-    );
+    fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out, &mut Nobody);
     assert_eq!(out.loads.len(), 1);
     assert!(!out.effects.iter().any(|effect| matches!(effect, Effect::Delivery(_))));
     out = Output::default();
     for first in (1..=MESSAGES).step_by(1000) {
         let settle =
             Request::Settle { consumer, first, last: first + 999, outcome: Outcome::Accepted, answer: false };
-        fifo.apply(settle, 0, &mut out, &mut |_| false, &mut |_| false);
+        fifo.apply(settle, 0, &mut out, &mut Nobody);
         out.facts.clear();
         out.released.clear();
     }

@@ -5,7 +5,25 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use message::{Message, Parts, Route};
-use queue::{Attach, Config, ConsumerId, Effect, Fifo, Mode, Outcome, Output, Publish, PublisherId, Request};
+use queue::{
+    Attach, Carrier, Config, ConsumerId, Deliver, Effect, Fifo, Lent, Mode, Outcome, Output, Publish,
+    PublisherId, Put, Request,
+};
+
+/// Takes nothing: deliveries become effects, and the queue keeps every receipt.
+struct Nobody;
+
+impl Deliver for Nobody {
+    fn deliver(&mut self, _: Lent<'_>) -> bool {
+        false
+    }
+}
+
+impl Carrier for Nobody {
+    fn put(&mut self, _: Put<'_>) -> bool {
+        false
+    }
+}
 
 struct Counting;
 
@@ -55,7 +73,7 @@ impl Bench {
                 delivery_count: 0,
                 message_bytes_max: None,
             };
-            fifo.apply(Request::Attach(attach), 0, &mut out, &mut |_| false, &mut |_| false);
+            fifo.apply(Request::Attach(attach), 0, &mut out, &mut Nobody);
         }
         let parts = Parts { wire: b"body".to_vec().into(), durable: true, ..Parts::default() };
         let message = Message::new(parts, Arc::new(Route::simple("", "q")));
@@ -67,7 +85,7 @@ impl Bench {
         for seq in 0..n {
             let publish =
                 Publish { publisher: PublisherId(1), seq, message: self.message.clone(), patient: false };
-            self.fifo.apply(Request::Publish(publish), 1000, &mut self.out, &mut |_| false, &mut |_| false);
+            self.fifo.apply(Request::Publish(publish), 1000, &mut self.out, &mut Nobody);
         }
     }
 
@@ -77,7 +95,7 @@ impl Bench {
             let delivery_count = self.granted[id as usize];
             let consumer = ConsumerId(id);
             let grant = Request::Grant { consumer, delivery_count, credit, drain: false, echo: false };
-            self.fifo.apply(grant, 1000, &mut self.out, &mut |_| false, &mut |_| false);
+            self.fifo.apply(grant, 1000, &mut self.out, &mut Nobody);
         }
         let mut last = self.settled;
         for effect in self.out.effects.drain(..) {
@@ -90,7 +108,7 @@ impl Bench {
             self.granted[id] = last as u32;
             self.settled[id] = last;
             let settle = Request::Settle { consumer, first, last, outcome: Outcome::Accepted, answer: true };
-            self.fifo.apply(settle, 1000, &mut self.out, &mut |_| false, &mut |_| false);
+            self.fifo.apply(settle, 1000, &mut self.out, &mut Nobody);
         }
         self.out.receipts.drain().for_each(drop);
         self.out.effects.clear();

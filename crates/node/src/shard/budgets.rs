@@ -10,20 +10,28 @@ type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
 
 /// Every budget of the shards, in the order in which they are shown. `docs/operations.md` has a line for each.
 const BUDGETS: &[Budget] = &[
-    ("unfinished_deliveries", |shard| shard.unfinished.used(), |shard| shard.unfinished.limit_part(shard.id)),
+    (
+        "unfinished_deliveries",
+        |shard| shard.connections.unfinished(shard.here.id).0,
+        |shard| shard.connections.unfinished(shard.here.id).1,
+    ),
     (
         "stream_readers",
-        |shard| of_node(shard, shard.reader_memory.bytes()),
-        |shard| of_node(shard, shard.reader_memory.limit()),
+        |shard| of_node(shard, shard.connections.node_reader_memory().bytes()),
+        |shard| of_node(shard, shard.connections.node_reader_memory().limit()),
     ),
     ("stream_tails", |shard| shard.tails().0, |shard| shard.tails().1),
-    ("publisher_credit", |shard| shard.budget.used(), |shard| shard.budget.limit()),
-    ("backlog", |shard| shard.pages.used(), |shard| shard.pages.limit()),
+    (
+        "publisher_credit",
+        |shard| shard.connections.publisher_credit().0,
+        |shard| shard.connections.publisher_credit().1,
+    ),
+    ("backlog", |shard| shard.storage.backlog().0, |shard| shard.storage.backlog().1),
 ];
 
 /// What is counted of the whole node: the first shard tells it.
 fn of_node(shard: &Shard, bytes: u64) -> u64 {
-    if shard.id == 0 { bytes } else { 0 }
+    if shard.here.id == 0 { bytes } else { 0 }
 }
 
 impl Shard {

@@ -48,14 +48,14 @@ impl std::fmt::Debug for Waiting {
 
 impl Shard {
     pub fn catalog(&self) -> &Catalog {
-        &self.catalog
+        self.metadata.catalog()
     }
 
     /// Asks for a change of the catalog.
     pub fn propose(&mut self, command: Command, then: OnAnswer) {
-        if let Some(ticket) = self.tickets.insert(TicketOwner::Desk) {
-            self.desk.answers.insert(Ticket(ticket), then);
-            self.post.propose(Some(Ticket(ticket)), command);
+        if let Some(ticket) = self.connections.ticket(TicketOwner::Desk) {
+            self.desk.answers.insert(ticket, then);
+            self.mail.post.propose(Some(ticket), command);
         }
     }
 
@@ -66,29 +66,29 @@ impl Shard {
         request: impl FnOnce(Ticket) -> Request,
         then: OnEffect,
     ) -> Option<Ticket> {
-        let ticket = Ticket(self.tickets.insert(TicketOwner::Desk)?);
+        let ticket = self.connections.ticket(TicketOwner::Desk)?;
         self.desk.effects.insert(ticket, then);
-        self.post.request(queue, request(ticket));
+        self.mail.post.request(queue, request(ticket));
         Some(ticket)
     }
 
     /// Nobody waits any more for what [`Shard::ask`] has asked.
     pub fn give_up(&mut self, queue: QueueId, ticket: Ticket) {
         if self.desk.effects.remove(&ticket).is_some() {
-            self.tickets.remove(ticket.0);
-            self.post.request(queue, Request::GiveUp { ticket });
+            self.connections.remove_ticket(ticket);
+            self.mail.post.request(queue, Request::GiveUp { ticket });
         }
     }
 
     pub(super) fn desk_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
-        self.tickets.remove(ticket.0);
+        self.connections.remove_ticket(ticket);
         if let Some(then) = self.desk.answers.remove(&ticket) {
             then(result);
         }
     }
 
     pub(super) fn desk_effect(&mut self, ticket: Ticket, effect: Effect) {
-        self.tickets.remove(ticket.0);
+        self.connections.remove_ticket(ticket);
         if let Some(then) = self.desk.effects.remove(&ticket) {
             then(effect);
         }
@@ -98,27 +98,26 @@ impl Shard {
     pub fn totals(&self) -> Totals {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
         let mut totals = Totals { counters, budgets, ..Totals::default() };
-        for slot in self.queues.iter().flatten() {
+        for slot in self.queues.iter() {
             let (ready, unsettled) = slot.depth();
             totals.ready += ready;
             totals.unsettled += unsettled;
         }
         totals.ready += self.streams.messages();
-        totals.sessions = self.conns.iter().map(|(_, c)| c.gate.session_count() as u64).sum();
+        totals.sessions = self.connections.iter().map(|c| c.gate.session_count() as u64).sum();
         totals
     }
 
     /// Every open connection of this shard.
     pub fn connection_rows(&self, node: &Arc<str>) -> Vec<ConnectionRow> {
-        self.conns.iter().filter_map(|(_, c)| c.gate.report(node, c.recv_bytes, c.send_bytes)).collect()
+        self.connections.iter().filter_map(|c| c.gate.report(node, c.recv_bytes, c.send_bytes)).collect()
     }
 
     /// What may stop the links of connections that matter, of the first thousand; and what may stop everything.
     pub fn look(&self, wanted: &Wanted) -> (Vec<ConnectionFacts>, LogFacts) {
-        let wanted = self.conns.iter().filter(|(_, c)| c.gate.is_wanted(wanted)).take(LOOK_MAX);
-        let connections = wanted.filter_map(|(_, c)| {
-            let mut facts =
-                c.gate.facts(c.unwritten_bytes as u64, (c.partial.len() + c.partial_taken) as u64)?;
+        let wanted = self.connections.iter().filter(|c| c.gate.is_wanted(wanted)).take(LOOK_MAX);
+        let connections = wanted.filter_map(|c| {
+            let mut facts = c.gate.facts(c.unwritten_bytes as u64, c.partial_bytes() as u64)?;
             for link in &mut facts.links {
                 if let Role::Consuming { queue, consumer, standing, .. } = &mut link.role {
                     *standing = self.streams.standing(*queue, ConsumerId(*consumer));
@@ -126,12 +125,7 @@ impl Shard {
             }
             Some(facts)
         });
-        let log = LogFacts {
-            failed: self.log_refuses() || self.pages.is_stuck(!self.log_short),
-            receipts_held: self.journal.receipts_held() + self.unwritten.messages,
-            memory_receipts_held: self.pages.receipts_held(),
-        };
-        (connections.collect(), log)
+        (connections.collect(), self.storage.facts())
     }
 
     /// What the catalog knows of these queues, each once.
@@ -139,8 +133,8 @@ impl Shard {
         let mut records: Vec<Arc<QueueRecord>> = Vec::new();
         for end in ends {
             let record = match end {
-                End::Named(vhost, name) => self.catalog.queue(vhost, name),
-                End::Id(id) => self.catalog.queue_by_id(*id),
+                End::Named(vhost, name) => self.metadata.catalog().queue(vhost, name),
+                End::Id(id) => self.metadata.catalog().queue_by_id(*id),
             };
             records.extend(record.cloned());
         }
@@ -151,7 +145,7 @@ impl Shard {
 
     /// Closes the connection of this name; false if it is not here.
     pub fn close_connection(&mut self, name: &str, reason: &str) -> bool {
-        let found = self.conns.iter().find(|(_, c)| &**c.gate.name() == name).map(|(key, _)| key);
+        let found = self.connections.named(name);
         if let Some(key) = found {
             self.close(key, reason);
         }

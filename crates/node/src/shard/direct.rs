@@ -7,38 +7,34 @@ use broker::mail::{Direct, Mail};
 use broker::reply_to::ReplyTo;
 use queue::{Asked, Effect, Publish, Refusal, Report, Verdict};
 
-use super::receipts::{Receipt, push_receipt};
-use super::{Cx, Shard, with_gate};
+use super::Shard;
+use super::receipts::Receipt;
 
 impl Shard {
     /// Takes mail to the shard of the link; a name that speaks of no shard is answered here.
     pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
-        let home = match usize::from(to.shard()) < self.outboxes.len() {
+        let home = match self.mail.shards().contains(&to.shard()) {
             true => to.shard(),
-            false => self.id,
+            false => self.here.id,
         };
         self.do_or_send(home, Mail::Direct { to, vhost, request });
     }
 
     pub(super) fn handle_direct(&mut self, to: ReplyTo, vhost: &str, request: Direct) {
-        let at =
-            self.consumers.get(to.outlet.0).copied().filter(|at| {
-                self.conns.get(at.connection).is_some_and(|c| c.gate.takes_replies(*at, vhost, to))
-            });
+        let at = self.connections.consumer(to.outlet).filter(|at| {
+            self.connections.get(at.connection).is_some_and(|c| c.gate.takes_replies(*at, vhost, to))
+        });
         match request {
             Direct::Publish(Publish { publisher, seq, message, .. }) => {
                 match at {
                     Some(at) => {
-                        with_gate!(self, at.connection, |gate, cx| gate.handle_reply(at, &message, cx));
+                        self.gates().with(at.connection, |gate, cx| gate.handle_reply(at, &message, cx));
                     }
                     // Gone, or never there: a name that was made up looks no different.
                     None => self.counters.replies_dropped += 1,
                 }
                 let (queue, verdict) = (QueueId::NONE, Verdict::Accepted);
-                push_receipt(
-                    &mut self.receipts,
-                    Receipt { queue, publisher, first: seq, last: seq, verdict },
-                );
+                self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
             }
             Direct::Probe(ticket) => {
                 let effect = match at {

@@ -4,7 +4,7 @@ use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
 use queue::{Arrival, PublisherId, RejectReason, Request, Verdict};
 
-use super::{Cx, Shard, with_gate};
+use super::Shard;
 
 /// What became of `first..=last` of one publisher at one queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,70 +22,94 @@ impl Receipt {
     }
 }
 
-/// Adds a receipt, joined to the last one if it continues it.
-pub(super) fn push_receipt(receipts: &mut Vec<Receipt>, receipt: Receipt) {
-    if let Some(last) = receipts.last_mut()
-        && last.publisher == receipt.publisher
-        && last.queue == receipt.queue
-        && last.verdict == receipt.verdict
-        && last.last + 1 == receipt.first
-    {
-        last.last = receipt.last;
-        return;
+/// Receipts in their order, those that continue each other as one.
+#[derive(Debug, Default)]
+pub(super) struct Receipts(Vec<Receipt>);
+
+impl Receipts {
+    /// Adds a receipt, joined to the last one if it continues it.
+    pub fn push(&mut self, receipt: Receipt) {
+        if let Some(last) = self.0.last_mut()
+            && last.publisher == receipt.publisher
+            && last.queue == receipt.queue
+            && last.verdict == receipt.verdict
+            && last.last + 1 == receipt.first
+        {
+            last.last = receipt.last;
+            return;
+        }
+        self.0.push(receipt);
     }
-    receipts.push(receipt);
+
+    /// Adds receipts behind these, and leaves none there.
+    pub fn append(&mut self, newer: &mut Self) {
+        self.0.append(&mut newer.0);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The messages that they are for.
+    pub fn messages(&self) -> u64 {
+        self.0.iter().map(Receipt::messages).sum()
+    }
+
+    pub fn drain(&mut self) -> impl Iterator<Item = Receipt> {
+        self.0.drain(..)
+    }
 }
 
 impl Shard {
     /// Sends the receipts of this round.
     pub(super) fn send_receipts(&mut self) {
-        if self.pages.is_full() {
-            self.pages.receipts.append(&mut self.receipts);
+        let waiting = self.storage.waiting_for_memory();
+        if !waiting.is_empty() {
+            waiting.append(&mut self.mail.receipts);
+            std::mem::swap(waiting, &mut self.mail.receipts);
+        }
+        if self.storage.holds_memory() {
+            std::mem::swap(self.storage.waiting_for_memory(), &mut self.mail.receipts);
             return;
         }
-        if !self.pages.receipts.is_empty() {
-            let newer = std::mem::replace(&mut self.receipts, std::mem::take(&mut self.pages.receipts));
-            self.receipts.extend(newer);
-        }
-        let mut receipts = std::mem::take(&mut self.receipts);
-        for receipt in receipts.drain(..) {
+        let mut receipts = std::mem::take(&mut self.mail.receipts);
+        for receipt in receipts.drain() {
             let to = shard_of(receipt.publisher.0);
-            if to == self.id {
+            if to == self.here.id {
                 self.handle_receipt(receipt);
             } else {
                 let Receipt { queue, publisher, first, last, verdict } = receipt;
-                self.send(to, Mail::Receipts { queue, publisher, first, last, verdict });
+                self.mail.send(to, Mail::Receipts { queue, publisher, first, last, verdict });
             }
         }
-        if self.receipts.is_empty() {
-            self.receipts = receipts;
+        if self.mail.receipts.is_empty() {
+            self.mail.receipts = receipts;
         }
     }
 
     pub(super) fn handle_receipt(&mut self, receipt: Receipt) {
         let Receipt { queue, publisher, first, last, verdict } = receipt;
-        match self.publishers.get(publisher.0).copied() {
-            Some(PublisherAddress::Link(to)) => {
-                with_gate!(self, to.connection, |gate, cx| gate
-                    .handle_receipts(to, queue, first, last, verdict, cx));
+        match self.connections.publisher(publisher) {
+            Some(&mut PublisherAddress::Link(to)) => {
+                self.gates().with(to.connection, |gate, cx| {
+                    gate.handle_receipts(to, queue, first, last, verdict, cx);
+                });
             }
-            Some(PublisherAddress::DeadLetter(mut wait)) => {
+            Some(PublisherAddress::DeadLetter(wait)) => {
                 wait.left = wait.left.saturating_sub(1);
                 wait.accepted |= verdict == Verdict::Accepted;
                 wait.unavailable |= verdict == Verdict::Rejected(RejectReason::Unavailable);
                 if wait.left > 0 {
-                    if let Some(known) = self.publishers.get_mut(publisher.0) {
-                        *known = PublisherAddress::DeadLetter(wait);
-                    }
                     return;
                 }
-                self.publishers.remove(publisher.0);
+                let wait = *wait;
+                self.connections.remove_publisher(publisher);
                 let arrival = match (wait.accepted, wait.unavailable) {
                     (true, _) => Arrival::Taken,
                     (false, true) => Arrival::Unavailable,
                     (false, false) => Arrival::Refused,
                 };
-                self.post.request(wait.queue, Request::DeadLettered { token: wait.token, arrival });
+                self.mail.post.request(wait.queue, Request::DeadLettered { token: wait.token, arrival });
             }
             None => {}
         }

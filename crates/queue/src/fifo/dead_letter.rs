@@ -116,7 +116,7 @@ impl Fifo {
         arrival: Arrival,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         let Some(dead) = self.leaving.on_way.remove(&token) else { return };
         let again = match arrival {
@@ -138,7 +138,7 @@ impl Fifo {
     }
 
     /// Sends again what is due.
-    pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             if let Some((_, dead)) = self.leaving.waiting.pop_front() {
                 self.send(dead, now_ms, out);
@@ -148,7 +148,7 @@ impl Fifo {
     }
 
     /// Lets those go that waited for room: the parked first, then heads of the queue.
-    pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_parked(out) {
             let Some(dead) = self.leaving.parked.pop_front() else { break };
             self.send(dead, now_ms, out);

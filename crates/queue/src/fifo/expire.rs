@@ -19,7 +19,7 @@ impl Fifo {
     }
 
     /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
-    pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
         }

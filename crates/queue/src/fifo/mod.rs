@@ -31,9 +31,9 @@ use ready::Ready;
 pub use restore::Restoring;
 
 use crate::{
-    Asked, Attach, Brief, Capabilities, Config, CreditState, DeletedReason, Deliver, Delivery, Effect, Fact,
-    GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason, Report, Request,
-    Ticket, Verdict,
+    Asked, Attach, Brief, Capabilities, Carrier, Config, CreditState, DeletedReason, Deliver, Delivery,
+    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason,
+    Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -116,32 +116,24 @@ impl Fifo {
         }
     }
 
-    /// Does what is asked. `now_ms` counts from the epoch and never goes back. `put` is lent what is stored, at once: it
-    /// comes in front of the facts in `out`, which have no [`Fact::Put`]; it says whether it gives the receipt of a brief
-    /// one itself. `deliver` is lent what goes to a consumer, while `out` has no effects that it would overtake; if it does
-    /// not take it, it is an effect like the others.
-    pub fn apply(
-        &mut self,
-        request: Request,
-        now_ms: u64,
-        out: &mut Output,
-        put: &mut dyn FnMut(Put<'_>) -> bool,
-        deliver: Deliver<'_>,
-    ) {
+    /// Applies a request. `now_ms` counts from the epoch and never goes back. The carrier gets each stored message at once,
+    /// so the facts in `out` have no [`Fact::Put`]. It gets deliveries as long as `out` has no effect that they would
+    /// overtake; a delivery that it does not take becomes an effect.
+    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output, carrier: &mut dyn Carrier) {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
         }
         self.used_ms.get_or_insert(now_ms);
         self.expire(now_ms, out);
         match request {
-            Request::Publish(publish) => self.publish(publish, now_ms, out, put, deliver),
+            Request::Publish(publish) => self.publish(publish, now_ms, out, carrier),
             Request::Attach(attach) => self.attach(&attach, now_ms, out),
-            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out, deliver),
-            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out, deliver),
+            Request::Cancel { consumer } => self.cancel(consumer, now_ms, out, carrier),
+            Request::Detach { consumer, failed } => self.detach(consumer, failed, now_ms, out, carrier),
             Request::Grant { consumer, delivery_count, credit, drain, echo } => {
                 if let Some(slot) = self.consumers.slot(consumer) {
                     self.consumers.get(slot).grant.replace(delivery_count, credit);
-                    self.granted(slot, drain, echo, now_ms, out, deliver);
+                    self.granted(slot, drain, echo, now_ms, out, carrier);
                 }
             }
             Request::Fetch { ticket, holder, n, settled } => {
@@ -150,13 +142,13 @@ impl Fifo {
                 let deliveries = Vec::new();
                 self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
                 // What has been fetched may have been too large for those who have credit.
-                self.dispatch(now_ms, out, deliver);
+                self.dispatch(now_ms, out, carrier);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
                 if answer {
                     out.effects.push(Effect::Settled { consumer, first, last });
                 }
-                self.settle(consumer, (first, last), outcome, now_ms, out, deliver);
+                self.settle(consumer, (first, last), outcome, now_ms, out, carrier);
             }
             Request::Browse { ticket, .. } => {
                 let why = Refusal::NotSupported;
@@ -165,10 +157,10 @@ impl Fifo {
             // Nobody follows a queue that is read where it lives, and no look is under way.
             Request::Follow { .. } | Request::GiveUp { .. } => {}
             Request::DeadLettered { token, arrival } => {
-                self.dead_lettered(token, arrival, now_ms, out, deliver);
+                self.dead_lettered(token, arrival, now_ms, out, carrier);
             }
             Request::Use => self.used_ms = Some(now_ms),
-            Request::Configure(config) => self.configure(*config, now_ms, out, deliver),
+            Request::Configure(config) => self.configure(*config, now_ms, out, carrier),
             Request::Purge { ticket } => {
                 let messages = self.purge();
                 out.effects.push(Effect::Done { ticket, messages });
@@ -191,7 +183,7 @@ impl Fifo {
         }
         if self.ages {
             // What has expired may have been too large for those who have credit.
-            self.dispatch(now_ms, out, deliver);
+            self.dispatch(now_ms, out, carrier);
         }
         self.journal.flush(out);
     }
@@ -230,14 +222,7 @@ impl Fifo {
         self.next_seq
     }
 
-    fn publish(
-        &mut self,
-        publish: Publish,
-        now_ms: u64,
-        out: &mut Output,
-        put: &mut dyn FnMut(Put<'_>) -> bool,
-        deliver: Deliver<'_>,
-    ) {
+    fn publish(&mut self, publish: Publish, now_ms: u64, out: &mut Output, carrier: &mut dyn Carrier) {
         let Publish { publisher, seq: number, message, patient } = publish;
         if self.config.overflow != Overflow::DropHead && self.overflows(1, message.len()) {
             let verdict = Verdict::Rejected(RejectReason::MaxLength);
@@ -262,7 +247,7 @@ impl Fifo {
             let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
             Brief { publisher, number, ahead, acknowledged }
         });
-        let is_owed = journaled && put(Put { seq, message: &message, at_ms: now_ms, brief });
+        let is_owed = journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
         if !is_owed {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
@@ -271,13 +256,13 @@ impl Fifo {
             self.journal.put(&entry);
         }
         match direct {
-            Some(slot) => self.deliver(slot, entry, out, deliver),
+            Some(slot) => self.deliver(slot, entry, out, carrier),
             None => {
                 // Something is ready already or nobody has credit; yet a head that may not be delivered
                 // can have been overtaken by a higher level.
                 self.ready.push(entry);
                 self.shed(now_ms, out);
-                self.dispatch(now_ms, out, deliver);
+                self.dispatch(now_ms, out, carrier);
             }
         }
     }
@@ -326,7 +311,7 @@ impl Fifo {
         echo: bool,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         // Nothing will come: what is not asked to be drained is void.
         if self.consumers.get(slot).standing == Standing::Holding && !drain {
@@ -362,7 +347,7 @@ impl Fifo {
     }
 
     /// Heads to consumers, as long as there are both.
-    fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let anyone_waits = !self.waiting.is_empty();
         if anyone_waits {
             self.serve_fetches(now_ms, out);
@@ -397,7 +382,7 @@ impl Fifo {
         }
     }
 
-    fn deliver_heads(&mut self, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    fn deliver_heads(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while let Some(first) = self.consumers.next()
             && let Some(level) = self.next_level(now_ms, out)
             && let Some(slot) = self.consumers.next_for(first, |max_bytes| self.next_fits(max_bytes))
@@ -410,7 +395,7 @@ impl Fifo {
     }
 
     #[inline(always)]
-    fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output, deliver: Deliver<'_>) {
+    fn deliver(&mut self, slot: Slot, entry: Entry, out: &mut Output, deliver: &mut dyn Deliver) {
         let consumer = self.consumers.get(slot);
         consumer.grant.spend();
         let settled = consumer.settled;
@@ -426,7 +411,7 @@ impl Fifo {
 
     /// As [`offer`], with the annotations that consumers have set.
     #[cold]
-    fn offer_annotated(&self, lent: Lent<'_>, out: &mut Output, deliver: Deliver<'_>) {
+    fn offer_annotated(&self, lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
         match self.journal.annotated.shown(lent.seq, lent.message) {
             Some(message) => offer(Lent { message: &message, ..lent }, out, deliver),
             None => offer(lent, out, deliver),
@@ -474,7 +459,7 @@ impl Fifo {
         out.effects.push(Effect::Fetched { ticket, deliveries: fetch.deliveries, ready });
     }
 
-    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         self.used_ms = Some(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
         // How many levels there are is settled when the queue is declared.
@@ -583,8 +568,8 @@ impl Fifo {
 
 /// Lends a delivery to the caller, or makes it an effect if it must not overtake others or is not taken.
 #[inline(always)]
-fn offer(lent: Lent<'_>, out: &mut Output, deliver: Deliver<'_>) {
-    if !out.effects.is_empty() || !deliver(lent) {
+fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
+    if !out.effects.is_empty() || !deliver.deliver(lent) {
         out.effects.push(Effect::Delivery(lent.to_delivery()));
     }
 }

@@ -185,7 +185,7 @@ impl Fifo {
         block: Block,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         if self.reading != Some(load) {
             return;

@@ -19,7 +19,7 @@ impl Fifo {
         outcome: Outcome,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         let Some(slot) = self.consumers.slot(id) else { return };
         match outcome {
@@ -39,7 +39,13 @@ impl Fifo {
         self.forget_if_done(slot);
     }
 
-    pub(super) fn cancel(&mut self, id: ConsumerId, now_ms: u64, out: &mut Output, deliver: Deliver<'_>) {
+    pub(super) fn cancel(
+        &mut self,
+        id: ConsumerId,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Cancelled });
         let Some(slot) = self.consumers.slot(id) else { return };
         if self.consumers.get(slot).standing == Standing::Holding {
@@ -60,7 +66,7 @@ impl Fifo {
         failed: bool,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         out.effects.push(Effect::Gone { consumer: id, reason: GoneReason::Detached });
         let Some(slot) = self.consumers.slot(id) else { return };
@@ -114,7 +120,7 @@ impl Fifo {
         returned: &Returned,
         now_ms: u64,
         out: &mut Output,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         let mut entries = self.take(slot, first, last);
         self.put_back(&mut entries, returned, out);

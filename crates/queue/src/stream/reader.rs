@@ -128,7 +128,7 @@ impl Reader {
         tail: &Tail,
         kept: &Kept,
         now_ms: u64,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) -> Served {
         let consumer = match who {
             Asked::Consumer(consumer) => consumer,
@@ -140,7 +140,7 @@ impl Reader {
                 let Some(message) = self.entries.last() else { return Served::Damaged };
                 let (number, seq) = (self.number + 1, self.at - 1);
                 let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
-                self.refused = !deliver(lent);
+                self.refused = !deliver.deliver(lent);
                 self.waits_for_room = self.refused;
                 if !self.refused {
                     self.grant.spend();
@@ -186,7 +186,7 @@ impl Reader {
             let number = self.number + 1;
             let lent = Lent { consumer, number, seq, message, delivery_count: 0, redelivered: false };
             let full = match &mut self.browsed {
-                None if !deliver(lent) => {
+                None if !deliver.deliver(lent) => {
                     (self.refused, self.waits_for_room) = (true, true);
                     break;
                 }

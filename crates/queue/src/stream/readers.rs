@@ -104,7 +104,13 @@ pub struct Readers {
 impl Readers {
     /// Does what is asked. `now_ms` counts from the epoch. Here as in all that follows `deliver` is lent each delivery at once:
     /// those of a call come in front of its effects.
-    pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
+    pub fn apply(
+        &mut self,
+        request: Request,
+        now_ms: u64,
+        out: &mut ReadersOutput,
+        deliver: &mut dyn Deliver,
+    ) {
         if let Request::GiveUp { ticket } = request {
             self.give_up(ticket);
             return;
@@ -156,7 +162,7 @@ impl Readers {
         tail_bytes: usize,
         now_ms: u64,
         out: &mut ReadersOutput,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         let News { kept, chunks, end } = news;
         if let Some(reason) = end {
@@ -190,7 +196,7 @@ impl Readers {
         loaded: Option<LoadedChunks>,
         now_ms: u64,
         out: &mut ReadersOutput,
-        deliver: Deliver<'_>,
+        deliver: &mut dyn Deliver,
     ) {
         let Some(reader) = self.readers.get_mut(&who) else { return };
         reader.loading = false;
@@ -204,7 +210,7 @@ impl Readers {
     }
 
     /// Goes on with those that were interrupted. To be called while [`Readers::is_going`].
-    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
+    pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         for who in std::mem::take(&mut self.going) {
             self.serve(who, now_ms, out, deliver);
         }
@@ -320,7 +326,7 @@ impl Readers {
     }
 
     /// Gives a reader what it may have.
-    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: Deliver<'_>) {
+    fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
         let Self { readers, tail, kept, going, delivered, .. } = self;
         let (Some(reader), Some(kept)) = (readers.get_mut(&who), kept.as_ref()) else { return };
         let before = reader.number;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use log::{Claim, Held};
 use queue::Asked;
 
-use super::{LOAD_BYTES, Load, Shard, Streams, TAILS_BYTES};
+use super::{LOAD_BYTES, Load, Streams, TAILS_BYTES};
+use crate::shard::Shard;
 
 /// Bytes that may be in memory for the readers of one connection, from when they are asked for until the socket has taken
 /// them. At the bound nothing more is read for them. A reader at full speed needs two loads; 64 of them find room here.
@@ -46,14 +47,15 @@ impl Shard {
     /// few bytes and never waits for another: each of its reads has a budget of its own.
     fn budget_of(&mut self, who: Asked) -> (usize, Arc<Held>) {
         let connection = match who {
-            Asked::Consumer(consumer) => self.consumers.get(consumer.0).map(|to| to.connection),
+            Asked::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
             Asked::Ticket(_) => None,
         };
-        let node = &self.reader_memory;
-        let part = || Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())));
-        match connection.and_then(|key| Some((key, self.conns.get_mut(key)?))) {
-            Some((key, conn)) => (key, conn.reader_memory.get_or_insert_with(part).clone()),
-            None => (usize::MAX, part()),
+        let part = |node: &Arc<Held>| {
+            Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
+        };
+        match connection.and_then(|key| Some((key, self.connections.reader_memory(key, part)?))) {
+            Some(found) => found,
+            None => (usize::MAX, part(self.connections.node_reader_memory())),
         }
     }
 
@@ -62,7 +64,7 @@ impl Shard {
         let (key, _) = self.budget_of(load.who);
         self.streams.loads.insert(ticket, load);
         if self.streams.waiting.is_empty() {
-            self.streams.retry_ms = self.now_ms + RETRY_LOADS_MS;
+            self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
         self.streams.waiting.entry(key).or_default().push_back(ticket);
         self.admit(key, true);
@@ -73,9 +75,9 @@ impl Shard {
         if self.streams.waiting.is_empty() {
             return;
         }
-        let is_due = self.streams.retry_ms <= self.now_ms;
+        let is_due = self.streams.retry_ms <= self.here.now_ms;
         if is_due {
-            self.streams.retry_ms = self.now_ms + RETRY_LOADS_MS;
+            self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
         let keys: Vec<usize> = self.streams.waiting.keys().copied().collect();
         keys.into_iter().for_each(|key| self.admit(key, is_due));
@@ -118,7 +120,7 @@ impl Shard {
 
     /// Readers of a connection that have no credit or no room give back what was read for them.
     fn let_go_of_idle(&mut self, key: usize) {
-        let Some(conn) = self.conns.get(key) else { return };
+        let Some(conn) = self.connections.get(key) else { return };
         for (queue, consumer) in conn.gate.stream_consumers() {
             if let Some(following) = self.streams.following.get_mut(&queue) {
                 following.readers.let_go(consumer);

@@ -12,19 +12,16 @@ mod transcript;
 mod walk;
 
 use super::{Deliver, Fifo, Output};
-use crate::{Block, Effect, Fact, Load, Put, Request};
+use crate::{Block, Carrier, Effect, Fact, Lent, Load, Put, Request};
 
 impl Fifo {
     /// [`Fifo::apply`], with everything that it stores among its facts.
     fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
-        let mut puts = Vec::new();
         let before = out.facts.len();
-        let mut put = |put: Put<'_>| {
-            puts.push(Fact::from(put));
-            false
-        };
-        lending(out, |out, deliver| self.apply(request, now_ms, out, &mut put, deliver));
-        out.facts.splice(before..before, puts);
+        let mut taking = Taking::default();
+        self.apply(request, now_ms, out, &mut taking);
+        out.facts.splice(before..before, taking.puts);
+        out.effects.splice(..0, taking.deliveries);
     }
 
     fn time(&mut self, now_ms: u64, out: &mut Output) {
@@ -36,14 +33,31 @@ impl Fifo {
     }
 }
 
-/// Takes what is lent to every other consumer, and puts it where it would stand among the effects: nothing is lent
-/// behind one.
-fn lending(out: &mut Output, call: impl FnOnce(&mut Output, Deliver<'_>)) {
-    let mut taken = Vec::new();
-    call(out, &mut |lent| {
+/// Takes the deliveries of every other consumer, to be put where they would stand among the effects: nothing is lent behind
+/// one.
+#[derive(Default)]
+struct Taking {
+    puts: Vec<Fact>,
+    deliveries: Vec<Effect>,
+}
+
+impl Deliver for Taking {
+    fn deliver(&mut self, lent: Lent<'_>) -> bool {
         let takes = lent.consumer.0 % 2 == 1;
-        taken.extend(takes.then(|| Effect::Delivery(lent.to_delivery())));
+        self.deliveries.extend(takes.then(|| Effect::Delivery(lent.to_delivery())));
         takes
-    });
-    out.effects.splice(..0, taken);
+    }
+}
+
+impl Carrier for Taking {
+    fn put(&mut self, put: Put<'_>) -> bool {
+        self.puts.push(Fact::from(put));
+        false
+    }
+}
+
+fn lending(out: &mut Output, call: impl FnOnce(&mut Output, &mut dyn Deliver)) {
+    let mut taking = Taking::default();
+    call(out, &mut taking);
+    out.effects.splice(..0, taking.deliveries);
 }

@@ -167,7 +167,9 @@ impl World {
 
     fn here(&mut self, request: Request) {
         let mut out = ReadersOutput::default();
-        self.readers.apply(request, self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
+        self.readers.apply(request, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
+            take(&mut self.got, &self.disk, lent)
+        });
         self.after_readers(out);
     }
 
@@ -242,7 +244,7 @@ impl World {
         if !self.news.is_empty() {
             let news = self.news.remove(0);
             let mut out = ReadersOutput::default();
-            self.readers.handle_news(news, TAIL_BYTES, self.now_ms, &mut out, &mut |lent| {
+            self.readers.handle_news(news, TAIL_BYTES, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
                 take(&mut self.got, &self.disk, lent)
             });
             self.after_readers(out);
@@ -256,7 +258,7 @@ impl World {
         let load = self.loads.remove(which % self.loads.len());
         let loaded = self.disk.read(&load, most);
         let mut out = ReadersOutput::default();
-        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out, &mut |lent| {
+        self.readers.handle_loaded(load.who, Some(loaded), self.now_ms, &mut out, &mut |lent: Lent<'_>| {
             take(&mut self.got, &self.disk, lent)
         });
         self.after_readers(out);
@@ -264,7 +266,8 @@ impl World {
 
     fn go_on(&mut self) {
         let mut out = ReadersOutput::default();
-        self.readers.go_on(self.now_ms, &mut out, &mut |lent| take(&mut self.got, &self.disk, lent));
+        self.readers
+            .go_on(self.now_ms, &mut out, &mut |lent: Lent<'_>| take(&mut self.got, &self.disk, lent));
         self.after_readers(out);
     }
 
@@ -614,7 +617,13 @@ fn damage_that_a_reader_meets_is_its_own() {
     let bad = world.loads.iter().position(|load| load.who == Asked::Consumer(ConsumerId(1))).unwrap();
     world.loads.remove(bad);
     let mut out = ReadersOutput::default();
-    world.readers.handle_loaded(Asked::Consumer(ConsumerId(1)), None, world.now_ms, &mut out, &mut |_| true);
+    world.readers.handle_loaded(
+        Asked::Consumer(ConsumerId(1)),
+        None,
+        world.now_ms,
+        &mut out,
+        &mut |_: Lent<'_>| true,
+    );
     assert_eq!(out.damaged, [0]);
     world.carry(out.effects);
     world.settle();

@@ -11,9 +11,9 @@ use broker::ids::QueueId;
 use log::{Block, Extent, ReadError, Run};
 use queue::{Living, Load, Moved};
 
-use super::Shard;
 use super::pages::Reading;
-use super::slot::{Kept, find};
+use super::slot::RunPlace;
+use crate::shard::Shard;
 
 /// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that
 /// is allowed.
@@ -72,13 +72,13 @@ impl Copying {
 
 impl Shard {
     /// Wants the run moved that holds most for the sake of least, if all of them hold too much.
-    pub(super) fn find_stuck(&mut self) {
-        if self.pages.moving.now.is_some() || !self.pages.moving.wanted.is_empty() {
+    pub(in crate::shard) fn find_stuck(&mut self) {
+        if self.storage.pages.moving.now.is_some() || !self.storage.pages.moving.wanted.is_empty() {
             return;
         }
         let (mut held, mut most) = (0, None::<(u64, QueueId, u32)>);
-        for slot in self.queues.iter().flatten() {
-            for (run, living) in slot.fifo().stuck() {
+        for slot in self.queues.iter() {
+            for (run, living) in slot.fifo.stuck() {
                 let Some(kept) = slot.extents.get(&run) else { continue };
                 let dead = u64::from(kept.extent.bytes) * u64::from(1000 - living.min(1000)) / 1000;
                 held += dead;
@@ -87,55 +87,54 @@ impl Shard {
                 }
             }
         }
-        if held > self.garbage_allowed / STUCK_PART
+        if held > self.storage.garbage_allowed / STUCK_PART
             && let Some((_, queue, run)) = most
         {
-            self.pages.moving.wanted.push_back((queue, run));
+            self.storage.pages.moving.wanted.push_back((queue, run));
         }
         self.start_move();
     }
 
     /// This pack holds little that is alive: whose runs stand there moves them.
     pub fn handle_sparse(&mut self, pack: u64) {
-        for slot in self.queues.iter().flatten() {
+        for slot in self.queues.iter() {
             let there = slot.extents.iter().filter(|(_, kept)| kept.extent.pack == pack);
-            self.pages.moving.wanted.extend(there.map(|(run, _)| (slot.id, *run)));
+            self.storage.pages.moving.wanted.extend(there.map(|(run, _)| (slot.id, *run)));
         }
         self.start_move();
     }
 
     fn start_move(&mut self) {
-        while self.pages.moving.now.is_none()
-            && let Some((queue, run)) = self.pages.moving.wanted.pop_front()
+        while self.storage.pages.moving.now.is_none()
+            && let Some((queue, run)) = self.storage.pages.moving.wanted.pop_front()
         {
-            let slot = self.queues.get(queue.slot()).and_then(Option::as_ref).filter(|s| s.id == queue);
-            let Some(slot) = slot else { continue };
-            let Some((kept, living)) = slot.extents.get(&run).zip(slot.fifo().living(run)) else { continue };
+            let Some(slot) = self.queues.get(queue) else { continue };
+            let Some((kept, living)) = slot.extents.get(&run).zip(slot.fifo.living(run)) else { continue };
             let extent = kept.extent;
             if living.positions.is_empty() {
                 continue;
             }
             let (position, copy, moved) = (0, Run::new(queue.0), Vec::new());
-            self.pages.moving.now = Some(Copying { queue, run, living, position, copy, moved, whole: false });
+            self.storage.pages.moving.now =
+                Some(Copying { queue, run, living, position, copy, moved, whole: false });
             self.read_to_copy(queue, run, 0, extent);
         }
     }
 
     fn read_to_copy(&mut self, queue: QueueId, run: u32, block: u32, extent: Extent) {
         let load = Load { run, block };
-        self.pages.read(u32::from(self.id), Reading { queue, load, extent, copied: true });
+        self.storage.pages.read(u32::from(self.here.id), Reading { queue, load, extent, copied: true });
     }
 
     /// A block of the run that is being moved; `None` if that run is gone.
-    pub(super) fn copied(&mut self, result: Option<Result<Block, ReadError>>) {
-        let Some(now) = &mut self.pages.moving.now else { return };
+    pub(in crate::shard) fn copied(&mut self, result: Option<Result<Block, ReadError>>) {
+        let Some(now) = &mut self.storage.pages.moving.now else { return };
         let (queue, run) = (now.queue, now.run);
         match result {
             Some(Ok(block)) => {
                 let next = block.next;
                 now.push(block);
-                let kept = self.queues.get(queue.slot()).and_then(Option::as_ref);
-                let kept = kept.and_then(|slot| slot.extents.get(&run)).copied();
+                let kept = self.queues.get(queue).and_then(|slot| slot.extents.get(&run)).copied();
                 if now.whole {
                     return;
                 }
@@ -147,27 +146,23 @@ impl Shard {
             Some(Err(error)) => tracing::error!(?queue, "a run cannot be moved: {error}"),
             None => {}
         }
-        self.pages.moving.now = None;
+        self.storage.pages.moving.now = None;
         self.start_move();
     }
 
     /// The copy is safe.
-    pub(super) fn moved(&mut self, extent: Extent) {
-        let Some(Copying { queue, run, living, moved, .. }) = self.pages.moving.now.take() else {
-            return self.pages.release(extent);
+    pub(in crate::shard) fn moved(&mut self, extent: Extent) {
+        let Some(Copying { queue, run, living, moved, .. }) = self.storage.pages.moving.now.take() else {
+            return self.storage.pages.release(extent);
         };
-        let slot = find(&mut self.queues, queue);
-        let mut output = std::mem::take(&mut self.output);
-        let new = slot.and_then(|slot| {
-            let new = slot.fifo_mut().handle_moved(run, &living, &moved, &mut output)?;
-            slot.extents.insert(new, Kept { extent, file: None });
-            Some(new)
+        let mut new = None;
+        self.tell_queue(queue, |slot, output, _| {
+            new = slot.fifo.handle_moved(run, &living, &moved, output);
+            slot.extents.extend(new.map(|new| (new, RunPlace { extent, file: None })));
         });
-        match new {
-            Some(_) => self.take_output(queue, &mut output),
-            None => self.pages.release(extent),
+        if new.is_none() {
+            self.storage.pages.release(extent);
         }
-        self.output = output;
         self.start_move();
     }
 }

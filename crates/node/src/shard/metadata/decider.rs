@@ -10,7 +10,8 @@ use broker::mail::{Mail, TicketOwner};
 use hashbrown::HashMap;
 use queue::{Request, Ticket};
 
-use super::{Cx, Shard, with_gate};
+use super::Metadata;
+use crate::shard::Shard;
 
 /// What the deciding shard keeps.
 #[derive(Debug)]
@@ -67,40 +68,51 @@ impl Decider {
 }
 
 impl Shard {
-    pub(super) fn handle_proposal(&mut self, ticket: Option<Ticket>, from: ShardId, command: Command) {
-        let Some(mut decider) = self.decider.take() else {
+    /// The changes up to number `record` are synced: what waited for that goes on.
+    pub(in crate::shard) fn changes_synced(&mut self, record: u64) {
+        if let Some(decider) = &mut self.metadata.decider {
+            decider.synced(record).into_iter().for_each(|command| self.mail.post.propose(None, command));
+        }
+    }
+
+    pub(in crate::shard) fn handle_proposal(
+        &mut self,
+        ticket: Option<Ticket>,
+        from: ShardId,
+        command: Command,
+    ) {
+        let Some(mut decider) = self.metadata.decider.take() else {
             tracing::error!(from, "a proposal came to a shard that does not decide");
             return;
         };
         if decider.keeps(&command) {
-            self.decider = Some(decider);
+            self.metadata.decider = Some(decider);
             return;
         }
         let mut record = 0;
-        let result = match self.catalog.decide(command) {
+        let result = match self.metadata.catalog.decide(command) {
             Err(error) => Err(error),
             Ok(decision) => {
                 let changes: Arc<[Change]> = decision.changes.into();
                 if !changes.is_empty() {
-                    let version = self.catalog.version() + changes.len() as u64;
-                    decider.applied[usize::from(self.id)] = version;
+                    let version = self.metadata.catalog.version() + changes.len() as u64;
+                    decider.applied[usize::from(self.here.id)] = version;
                     // First of all: what applying them sends after must not overtake them.
                     for to in 0..decider.applied.len() as ShardId {
-                        if to != self.id {
-                            self.send(to, Mail::Changes { version, changes: changes.clone() });
+                        if to != self.here.id {
+                            self.mail.send(to, Mail::Changes { version, changes: changes.clone() });
                         }
                     }
                 }
                 // Each is asked for before it is applied: a change may end the thing that it speaks of.
                 for change in changes.iter() {
-                    if self.catalog.is_durable(change) {
+                    if self.metadata.catalog.is_durable(change) {
                         decider.pushed += 1;
                         record = decider.pushed;
                         if let Change::QueueDeclared(queue) = change {
                             decider.declared.insert(queue.id, record);
                         }
-                        self.journal.push_change(self.catalog.version() + 1, change);
-                        self.journal.decided(record);
+                        self.storage.push_change(self.metadata.catalog.version() + 1, change, record);
                     }
                     self.apply_change(change);
                     self.follow_history(change);
@@ -110,17 +122,17 @@ impl Shard {
                     self.counters.queues_declared += 1;
                     self.counters.queues_created += u64::from(*created);
                     if !created && record.may_expire() {
-                        self.post.request(record.id, Request::Use);
+                        self.mail.post.request(record.id, Request::Use);
                     }
                 }
                 Ok(decision.answer)
             }
         };
         if let Some(ticket) = ticket {
-            let version = self.catalog.version();
+            let version = self.metadata.catalog.version();
             decider.unanswered.push_back(Unanswered { version, record, ticket, result });
         }
-        self.decider = Some(decider);
+        self.metadata.decider = Some(decider);
         self.send_answers();
     }
 
@@ -130,14 +142,15 @@ impl Shard {
         let waits = |queue: &&Arc<QueueRecord>| queue.home.is_none() && queue.may_expire();
         match change {
             Change::QueueDeclared(record) => {
-                if let Some(queue) = self.catalog.queue_by_id(record.id).filter(waits) {
-                    self.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
+                if let Some(queue) = self.metadata.catalog.queue_by_id(record.id).filter(waits) {
+                    self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
                 }
             }
             Change::PolicySet(_) | Change::PolicyCleared { .. } => {
-                let shards = (0..self.outboxes.len() as ShardId).cycle();
-                for (queue, home) in self.catalog.queues().filter(waits).zip(shards) {
-                    self.post.propose(None, Command::PlaceQueue { queue: queue.id, home });
+                let shards: Vec<ShardId> = self.mail.shards().collect();
+                let shards = shards.into_iter().cycle();
+                for (queue, home) in self.metadata.catalog.queues().filter(waits).zip(shards) {
+                    self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home });
                 }
             }
             _ => {}
@@ -145,20 +158,22 @@ impl Shard {
     }
 
     /// Changes that another shard has decided.
-    pub(super) fn handle_changes(&mut self, version: u64, changes: &[Change]) {
+    pub(in crate::shard) fn handle_changes(&mut self, version: u64, changes: &[Change]) {
         for change in changes {
             self.apply_change(change);
         }
-        debug_assert_eq!(self.catalog.version(), version, "changes come in their order");
-        self.send(0, Mail::Applied { version, by: self.id });
+        debug_assert_eq!(self.metadata.catalog.version(), version, "changes come in their order");
+        self.mail.send(Metadata::DECIDES, Mail::Applied { version, by: self.here.id });
     }
 
     fn apply_change(&mut self, change: &Change) {
         let gone = match change {
-            Change::QueueForgotten { queue } => self.catalog.queue_by_id(*queue).map(|q| q.name.clone()),
+            Change::QueueForgotten { queue } => {
+                self.metadata.catalog.queue_by_id(*queue).map(|q| q.name.clone())
+            }
             _ => None,
         };
-        self.catalog.apply(change);
+        self.metadata.catalog.apply(change);
         match change {
             Change::QueueDeclared(record) => {
                 if let Some(home) = record.home {
@@ -174,8 +189,8 @@ impl Shard {
         }
     }
 
-    pub(super) fn handle_applied(&mut self, version: u64, by: ShardId) {
-        if let Some(decider) = &mut self.decider
+    pub(in crate::shard) fn handle_applied(&mut self, version: u64, by: ShardId) {
+        if let Some(decider) = &mut self.metadata.decider
             && let Some(applied) = decider.applied.get_mut(usize::from(by))
         {
             *applied = version.max(*applied);
@@ -184,8 +199,8 @@ impl Shard {
     }
 
     /// Sends the answers that every shard and the log have confirmed, in their order.
-    pub(super) fn send_answers(&mut self) {
-        let Some(decider) = &mut self.decider else { return };
+    pub(in crate::shard) fn send_answers(&mut self) {
+        let Some(decider) = &mut self.metadata.decider else { return };
         let everywhere = decider.applied.iter().copied().min().unwrap_or(0);
         let mut ready = Vec::new();
         while let Some(first) = decider.unanswered.front()
@@ -195,28 +210,28 @@ impl Shard {
             ready.extend(decider.unanswered.pop_front());
         }
         for Unanswered { ticket, result, .. } in ready {
-            self.send(shard_of(ticket.0), Mail::Answer { ticket, result });
+            self.mail.send(shard_of(ticket.0), Mail::Answer { ticket, result });
         }
     }
 
-    pub(super) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
-        match self.tickets.get(ticket.0).copied() {
+    pub(in crate::shard) fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
+        match self.connections.ticket_owner(ticket) {
             Some(TicketOwner::Connection(key)) => {
                 if let Ok(Answer::Queue { record, created: true }) = &result
                     && let Some(owner) = record.exclusive
-                    && self.conns.get(key).is_none_or(|c| c.gate.id() != owner)
+                    && self.connections.get(key).is_none_or(|c| c.gate.id() != owner)
                 {
                     // Its connection has gone meanwhile.
                     self.delete_orphan(record.id);
                 }
-                with_gate!(self, key, |gate, cx| gate.handle_answer(ticket, result, cx));
-                self.tickets.remove(ticket.0);
+                self.gates().with(key, |gate, cx| gate.handle_answer(ticket, result, cx));
+                self.connections.remove_ticket(ticket);
             }
             Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
             Some(TicketOwner::Shard) => {
-                self.tickets.remove(ticket.0);
-                let forgetting = self.forgetting.remove(&ticket.0).unwrap_or_default();
-                forgetting.extents.into_iter().for_each(|extent| self.pages.release(extent));
+                self.connections.remove_ticket(ticket);
+                let forgetting = self.queues.forgotten(ticket.0);
+                forgetting.extents.into_iter().for_each(|extent| self.storage.release(extent));
                 for mail in forgetting.told_later {
                     self.forgotten(mail);
                 }
@@ -226,9 +241,8 @@ impl Shard {
     }
 
     fn delete_orphan(&mut self, queue: QueueId) {
-        if let Some(ticket) = self.tickets.insert(TicketOwner::Shard) {
-            let ticket = Ticket(ticket);
-            self.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
+        if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
+            self.mail.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
         }
     }
 

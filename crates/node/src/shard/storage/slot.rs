@@ -6,10 +6,11 @@ use broker::ids::QueueId;
 use log::Extent;
 use queue::{Fact, Fifo};
 
-use super::{Place, unwritten};
+use super::reclaim::Place;
+use super::unwritten::Unwritten;
 
 /// A queue that lives here.
-pub(super) struct QueueSlot {
+pub(in crate::shard) struct QueueSlot {
     pub id: QueueId,
     pub fifo: Fifo,
     /// Its durable messages have records.
@@ -18,7 +19,7 @@ pub(super) struct QueueSlot {
     /// Where in the log its messages are, the oldest first.
     pub places: Vec<Place>,
     /// Where its runs on the disk stand.
-    pub extents: BTreeMap<u32, Kept>,
+    pub extents: BTreeMap<u32, RunPlace>,
     /// What could be paged out, when it was counted last.
     pub pageable: u64,
     /// What [`QueueSlot::live_bytes`] said last.
@@ -27,12 +28,12 @@ pub(super) struct QueueSlot {
     pub gone: Option<(u64, u64)>,
     pub taken: Option<Taken>,
     /// Messages that the log has not been given.
-    pub unwritten: unwritten::Kept,
+    pub unwritten: Unwritten,
 }
 
 /// A run on the disk.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Kept {
+pub(in crate::shard) struct RunPlace {
     pub extent: Extent,
     /// The file of the log that says so, once it is written.
     pub file: Option<u64>,
@@ -40,7 +41,7 @@ pub(super) struct Kept {
 
 /// What [`Fact::Taken`] says.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Taken {
+pub(in crate::shard) struct Taken {
     run: u32,
     first: u32,
     last: u32,
@@ -56,10 +57,6 @@ impl Taken {
 }
 
 impl QueueSlot {
-    pub fn fifo_mut(&mut self) -> &mut Fifo {
-        &mut self.fifo
-    }
-
     /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
     pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
@@ -92,10 +89,6 @@ impl QueueSlot {
         gone.into_iter().chain(self.taken.take().map(Taken::fact))
     }
 
-    pub fn fifo(&self) -> &Fifo {
-        &self.fifo
-    }
-
     pub fn live_bytes(&self) -> u64 {
         if self.logged { self.fifo.live_bytes().saturating_sub(self.unwritten.bytes) } else { 0 }
     }
@@ -125,9 +118,4 @@ impl std::fmt::Debug for QueueSlot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "QueueSlot({:?})", self.id)
     }
-}
-
-/// The slot of a queue, if it lives here.
-pub(super) fn find(queues: &mut [Option<Box<QueueSlot>>], queue: QueueId) -> Option<&mut QueueSlot> {
-    queues.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
 }

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::Ordering;
 
-use broker::ids::ShardId;
 use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
 use queue::Fact;
 
-use super::Shard;
 use super::unwritten::ALL;
+use crate::shard::Shard;
+use crate::shard::metadata::Metadata;
 
 /// The log may hold this much garbage whatever is alive: to give it back costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
@@ -45,21 +45,24 @@ const EVACUATION_FILES_MAX: u64 = 1024;
 
 impl Shard {
     /// Tells the others how much is alive here, about.
-    pub(super) fn publish_live_bytes(&self) {
-        if let Some(mine) = self.live.get(usize::from(self.id)) {
+    pub(in crate::shard) fn publish_live_bytes(&self) {
+        if let Some(mine) = self.storage.live.get(usize::from(self.here.id)) {
             // An evacuation writes what is kept from the log, and may find nothing but the reserve.
-            let unwritten = if self.log_short { self.unwritten.bytes } else { 0 };
-            mine.store(self.live_bytes + self.definitions_bytes + unwritten, Ordering::Relaxed);
+            let unwritten = if self.storage.log_short { self.storage.unwritten.bytes } else { 0 };
+            mine.store(
+                self.storage.live_bytes + self.storage.definitions_bytes + unwritten,
+                Ordering::Relaxed,
+            );
         }
     }
 
     /// How many bytes of a log of so many are too much garbage.
     fn excess(&self, bytes: u64) -> u64 {
-        let live: u64 = self.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
-        let allowed = match self.log_short {
-            false => self.garbage_allowed,
+        let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
+        let allowed = match self.storage.log_short {
+            false => self.storage.garbage_allowed,
             // Every file counts, if there is surely room for what is alive.
-            true if live <= self.reserve_bytes / RESERVE_PART => 0,
+            true if live <= self.storage.reserve_bytes / RESERVE_PART => 0,
             true => return 0,
         };
         bytes.saturating_sub(live.saturating_mul(2).saturating_add(allowed))
@@ -67,71 +70,72 @@ impl Shard {
 
     /// The log has said how large it is: whichever shard hears of it tells the one that decides, which may have
     /// nothing to write and hear nothing itself.
-    pub(super) fn tell_size(&mut self, size: Size) {
+    pub(in crate::shard) fn tell_size(&mut self, size: Size) {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
-            let (bytes, newest) = (size.bytes, self.log_file);
-            self.send(0, Mail::LogFull { bytes, oldest, newest, short: size.short });
+            let (bytes, newest) = (size.bytes, self.storage.log_file);
+            self.mail.send(Metadata::DECIDES, Mail::LogFull { bytes, oldest, newest, short: size.short });
         }
     }
 
     /// On the shard that decides.
-    pub(super) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
+    pub(in crate::shard) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
         self.log_is_short(short);
-        self.log_full = Some((bytes, oldest, newest));
+        self.storage.log_full = Some((bytes, oldest, newest));
         self.reclaim();
     }
 
     /// On the shard that decides, now and then: what is still there may have been told of before it went, or could not go.
-    pub(super) fn forget_again(&mut self) {
-        let evacuated = self.evacuated;
-        if self.log_full.take_if(|(_, oldest, _)| *oldest <= evacuated).is_some() {
-            self.forget = Some(evacuated);
+    pub(in crate::shard) fn forget_again(&mut self) {
+        let evacuated = self.storage.evacuated;
+        if self.storage.log_full.take_if(|(_, oldest, _)| *oldest <= evacuated).is_some() {
+            self.storage.forget = Some(evacuated);
         }
     }
 
     /// On the shard that decides: begins an evacuation if most of the log is garbage.
-    pub(super) fn reclaim(&mut self) {
-        if self.decider.is_none() || self.evacuation.is_some() {
+    pub(in crate::shard) fn reclaim(&mut self) {
+        if !self.metadata.decides() || self.storage.evacuation.is_some() {
             return;
         }
-        let Some((bytes, oldest, newest)) = self.log_full else { return };
+        let Some((bytes, oldest, newest)) = self.storage.log_full else { return };
         let excess = self.excess(bytes);
         if excess == 0 {
-            self.log_full = None;
+            self.storage.log_full = None;
             return;
         }
-        if oldest <= self.evacuated {
+        if oldest <= self.storage.evacuated {
             // It is going.
             return;
         }
         // As many as can be written over next (docs/decisions/0016): those that stay are synced each time (0021), so none goes
         // alone. More only if more are too much. And all but the newest: that one is being written.
         let file_bytes = (bytes / (newest.saturating_sub(oldest) + 1)).max(1);
-        let files = self.evacuation_files.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
+        let files =
+            self.storage.evacuation_files.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
         let file = (oldest + files - 1).min(newest.saturating_sub(1)).max(oldest);
-        self.evacuation = Some(Evacuation { file, left: self.outboxes.len(), bytes: 0 });
-        for to in 0..self.outboxes.len() as ShardId {
-            self.send(to, Mail::Evacuate { file });
+        self.storage.evacuation = Some(Evacuation { file, left: self.mail.shards().len(), bytes: 0 });
+        for to in self.mail.shards() {
+            self.mail.send(to, Mail::Evacuate { file });
         }
     }
 
     /// Writes once more what is alive of the files up to `file`: when the place of all that was handed over
     /// before is known.
-    pub(super) fn handle_evacuate(&mut self, file: u64) {
-        if self.journal.is_away() {
-            self.evacuate_next = Some(file);
+    pub(in crate::shard) fn handle_evacuate(&mut self, file: u64) {
+        if self.storage.journal.is_away() {
+            self.storage.evacuate_next = Some(file);
             return;
         }
         // What the log has not been given is in the ranges that are asked for, too.
         self.write_kept(ALL);
         // What is said again must not be taken once more by what was kept back before.
         self.close_records();
-        let before = self.journal.open_bytes();
-        let Self { queues, journal, decider, catalog, .. } = self;
-        for slot in queues.iter_mut().flatten() {
+        let before = self.storage.journal.open_bytes();
+        let journal = &mut self.storage.journal;
+        for slot in self.queues.iter_mut() {
             let id = slot.id;
-            if slot.fifo().is_damaged() {
+            if slot.fifo.is_damaged() {
                 journal.evacuate_fact(id, &Fact::Damaged, None);
             }
             let mut ranges = Vec::new();
@@ -143,49 +147,49 @@ impl Shard {
                 stays
             });
             for (first, last) in join(ranges) {
-                slot.fifo().live_facts(first, last, |fact: Fact| journal.evacuate_fact(id, &fact, None));
+                slot.fifo.live_facts(first, last, |fact: Fact| journal.evacuate_fact(id, &fact, None));
             }
             let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
             if !runs.is_empty() {
                 let extents = &slot.extents;
-                slot.fifo().run_facts(&runs, |fact| {
+                slot.fifo.run_facts(&runs, |fact| {
                     let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
                     journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
                 });
             }
         }
-        let definitions = decider.is_some() && self.definitions_file <= file;
+        let definitions = self.metadata.decides() && self.storage.definitions_file <= file;
         if definitions {
             let (mut version, start) = (0, journal.open_bytes());
-            for change in catalog.definitions() {
+            for change in self.metadata.catalog().definitions() {
                 version += 1;
                 journal.evacuate_change(version, &change);
             }
-            self.definitions_bytes = journal.open_bytes() - start;
+            self.storage.definitions_bytes = journal.open_bytes() - start;
         }
-        self.journal.evacuated(file, before, definitions);
+        self.storage.journal.evacuated(file, before, definitions);
     }
 
     /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.
-    pub(super) fn handle_evacuated(&mut self, file: u64, bytes: u64) {
-        let Some(evacuation) = self.evacuation.as_mut().filter(|e| e.file == file) else { return };
+    pub(in crate::shard) fn handle_evacuated(&mut self, file: u64, bytes: u64) {
+        let Some(evacuation) = self.storage.evacuation.as_mut().filter(|e| e.file == file) else { return };
         evacuation.left -= 1;
         evacuation.bytes += bytes;
         if evacuation.left == 0 {
-            self.evacuation_files = match evacuation.bytes < EVACUATION_BYTES {
-                true => (self.evacuation_files * 2).min(EVACUATION_FILES_MAX),
-                false => (self.evacuation_files / 2).max(1),
+            self.storage.evacuation_files = match evacuation.bytes < EVACUATION_BYTES {
+                true => (self.storage.evacuation_files * 2).min(EVACUATION_FILES_MAX),
+                false => (self.storage.evacuation_files / 2).max(1),
             };
-            self.evacuation = None;
-            self.evacuated = file;
-            self.forget = Some(file);
+            self.storage.evacuation = None;
+            self.storage.evacuated = file;
+            self.storage.forget = Some(file);
         }
     }
 
     /// The newest file of the log of which, and of all before it, nothing is needed any more.
     pub fn poll_forget(&mut self) -> Option<u64> {
-        self.forget.take()
+        self.storage.forget.take()
     }
 }
 

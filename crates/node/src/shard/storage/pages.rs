@@ -16,10 +16,10 @@ use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Ru
 use queue::Load;
 
 use super::compact::Moving;
-use super::receipts::Receipt;
-use super::slot::{Kept, find};
-use super::{Cx, Shard, deliver};
+use super::slot::RunPlace;
 use crate::facts;
+use crate::shard::Shard;
+use crate::shard::receipts::Receipts;
 
 /// A run's bytes: what makes about one pack.
 const RUN_BYTES: u64 = PACK_BYTES - PACK_BYTES / 16;
@@ -61,7 +61,7 @@ pub(super) struct Pages {
     released: Vec<Extent>,
     pub moving: Moving,
     /// Receipts that wait until there is memory for more.
-    pub receipts: Vec<Receipt>,
+    pub receipts: Receipts,
     scratch: Vec<u8>,
 }
 
@@ -101,7 +101,7 @@ impl Pages {
             reread_ms: 0,
             released: Vec::new(),
             moving: Moving::default(),
-            receipts: Vec::new(),
+            receipts: Receipts::default(),
             scratch: Vec::new(),
         }
     }
@@ -129,11 +129,6 @@ impl Pages {
     /// Whether there is too much in memory, and it cannot leave. `writes`: jobs are given to the packs.
     pub fn is_stuck(&self, writes: bool) -> bool {
         self.is_twice_over() && (self.failed || !writes)
-    }
-
-    /// Messages whose receipts wait for memory.
-    pub fn receipts_held(&self) -> u64 {
-        self.receipts.iter().map(Receipt::messages).sum()
     }
 
     fn is_twice_over(&self) -> bool {
@@ -166,61 +161,57 @@ impl Shard {
     /// a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let job = self.pack_job();
-        self.pages.leaving = self.pages.away.is_some();
+        self.storage.pages.leaving = self.storage.pages.away.is_some();
         job
     }
 
     fn pack_job(&mut self) -> Option<PackJob> {
-        let shard = u32::from(self.id);
+        let shard = u32::from(self.here.id);
         // The log's reserve is not for packs.
-        if self.now_ms < self.pages.not_before_ms || self.log_short {
+        if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_short {
             return None;
         }
-        if let Some(runs) = self.pages.back.take() {
-            let ticket = self.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        if let Some(runs) = self.storage.pages.back.take() {
+            let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
             return Some(PackJob { shard, ticket, runs });
         }
-        if self.pages.away.is_some() {
+        if self.storage.pages.away.is_some() {
             return None;
         }
-        if let Some(copy) = self.pages.moving.poll_copy() {
-            self.pages.next_ticket += 1;
-            let ticket = self.pages.next_ticket;
-            self.pages.away = Some((ticket, Writes::Copy));
+        if let Some(copy) = self.storage.pages.moving.poll_copy() {
+            self.storage.pages.next_ticket += 1;
+            let ticket = self.storage.pages.next_ticket;
+            self.storage.pages.away = Some((ticket, Writes::Copy));
             return Some(PackJob { shard, ticket, runs: vec![copy] });
         }
-        if self.pages.pageable <= self.pages.budget {
+        if self.storage.pages.pageable <= self.storage.pages.budget {
             return None;
         }
-        let head = HEAD_BYTES.min(self.pages.budget / HEAD_PART);
+        let head = HEAD_BYTES.min(self.storage.pages.budget / HEAD_PART);
         let mut runs = self.page_out(head);
-        if runs.is_empty() && self.pages.is_twice_over() {
+        if runs.is_empty() && self.storage.pages.is_twice_over() {
             // The heads of very many queues.
             runs = self.page_out(0);
         }
         if runs.is_empty() {
-            self.pages.not_before_ms = self.now_ms + REST_MS;
+            self.storage.pages.not_before_ms = self.here.now_ms + REST_MS;
             return None;
         }
-        let ticket = self.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
         Some(PackJob { shard, ticket, runs })
     }
 
     /// Takes runs of about one pack out of the queues that hold most. Of each that has consumers `head` bytes stay.
     fn page_out(&mut self, head: u64) -> Vec<Run> {
-        let Self { queues, pages, .. } = self;
-        let mut largest: Vec<(u64, usize)> = queues
-            .iter()
-            .enumerate()
-            .filter_map(|(at, slot)| Some((slot.as_ref()?.fifo().pageable_bytes(), at)))
-            .filter(|(bytes, _)| *bytes > 0)
-            .collect();
+        let pages = &mut self.storage.pages;
+        let pageable = self.queues.iter().map(|slot| (slot.fifo.pageable_bytes(), slot.id));
+        let mut largest: Vec<(u64, QueueId)> = pageable.filter(|(bytes, _)| *bytes > 0).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
         let (mut runs, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
-        for (_, at) in largest {
-            let Some(Some(slot)) = queues.get_mut(at) else { continue };
+        for (_, queue) in largest {
+            let Some(slot) = self.queues.get_mut(queue) else { continue };
             let mut run = Run::new(slot.id.0);
-            let out = slot.fifo_mut().page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {
+            let out = slot.fifo.page_out(RUN_BYTES.saturating_sub(bytes), head, |fact| {
                 facts::push_to_run(&mut run, &mut pages.scratch, fact);
                 run.last_block()
             });
@@ -242,15 +233,16 @@ impl Shard {
 
     /// The answer to a job of [`Shard::poll_pack_job`].
     pub fn handle_packed(&mut self, packed: Packed) {
-        let Some((_, writes)) = self.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket) else {
+        let Some((_, writes)) = self.storage.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket)
+        else {
             return;
         };
-        match (std::mem::replace(&mut self.pages.failed, packed.result.is_err()), &packed.result) {
+        match (std::mem::replace(&mut self.storage.pages.failed, packed.result.is_err()), &packed.result) {
             (false, Err(failure)) => tracing::error!(
-                shard = self.id,
+                shard = self.here.id,
                 "the backlog cannot leave memory: {failure}; publishing is stopped when there is too much of it"
             ),
-            (true, Ok(_)) => tracing::info!(shard = self.id, "the backlog can leave memory again"),
+            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can leave memory again"),
             _ => {}
         }
         match (packed.result, writes) {
@@ -261,30 +253,27 @@ impl Shard {
             }
             (Ok(extents), Writes::Copy) => extents.into_iter().for_each(|extent| self.moved(extent)),
             (Err(failure), writes) => {
-                self.pages.away = Some((packed.ticket, writes));
-                self.pages.back = Some(failure.runs);
-                self.pages.not_before_ms = self.now_ms + RETRY_MS;
+                self.storage.pages.away = Some((packed.ticket, writes));
+                self.storage.pages.back = Some(failure.runs);
+                self.storage.pages.not_before_ms = self.here.now_ms + RETRY_MS;
             }
         }
     }
 
     fn stored(&mut self, queue: QueueId, run: u32, extent: Extent) {
-        let slot = find(&mut self.queues, queue);
-        let Some(slot) = slot else {
-            self.pages.release(extent);
-            return;
-        };
-        slot.extents.insert(run, Kept { extent, file: None });
-        let mut output = std::mem::take(&mut self.output);
-        slot.fifo_mut().handle_stored(&mut output);
-        self.take_output(queue, &mut output);
-        self.output = output;
+        if self.queues.get(queue).is_none() {
+            return self.storage.pages.release(extent);
+        }
+        self.tell_queue(queue, |slot, output, _| {
+            slot.extents.insert(run, RunPlace { extent, file: None });
+            slot.fifo.handle_stored(output);
+        });
     }
 
     /// Blocks to be read.
     pub fn poll_reads(&mut self) -> impl Iterator<Item = ReadJob> {
-        let Pages { read_jobs, reread, reread_ms, .. } = &mut self.pages;
-        if *reread_ms <= self.now_ms {
+        let Pages { read_jobs, reread, reread_ms, .. } = &mut self.storage.pages;
+        if *reread_ms <= self.here.now_ms {
             read_jobs.append(reread);
         }
         read_jobs.drain(..)
@@ -293,10 +282,9 @@ impl Shard {
     /// The answer to one of [`Shard::poll_reads`].
     pub fn handle_block(&mut self, read: BlockRead) {
         let BlockRead { ticket, result, .. } = read;
-        let Some(reading) = self.pages.reads.remove(&ticket) else { return };
+        let Some(reading) = self.storage.pages.reads.remove(&ticket) else { return };
         let Reading { queue, load, extent, copied } = reading;
-        let slot = find(&mut self.queues, queue);
-        let Some(slot) = slot else { return };
+        let Some(slot) = self.queues.get(queue) else { return };
         // Of a run that is gone, or stands elsewhere now, the bytes may be gone, too.
         let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
         match result {
@@ -307,10 +295,10 @@ impl Shard {
             },
             Err(error @ ReadError::Io { .. }) if there => {
                 tracing::error!(?queue, "the backlog cannot be read: {error}; it is tried again");
-                self.pages.reads.insert(ticket, reading);
-                let (shard, owner, at) = (u32::from(self.id), queue.0, load.block);
-                self.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
-                self.pages.reread_ms = self.now_ms + RETRY_MS;
+                self.storage.pages.reads.insert(ticket, reading);
+                let (shard, owner, at) = (u32::from(self.here.id), queue.0, load.block);
+                self.storage.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
+                self.storage.pages.reread_ms = self.here.now_ms + RETRY_MS;
             }
             Err(error) if there => self.quarantine(queue, &error.to_string()),
             _ => self.loaded(queue, load, queue::Block::default()),
@@ -318,28 +306,26 @@ impl Shard {
     }
 
     fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
-        let Some(Some(slot)) = self.queues.get_mut(queue.slot()) else { return };
-        let mut output = std::mem::take(&mut self.output);
-        slot.fifo.handle_loaded(load, block, self.now_ms, &mut output, &mut deliver!(self));
-        self.take_output(queue, &mut output);
-        self.output = output;
+        let now_ms = self.here.now_ms;
+        self.tell_queue(queue, |slot, output, gates| {
+            slot.fifo.handle_loaded(load, block, now_ms, output, gates);
+        });
         self.send_receipts();
     }
 
     /// Messages of a queue are lost: says so to everybody who is concerned, and keeps the bytes.
-    pub(super) fn quarantine(&mut self, queue: QueueId, why: &str) {
-        let slot = find(&mut self.queues, queue);
-        let Some(slot) = slot else { return };
-        let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+    pub(in crate::shard) fn quarantine(&mut self, queue: QueueId, why: &str) {
+        if self.queues.get(queue).is_none() {
+            return;
+        }
+        let name =
+            self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
         tracing::error!(queue = %name, "the queue is closed, for its messages are damaged: {why}");
-        let mut output = std::mem::take(&mut self.output);
-        slot.fifo_mut().quarantine(&mut output);
-        self.take_output(queue, &mut output);
-        self.output = output;
+        self.tell_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 
     /// Extents that nobody needs any more.
     pub fn poll_released(&mut self) -> impl Iterator<Item = Extent> {
-        self.pages.released.drain(..)
+        self.storage.pages.released.drain(..)
     }
 }

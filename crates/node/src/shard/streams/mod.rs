@@ -29,9 +29,10 @@ use queue::{
 };
 
 pub(super) use self::memory::node_budget;
-use super::apply::{RUN_MAX, Requests, ends};
-use super::receipts::{Receipt, push_receipt};
-use super::{Cx, Shard, deliver};
+use super::Shard;
+use super::connections::Gates;
+use super::queues::{RUN_MAX, Requests, ends};
+use super::receipts::Receipt;
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
@@ -174,7 +175,8 @@ impl Shard {
     /// it of.
     pub(super) fn apply_to_stream(&mut self, queue: QueueId, requests: &mut Requests<'_>) -> bool {
         if requests.as_slice().first().is_some_and(|(_, request)| is_of_readers(request)) {
-            let is_stream = self.catalog.queue_by_id(queue).is_some_and(|record| record.is_stream());
+            let is_stream =
+                self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.is_stream());
             let is_known = is_stream || self.streams.following.contains_key(&queue);
             if is_known && let Some((_, request)) = requests.next() {
                 self.apply_to_readers(queue, request);
@@ -187,21 +189,18 @@ impl Shard {
             match requests.as_slice().first() {
                 Some((next, Request::Publish(publish))) if *next == queue => {
                     // The log's reserve is not for streams.
-                    if self.log_short {
+                    if self.storage.is_short() {
                         let (verdict, seq) = (Verdict::Rejected(RejectReason::Unavailable), publish.seq);
                         let publisher = publish.publisher;
-                        push_receipt(
-                            &mut self.receipts,
-                            Receipt { queue, publisher, first: seq, last: seq, verdict },
-                        );
+                        self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
                     } else {
-                        home.stream.publish(publish, self.now_ms, &mut output);
+                        home.stream.publish(publish, self.here.now_ms, &mut output);
                     }
                     requests.next();
                 }
                 Some((next, request)) if *next == queue && !is_of_readers(request) => {
                     let Some((_, request)) = requests.next() else { break };
-                    home.stream.apply(request, self.now_ms, &mut output);
+                    home.stream.apply(request, self.here.now_ms, &mut output);
                     if ends(&output.effects) {
                         break;
                     }
@@ -217,7 +216,7 @@ impl Shard {
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
         self.streams.touch(queue);
         for queue::Receipt { publisher, first, last, verdict, .. } in output.receipts.drain() {
-            push_receipt(&mut self.receipts, Receipt { queue, publisher, first, last, verdict });
+            self.mail.receipts.push(Receipt { queue, publisher, first, last, verdict });
         }
         match ends(&output.effects) {
             true => self.delete(queue, &mut output.effects),
@@ -229,7 +228,7 @@ impl Shard {
     pub(super) fn reconfigure_streams(&mut self) {
         let mut changed = Vec::new();
         for (id, home) in &self.streams.homes {
-            let Some(record) = self.catalog.queue_by_id(*id) else { continue };
+            let Some(record) = self.metadata.catalog().queue_by_id(*id) else { continue };
             if *record.config != *home.stream.config() {
                 changed.push((*id, Box::new((*record.config).clone())));
             }
@@ -266,10 +265,10 @@ impl Shard {
 
     /// Streams with something due at this time.
     pub(super) fn stream_timeouts(&mut self) {
-        if self.streams.next_due.is_none_or(|due| due > self.now_ms) {
+        if self.streams.next_due.is_none_or(|due| due > self.here.now_ms) {
             return;
         }
-        let now_ms = self.now_ms;
+        let now_ms = self.here.now_ms;
         let due = |home: &Home| home.stream.next_deadline().is_some_and(|at| at <= now_ms);
         let due: Vec<_> =
             self.streams.homes.iter().filter(|(_, home)| due(home)).map(|(id, _)| *id).collect();
@@ -281,26 +280,26 @@ impl Shard {
 
     /// Work for the streams' thread. To be called behind a turn.
     pub fn poll_stream_jobs(&mut self) -> impl Iterator<Item = StreamJob> {
-        let shard = u32::from(self.id);
+        let shard = u32::from(self.here.id);
         let mut due = std::mem::take(&mut self.streams.due);
         for queue in due.drain(..) {
             let Some(home) = self.streams.homes.get_mut(&queue) else { continue };
             home.due = false;
-            let work = home.stream.poll_work(self.now_ms);
+            let work = home.stream.poll_work(self.here.now_ms);
             self.streams.next_due =
                 home.stream.next_deadline().into_iter().chain(self.streams.next_due).min();
             let Some(work) = work else { continue };
-            let (stream, now_ms, limits) = (queue.0, self.now_ms, limits(home.stream.config()));
+            let (stream, now_ms, limits) = (queue.0, self.here.now_ms, limits(home.stream.config()));
             self.streams.jobs.push(match work {
                 Work::Open => {
-                    let sync = self.catalog.queue_by_id(queue).is_some_and(|record| record.fsync);
+                    let sync = self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.fsync);
                     StreamJob::Open { shard, stream, limits, sync, now_ms }
                 }
                 Work::Limit => StreamJob::Limit { shard, stream, limits, now_ms },
                 Work::Append(chunks) => {
                     let bytes = home.stream.config().stream.unwrap_or_default().filter_bytes;
                     let chunks = chunks.into_iter().map(|chunk| new_chunk(chunk, bytes)).collect();
-                    let sync = self.catalog.queue_by_id(queue).is_some_and(|record| record.fsync);
+                    let sync = self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.fsync);
                     StreamJob::Append { shard, stream, chunks, sync }
                 }
             });
@@ -312,7 +311,8 @@ impl Shard {
     /// The answer to one of [`Shard::poll_stream_jobs`].
     pub fn handle_stream_answer(&mut self, answer: StreamAnswer) {
         let queue = QueueId(answer.stream());
-        let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+        let name =
+            self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
         let Some(home) = self.streams.homes.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.home_output);
         match answer {
@@ -330,7 +330,7 @@ impl Shard {
                     }
                 }
                 let result = result.map(kept).map_err(|error| failure(&name, &error));
-                home.stream.handle_opened(result, self.now_ms, &mut output);
+                home.stream.handle_opened(result, self.here.now_ms, &mut output);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
@@ -340,7 +340,7 @@ impl Shard {
                         failed.kept.map(|known| kept(*known))
                     }
                 };
-                home.stream.handle_appended(known, self.now_ms, &mut output);
+                home.stream.handle_appended(known, self.here.now_ms, &mut output);
             }
             StreamAnswer::Kept { result, .. } => {
                 if let Err(error) = &result {
@@ -364,38 +364,48 @@ impl Shard {
             }
             return;
         }
-        let mut output = std::mem::take(&mut self.streams.readers_output);
-        let following = self.streams.following.entry(queue).or_default();
-        following.readers.apply(request, self.now_ms, &mut output, &mut deliver!(self));
-        self.take_readers_output(queue, &mut output);
-        self.streams.readers_output = output;
+        let now_ms = self.here.now_ms;
+        self.streams.following.entry(queue).or_default();
+        self.tell_readers(queue, |following, output, gates| {
+            following.readers.apply(request, now_ms, output, gates);
+        });
     }
 
     /// What a stream has to say to its readers here.
     pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
-        let tail_bytes = self.streams.tail_bytes();
-        let Some(following) = self.streams.following.get_mut(&queue) else { return };
-        let ended = news.end.is_some();
-        let mut output = std::mem::take(&mut self.streams.readers_output);
-        let deliver = &mut deliver!(self);
-        following.readers.handle_news(news, tail_bytes, self.now_ms, &mut output, deliver);
-        if ended {
-            // It follows nothing any more.
-            following.told = None;
-        }
-        self.take_readers_output(queue, &mut output);
-        self.streams.readers_output = output;
+        let (tail_bytes, now_ms) = (self.streams.tail_bytes(), self.here.now_ms);
+        self.tell_readers(queue, |following, output, gates| {
+            let ended = news.end.is_some();
+            following.readers.handle_news(news, tail_bytes, now_ms, output, gates);
+            if ended {
+                // It follows nothing any more.
+                following.told = None;
+            }
+        });
     }
 
     /// Goes on with readers that were interrupted.
     pub(super) fn go_on_reading(&mut self) {
+        let now_ms = self.here.now_ms;
         for queue in std::mem::take(&mut self.streams.going) {
-            let Some(following) = self.streams.following.get_mut(&queue) else { continue };
-            let mut output = std::mem::take(&mut self.streams.readers_output);
-            following.readers.go_on(self.now_ms, &mut output, &mut deliver!(self));
-            self.take_readers_output(queue, &mut output);
-            self.streams.readers_output = output;
+            self.tell_readers(queue, |following, output, gates| {
+                following.readers.go_on(now_ms, output, gates)
+            });
         }
+    }
+
+    /// Has the readers of a stream do something, and carries out what they say. Nothing, if none are here.
+    fn tell_readers(
+        &mut self,
+        queue: QueueId,
+        tell: impl FnOnce(&mut Following, &mut ReadersOutput, &mut Gates<'_>),
+    ) {
+        let Some(following) = self.streams.following.get_mut(&queue) else { return };
+        let mut output = std::mem::take(&mut self.streams.readers_output);
+        let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
+        tell(following, &mut output, &mut gates);
+        self.take_readers_output(queue, &mut output);
+        self.streams.readers_output = output;
     }
 
     fn take_readers_output(&mut self, queue: QueueId, output: &mut ReadersOutput) {
@@ -403,11 +413,16 @@ impl Shard {
             self.streams.next_ticket += 1;
             let ticket = self.streams.next_ticket;
             let who = load.who;
-            let job = chunk_job(u32::from(self.id), ticket, queue, load);
+            let job = chunk_job(u32::from(self.here.id), ticket, queue, load);
             self.begin_load(ticket, Load { who, queue, job, bytes: LOAD_BYTES.into(), reserved: None });
         }
         for offset in output.damaged.drain(..) {
-            let name = self.catalog.queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
+            let name = self
+                .metadata
+                .catalog()
+                .queue_by_id(queue)
+                .map(|record| record.name.clone())
+                .unwrap_or_default();
             tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has come to damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
@@ -417,8 +432,8 @@ impl Shard {
             let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());
             if consumers != following.told {
                 following.told = consumers;
-                let follower = Follower(u32::from(self.id));
-                self.post.request(queue, Request::Follow { follower, consumers });
+                let follower = Follower(u32::from(self.here.id));
+                self.mail.post.request(queue, Request::Follow { follower, consumers });
             }
             if consumers.is_none()
                 && let Some(Following { readers, .. }) = self.streams.following.remove(&queue)
@@ -432,7 +447,7 @@ impl Shard {
 
     /// Chunks to be read.
     pub fn poll_chunk_jobs(&mut self) -> impl Iterator<Item = ChunkJob> {
-        if self.streams.again_ms <= self.now_ms {
+        if self.streams.again_ms <= self.here.now_ms {
             let mut again = std::mem::take(&mut self.streams.again);
             self.streams.chunk_jobs.append(&mut again);
         }
@@ -460,7 +475,7 @@ impl Shard {
                 tracing::error!("a stream cannot be read: {error}; it is tried again");
                 self.streams.again.push(load.job.clone());
                 self.streams.loads.insert(ticket, load);
-                self.streams.again_ms = self.now_ms + RETRY_MS;
+                self.streams.again_ms = self.here.now_ms + RETRY_MS;
                 return;
             }
             Err(error) => {
@@ -468,10 +483,10 @@ impl Shard {
                 None
             }
         };
-        let mut output = std::mem::take(&mut self.streams.readers_output);
-        following.readers.handle_loaded(who, loaded, self.now_ms, &mut output, &mut deliver!(self));
-        self.take_readers_output(queue, &mut output);
-        self.streams.readers_output = output;
+        let now_ms = self.here.now_ms;
+        self.tell_readers(queue, |following, output, gates| {
+            following.readers.handle_loaded(who, loaded, now_ms, output, gates);
+        });
     }
 }
 

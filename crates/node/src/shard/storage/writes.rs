@@ -9,7 +9,7 @@
 
 use log::{Completion, Handover, StreamAnswer, StreamJob};
 
-use super::Shard;
+use crate::shard::Shard;
 
 /// Rounds of writing in one turn. An answer seldom makes anything to be written; what is left then waits for the next
 /// turn, with whatever else has come until then.

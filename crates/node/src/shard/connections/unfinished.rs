@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use broker::ids::ShardId;
 use broker::mail::Mail;
 
-use super::{Cx, Shard, with_gate};
+use crate::shard::Shard;
 use crate::tally::Tally;
 
 /// A shard looks at the others after so many bytes more. What it holds may be so much above the budget unnoticed.
@@ -72,8 +72,8 @@ impl Unfinished {
 
 impl Shard {
     /// Notes what a connection holds now. To be called when it may have changed.
-    pub(super) fn count_unfinished(&mut self, key: usize) {
-        let Some(conn) = self.conns.get_mut(key) else { return };
+    pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let bytes = match conn.gate.phase().listens() {
             true => conn.gate.connection().incomplete_bytes() + conn.partial.len() + conn.partial_taken,
             false => {
@@ -86,28 +86,28 @@ impl Shard {
             return;
         }
         let before = std::mem::replace(&mut conn.unfinished, bytes);
-        self.unfinished.change(key, before, bytes);
-        if self.unfinished.publish_if_due(self.id) && self.shed_unfinished() {
+        self.connections.unfinished.change(key, before, bytes);
+        if self.connections.unfinished.publish_if_due(self.here.id) && self.shed_unfinished() {
             // A part of a frame is nothing to do, but mail is.
             self.touch(key);
         }
     }
 
     /// Forgets a connection that leaves the shard.
-    pub(super) fn uncount_unfinished(&mut self, key: usize, bytes: usize) {
-        self.unfinished.change(key, bytes, 0);
-        self.unfinished.publish_if_due(self.id);
+    pub(in crate::shard) fn uncount_unfinished(&mut self, key: usize, bytes: usize) {
+        self.connections.unfinished.change(key, bytes, 0);
+        self.connections.unfinished.publish_if_due(self.here.id);
     }
 
     /// While the node holds too much, closes the connection of this shard that holds most, or has another shard do so.
     /// True if that was asked of another.
-    pub(super) fn shed_unfinished(&mut self) -> bool {
+    pub(in crate::shard) fn shed_unfinished(&mut self) -> bool {
         loop {
-            self.unfinished.publish(self.id);
-            match self.unfinished.tally.who_pays() {
-                Some(shard) if shard == self.id => self.close_largest(),
+            self.connections.unfinished.publish(self.here.id);
+            match self.connections.unfinished.tally.who_pays() {
+                Some(shard) if shard == self.here.id => self.close_largest(),
                 Some(shard) => {
-                    self.send(shard, Mail::ShedUnfinished);
+                    self.mail.send(shard, Mail::ShedUnfinished);
                     return true;
                 }
                 None => return false,
@@ -116,17 +116,17 @@ impl Shard {
     }
 
     fn close_largest(&mut self) {
-        let Some(&(bytes, key)) = self.unfinished.holders.last() else { return };
-        let limit = self.unfinished.tally.limit();
+        let Some(&(bytes, key)) = self.connections.unfinished.holders.last() else { return };
+        let limit = self.connections.unfinished.tally.limit();
         let why = format!(
             "deliveries whose end has not come take more than the {limit} bytes of amqp10.unfinished_memory, and this \
              connection holds the most of them, {bytes} bytes"
         );
-        with_gate!(self, key, |gate, cx| gate.close_for(condition::RESOURCE_LIMIT_EXCEEDED, &why, cx));
-        if let Some(conn) = self.conns.get_mut(key) {
+        self.gates().with(key, |gate, cx| gate.close_for(condition::RESOURCE_LIMIT_EXCEEDED, &why, cx));
+        if let Some(conn) = self.connections.conns.get_mut(key) {
             conn.partial = BytesMut::new();
             conn.unfinished = 0;
         }
-        self.unfinished.change(key, bytes, 0);
+        self.connections.unfinished.change(key, bytes, 0);
     }
 }

@@ -15,10 +15,10 @@ use std::collections::VecDeque;
 use broker::ids::QueueId;
 use queue::{Brief, Fact, PublisherId, Put, Verdict};
 
-use super::Shard;
 use super::journal::Journal;
-use super::receipts::{Receipt, push_receipt};
-use super::slot::{QueueSlot, find};
+use super::slot::QueueSlot;
+use crate::shard::Shard;
+use crate::shard::receipts::{Receipt, Receipts};
 
 /// How long one is kept: what a publisher may have under way is settled by then, 99 times in 100, and records that nobody waits for
 /// are kept as long.
@@ -89,11 +89,11 @@ impl Run {
 
 /// What is kept of one queue.
 #[derive(Debug, Default)]
-pub(super) struct Kept {
+pub(in crate::shard) struct Unwritten {
     /// The oldest first, which have the lowest numbers.
     runs: VecDeque<Run>,
     pub bytes: u64,
-    /// It is among the queues of [`KeptOfAll`].
+    /// It is among the queues of [`AllUnwritten`].
     listed: bool,
     pace: Pace,
 }
@@ -137,7 +137,7 @@ impl Pace {
 
 /// What is kept of all queues of a shard.
 #[derive(Debug)]
-pub(super) struct KeptOfAll {
+pub(super) struct AllUnwritten {
     bytes_max: u64,
     pub messages: u64,
     pub bytes: u64,
@@ -147,14 +147,14 @@ pub(super) struct KeptOfAll {
     due_ms: Option<u64>,
 }
 
-impl KeptOfAll {
+impl AllUnwritten {
     /// At most `bytes_max` are kept.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
     }
 
     /// Keeps a message and its receipt, if it is of the kind and there is room.
-    pub fn keep(&mut self, queue: QueueId, kept: &mut Kept, put: Put<'_>) -> bool {
+    pub fn keep(&mut self, queue: QueueId, kept: &mut Unwritten, put: Put<'_>) -> bool {
         let Put { seq, message, at_ms, brief } = put;
         let Some(brief) = brief else { return false };
         let (bytes, Brief { publisher, number, .. }) = (queue::stored_bytes(message), brief);
@@ -163,7 +163,7 @@ impl KeptOfAll {
     }
 
     /// A run of one message.
-    fn keep_run(&mut self, queue: QueueId, kept: &mut Kept, run: Run) -> bool {
+    fn keep_run(&mut self, queue: QueueId, kept: &mut Unwritten, run: Run) -> bool {
         if self.bytes + run.bytes > self.bytes_max {
             return false;
         }
@@ -188,16 +188,16 @@ impl KeptOfAll {
     pub fn settle(
         &mut self,
         queue: QueueId,
-        kept: &mut Kept,
+        kept: &mut Unwritten,
         (first, last): (u64, u64),
-        receipts: &mut Vec<Receipt>,
+        receipts: &mut Receipts,
     ) -> u64 {
         let before = self.messages;
         let mut at = kept.runs.partition_point(|run| run.last < first);
         while let Some(&run) = kept.runs.get(at).filter(|run| run.first <= last) {
             let gone = run.within(first, last);
             self.leave(kept, &gone);
-            push_receipt(receipts, gone.receipt(queue, Verdict::Accepted));
+            receipts.push(gone.receipt(queue, Verdict::Accepted));
             kept.runs.remove(at);
             if run.first < gone.first {
                 kept.runs.insert(at, run.within(run.first, gone.first - 1));
@@ -230,14 +230,14 @@ impl KeptOfAll {
     }
 
     /// A queue has ended before its messages were settled or written: nobody has them.
-    pub fn release(&mut self, slot: &mut QueueSlot, receipts: &mut Vec<Receipt>) {
+    pub fn release(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
         for run in std::mem::take(&mut slot.unwritten.runs) {
             self.leave(&mut slot.unwritten, &run);
-            push_receipt(receipts, run.receipt(slot.id, Verdict::Released));
+            receipts.push(run.receipt(slot.id, Verdict::Released));
         }
     }
 
-    fn leave(&mut self, kept: &mut Kept, run: &Run) {
+    fn leave(&mut self, kept: &mut Unwritten, run: &Run) {
         let bytes = run.messages() * run.bytes;
         self.messages -= run.messages();
         self.bytes -= bytes;
@@ -252,27 +252,29 @@ impl KeptOfAll {
 
 impl Shard {
     /// Writes what has been kept long enough; at a stop, all of it. The log's reserve is not for them.
-    pub(super) fn write_overdue(&mut self) {
-        if !self.log_short && self.unwritten.due_ms.is_some_and(|due| due <= self.now_ms || self.stopping) {
-            self.write_kept(if self.stopping { ALL } else { self.now_ms });
+    pub(in crate::shard) fn write_overdue(&mut self) {
+        if !self.storage.log_short
+            && self.storage.unwritten.due_ms.is_some_and(|due| due <= self.here.now_ms || self.stopping)
+        {
+            self.write_kept(if self.stopping { ALL } else { self.here.now_ms });
         }
     }
 
     /// Writes what is to be written until `now_ms`, of all queues.
-    pub(super) fn write_kept(&mut self, now_ms: u64) {
-        let mut queues = std::mem::take(&mut self.unwritten.queues);
+    pub(in crate::shard) fn write_kept(&mut self, now_ms: u64) {
+        let mut queues = std::mem::take(&mut self.storage.unwritten.queues);
         let mut due_ms = None;
         queues.retain(|&queue| {
-            let Some(slot) = find(&mut self.queues, queue) else { return false };
-            self.unwritten.write(slot, now_ms, &mut self.journal);
-            slot.recount_live(&mut self.live_bytes);
+            let Some(slot) = self.queues.get_mut(queue) else { return false };
+            self.storage.unwritten.write(slot, now_ms, &mut self.storage.journal);
+            slot.recount_live(&mut self.storage.live_bytes);
             let next = slot.unwritten.runs.front().map(|run| run.at_ms + UNWRITTEN_MS);
             due_ms = due_ms.into_iter().chain(next).min();
             slot.unwritten.listed = next.is_some();
             next.is_some()
         });
-        self.unwritten.queues = queues;
-        self.unwritten.due_ms = due_ms;
+        self.storage.unwritten.queues = queues;
+        self.storage.unwritten.due_ms = due_ms;
     }
 }
 
@@ -346,7 +348,7 @@ mod tests {
             steps in vec((0u64..3, 0u64..3, 1u64..3, 0u64..3, 0u64..40, 0u64..8), 1..200),
         ) {
             let queue = QueueId(1);
-            let (mut all, mut kept) = (KeptOfAll::new(MAX), Kept::default());
+            let (mut all, mut kept) = (AllUnwritten::new(MAX), Unwritten::default());
             // Publisher, number and bytes by seq.
             let mut model: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
             let (mut next, mut numbers, mut now_ms) = (1, [0; 3], 0);
@@ -372,11 +374,11 @@ mod tests {
                     next += 1;
                 }
                 let (first, last) = (next.saturating_sub(first), next.saturating_sub(first) + more);
-                let mut receipts = Vec::new();
+                let mut receipts = Receipts::default();
                 let settled = all.settle(queue, &mut kept, (first, last), &mut receipts);
                 let expected: Vec<_> = model.extract_if(first..=last, |_, _| true).collect();
                 prop_assert_eq!(settled, expected.len() as u64);
-                let given = receipts.iter().flat_map(|r| (r.first..=r.last).map(|n| (r.publisher.0, n)));
+                let given = receipts.drain().flat_map(|r| (r.first..=r.last).map(move |n| (r.publisher.0, n)));
                 let wanted: Vec<_> = expected.iter().map(|(_, m)| (m.0, m.1)).collect();
                 prop_assert_eq!(given.collect::<Vec<_>>(), wanted);
                 prop_assert_eq!(all.messages, model.len() as u64);

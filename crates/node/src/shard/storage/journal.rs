@@ -18,8 +18,8 @@ use broker::ids::QueueId;
 use log::{Extent, Handover, Records, WriteError};
 use queue::{Fact, Put};
 
-use super::receipts::{Receipt, push_receipt};
 use crate::facts;
+use crate::shard::receipts::{Receipt, Receipts};
 
 /// Records that nobody waits for, such as those of settled messages, are kept this long for company: a
 /// process that is killed meanwhile delivers those messages again, as it may.
@@ -54,7 +54,7 @@ struct Load {
 /// What waits until the records of a handover are written.
 #[derive(Debug, Default)]
 pub(super) struct OnWritten {
-    pub receipts: Vec<Receipt>,
+    pub receipts: Receipts,
     /// Messages that were put: queue, first and last seq.
     pub puts: Vec<(QueueId, u64, u64)>,
     /// Runs that were said to be stored.
@@ -69,7 +69,7 @@ pub(super) struct OnWritten {
 #[derive(Debug, Default)]
 pub(super) struct OnSynced {
     /// Of queues with `x-fsync`.
-    pub receipts: Vec<Receipt>,
+    pub receipts: Receipts,
     /// The last change among them that the decider has numbered; 0 if there is none.
     pub decided: u64,
     /// May be forgotten.
@@ -158,7 +158,8 @@ impl Journal {
         let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
         *urgent = true;
         *sync |= fsync;
-        push_receipt(if fsync { &mut on_synced.receipts } else { &mut on_written.receipts }, receipt);
+        let receipts = if fsync { &mut on_synced.receipts } else { &mut on_written.receipts };
+        receipts.push(receipt);
     }
 
     /// Bytes of the records that have not been handed over.
@@ -278,18 +279,18 @@ impl Journal {
 
     /// Messages whose receipts wait for the log.
     pub fn receipts_held(&self) -> u64 {
-        self.receipts().map(Receipt::messages).sum()
+        self.receipts().map(Receipts::messages).sum()
     }
 
     pub fn holds_receipts(&self) -> bool {
-        self.receipts().next().is_some()
+        self.receipts().any(|receipts| !receipts.is_empty())
     }
 
-    fn receipts(&self) -> impl Iterator<Item = &Receipt> {
+    fn receipts(&self) -> impl Iterator<Item = &Receipts> {
         let away = self.away.iter().map(|(_, load)| load);
         let loads = away.chain(&self.back).chain([&self.open]);
-        let written = loads.flat_map(|load| load.on_written.receipts.iter().chain(&load.on_synced.receipts));
-        written.chain(self.unsynced.iter().flat_map(|(_, on_synced)| &on_synced.receipts))
+        let written = loads.flat_map(|load| [&load.on_written.receipts, &load.on_synced.receipts]);
+        written.chain(self.unsynced.iter().map(|(_, on_synced)| &on_synced.receipts))
     }
 }
 
@@ -312,7 +313,17 @@ mod tests {
     }
 
     fn written(journal: &mut Journal, ticket: u64) -> Vec<Receipt> {
-        journal.handle_written(ticket, Ok(())).expect("it is away").expect("it is written").receipts
+        journal
+            .handle_written(ticket, Ok(()))
+            .expect("it is away")
+            .expect("it is written")
+            .receipts
+            .drain()
+            .collect()
+    }
+
+    fn synced(answer: Option<OnSynced>) -> Vec<Receipt> {
+        answer.expect("it is synced").receipts.drain().collect()
     }
 
     fn refused(records: Records) -> Result<(), WriteError> {
@@ -333,7 +344,7 @@ mod tests {
         assert!(!second.sync);
         assert_eq!(written(&mut journal, second.ticket), [receipt(3)]);
         assert_eq!((journal.receipts_held(), journal.is_idle()), (1, false));
-        assert_eq!(journal.handle_synced(first.ticket).unwrap().receipts, [receipt(1)]);
+        assert_eq!(synced(journal.handle_synced(first.ticket)), [receipt(1)]);
         assert!(journal.is_idle() && journal.handle_synced(first.ticket).is_none());
     }
 
@@ -349,10 +360,10 @@ mod tests {
         let again = journal.poll_handover(0, 0, false).unwrap();
         assert_eq!((again.sync, again.records.len()), (true, 0));
         written(&mut journal, again.ticket);
-        let mut synced = std::iter::from_fn(|| journal.handle_synced(again.ticket));
-        assert_eq!(synced.next().unwrap().receipts, [receipt(1)]);
-        assert_eq!(synced.next().unwrap().receipts, [receipt(2)]);
-        assert!(synced.next().is_none());
+        let mut answers = std::iter::from_fn(|| journal.handle_synced(again.ticket));
+        assert_eq!(synced(answers.next()), [receipt(1)]);
+        assert_eq!(synced(answers.next()), [receipt(2)]);
+        assert!(answers.next().is_none());
     }
 
     #[test]

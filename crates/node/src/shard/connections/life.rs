@@ -1,0 +1,130 @@
+//! Connections come and go, and are looked at for their deadlines.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use amqp10::condition;
+use broker::PEER;
+use broker::gate::amqp10::Phase;
+
+use super::Conn;
+use crate::shard::Shard;
+
+impl Shard {
+    /// A new connection, which is counted already. Returns its key.
+    pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
+        let key = self.connections.open(self.here, &self.metadata, peer, local);
+        self.counters.connections_opened += 1;
+        self.counters.connections += 1;
+        self.touch(key);
+        key
+    }
+
+    pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {
+        self.connections.get_mut(key)
+    }
+
+    /// Whether the client has logged in and opened the connection.
+    pub fn is_open(&self, key: usize) -> bool {
+        self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Open)
+    }
+
+    pub fn connection_keys(&self) -> Vec<usize> {
+        self.connections.keys()
+    }
+
+    /// The socket is gone.
+    pub fn disconnect(&mut self, key: usize) {
+        self.gates().with(key, |gate, cx| gate.handle_disconnect(cx));
+        if self.connections.conns.contains(key) {
+            let mut conn = self.connections.conns.remove(key);
+            look_at(&mut self.connections.deadlines, key, &mut conn, None);
+            tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
+            self.uncount_unfinished(key, conn.unfinished);
+            self.counters.connections_closed += 1;
+            self.counters.connections -= 1;
+            self.connections.untouch(key);
+            self.uncount();
+        }
+    }
+
+    /// The node stops: every connection is told why. The standard has a condition for it [2.8.16], by which clients know
+    /// that they may come again.
+    pub fn shut_down(&mut self, why: &str) {
+        self.stopping = true;
+        for key in self.connection_keys() {
+            self.gates().with(key, |gate, cx| gate.shut_down(condition::CONNECTION_FORCED, why, cx));
+        }
+    }
+
+    /// Closes one connection for an operator, with the reference's condition (behaviour A.3).
+    pub fn close(&mut self, key: usize, why: &str) {
+        self.gates().with(key, |gate, cx| gate.shut_down(condition::INTERNAL_ERROR, why, cx));
+    }
+
+    /// Stops or resumes publishing on every connection.
+    pub fn set_blocked(&mut self, blocked: bool) {
+        self.connections.blocked = blocked;
+        for key in self.connection_keys() {
+            self.gates().with(key, |gate, _cx| gate.set_blocked(blocked));
+        }
+    }
+
+    /// Whether a turn has something to do for a connection: heartbeats of thousands, and parts of large frames, need none.
+    pub fn is_dirty(&self) -> bool {
+        !self.connections.dirty.is_empty()
+    }
+
+    /// Marks a connection as having something to write or to close.
+    pub fn touch(&mut self, key: usize) {
+        self.connections.touch(key);
+    }
+
+    /// The connections with something to write or to close. Call after [`Shard::turn`].
+    pub fn take_dirty(&mut self, into: &mut Vec<usize>) {
+        // What a turn has ended holds nothing any more.
+        for i in 0..self.connections.dirty.len() {
+            self.count_unfinished(self.connections.dirty[i]);
+        }
+        for key in self.connections.dirty.drain(..) {
+            if let Some(conn) = self.connections.conns.get_mut(key) {
+                conn.dirty = false;
+                into.push(key);
+                // Whatever brings a deadline nearer has made it dirty.
+                let due = conn.gate.next_deadline();
+                if due.is_some_and(|due| conn.looked_at_ms.is_none_or(|at| due < at)) {
+                    look_at(&mut self.connections.deadlines, key, conn, due);
+                }
+            }
+        }
+    }
+
+    /// Deadlines of connections that have passed.
+    pub(in crate::shard) fn connection_timeouts(&mut self) {
+        if self.connections.next_check().is_none_or(|at| at > self.here.now_ms) {
+            return;
+        }
+        self.connections.checked_ms = self.here.now_ms;
+        while let Some(&(at, key)) = self.connections.deadlines.first()
+            && at <= self.here.now_ms
+        {
+            self.connections.deadlines.pop_first();
+            let Some(conn) = self.connections.conns.get_mut(key) else { continue };
+            conn.looked_at_ms = None;
+            match conn.gate.next_deadline() {
+                Some(due) if due <= self.here.now_ms => {
+                    self.gates().with(key, |gate, cx| gate.handle_timeout(cx));
+                }
+                later => look_at(&mut self.connections.deadlines, key, conn, later),
+            }
+        }
+    }
+}
+
+/// Has a connection looked at `at`, and no more when it was to be.
+pub(super) fn look_at(deadlines: &mut BTreeSet<(u64, usize)>, key: usize, conn: &mut Conn, at: Option<u64>) {
+    if let Some(before) = std::mem::replace(&mut conn.looked_at_ms, at) {
+        deadlines.remove(&(before, key));
+    }
+    deadlines.extend(at.map(|at| (at, key)));
+}

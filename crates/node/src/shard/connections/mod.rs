@@ -1,0 +1,345 @@
+//! The connections of a shard: their gates, what gates share, and what marks a connection for the end of the turn.
+//!
+//! Nothing here knows queues or the log. What a gate decides leaves as mail in [`super::mail::Mailroom`].
+//!
+//! The calls of the other rooms: [`Connections::gates`] to tell a gate something, the registries (`consumer`, `publisher`,
+//! `ticket`) to find it, and [`Connections::draw`].
+
+mod input;
+mod life;
+mod moving;
+mod occupancy;
+mod unfinished;
+
+use std::collections::BTreeSet;
+use std::hash::RandomState;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use broker::counters::Counters;
+use broker::gate::amqp10::{Budget, Cx, Gate, Input};
+use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
+use broker::mail::{LinkAddress, PublisherAddress, TicketOwner};
+use bytes::BytesMut;
+use hashbrown::HashMap;
+use log::Held;
+use message::DeliveryHeads;
+use queue::{ConsumerId, Deliver, Lent, PublisherId, Ticket};
+use slab::Slab;
+
+pub(crate) use self::input::{READ_BUFFER, READ_MAX};
+pub use self::moving::Moved;
+pub use self::occupancy::Occupancy;
+use self::unfinished::Unfinished;
+use super::mail::Mailroom;
+use super::metadata::Metadata;
+use super::{Here, Tallies};
+
+/// How often the deadlines of connections are looked at, at most: they are whole seconds.
+const CHECK_MS: u64 = 500;
+
+/// One connection of a shard.
+#[derive(Debug)]
+pub struct Conn {
+    pub gate: Gate,
+    /// The beginning of a frame whose rest has not been read, in the buffer that will hold it whole.
+    pub partial: BytesMut,
+    /// Its output is to be written at the end of the turn.
+    dirty: bool,
+    /// Bytes of the beginning while somebody reads on at it.
+    partial_taken: usize,
+    /// What it holds of deliveries and frames whose end has not come, as it was counted last.
+    unfinished: usize,
+    /// What is in memory for its readers of streams, if it had any.
+    reader_memory: Option<Arc<Held>>,
+    /// When it is looked at for its deadline, as [`Connections::deadlines`] has it.
+    looked_at_ms: Option<u64>,
+    /// Bytes that the socket did not take when it was last written to.
+    pub unwritten_bytes: usize,
+    pub recv_bytes: u64,
+    pub send_bytes: u64,
+}
+
+impl Conn {
+    /// Marks it, whose key this is, as having something to write or to close.
+    fn touch(&mut self, key: usize, dirty: &mut Vec<usize>) {
+        if !self.dirty {
+            self.dirty = true;
+            dirty.push(key);
+        }
+    }
+
+    /// Bytes of a frame whose end has not come.
+    pub(super) fn partial_bytes(&self) -> usize {
+        self.partial.len() + self.partial_taken
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Connections {
+    conns: Slab<Conn>,
+    /// Keys of connections with something to write or to close.
+    dirty: Vec<usize>,
+    /// When which connection is looked at for its deadline, which may have moved on meanwhile: none of thousands that
+    /// have time left is touched.
+    deadlines: BTreeSet<(u64, usize)>,
+    checked_ms: u64,
+    /// Connections follow their queues as far as this allows; `None`: they stay.
+    occupancy: Option<Arc<Occupancy>>,
+    unfinished: Unfinished,
+    /// Of the node: what is in memory for readers of streams.
+    reader_memory: Arc<Held>,
+    /// Publishing is stopped by an alarm or by a stopping node.
+    blocked: bool,
+    shared: Shared,
+}
+
+/// What the gates of a shard share.
+#[derive(Debug)]
+struct Shared {
+    consumers: Registry<LinkAddress>,
+    publishers: Registry<PublisherAddress>,
+    tickets: Registry<TicketOwner>,
+    /// Publishers to detach when their target queue goes.
+    watchers: HashMap<QueueId, Vec<u64>>,
+    home: BytesMut,
+    heads: DeliveryHeads,
+    budget: Budget,
+    unique: u64,
+    reply_keys: RandomState,
+}
+
+impl Connections {
+    pub fn new(here: ShardId, shards: ShardId, tallies: Tallies, reply_keys: RandomState) -> Self {
+        Self {
+            conns: Slab::new(),
+            dirty: Vec::new(),
+            deadlines: BTreeSet::new(),
+            checked_ms: 0,
+            occupancy: None,
+            unfinished: Unfinished::new(tallies.unfinished),
+            reader_memory: tallies.readers,
+            blocked: false,
+            shared: Shared {
+                consumers: Registry::new(here),
+                publishers: Registry::new(here),
+                tickets: Registry::new(here),
+                watchers: HashMap::new(),
+                home: BytesMut::new(),
+                heads: DeliveryHeads::default(),
+                budget: Budget::share(shards.into()),
+                unique: 0,
+                reply_keys,
+            },
+        }
+    }
+
+    // ---- gates ------------------------------------------------------------------------------------------
+
+    /// The gates, with what they may look at. To be made once for a run of deliveries.
+    pub fn gates<'a>(
+        &'a mut self,
+        here: Here,
+        metadata: &'a Metadata,
+        mail: &'a mut Mailroom,
+        counters: &'a mut Counters,
+    ) -> Gates<'a> {
+        let Shared { consumers, publishers, tickets, watchers, home, heads, budget, unique, reply_keys } =
+            &mut self.shared;
+        let cx = Cx {
+            now_ms: here.now_ms,
+            shard: here.id,
+            catalog: metadata.catalog(),
+            access: metadata.access(),
+            settings: metadata.settings(),
+            consumers,
+            publishers,
+            tickets,
+            watchers,
+            post: &mut mail.post,
+            home,
+            input: Input::default(),
+            heads,
+            counters,
+            budget,
+            unique,
+            reply_keys,
+        };
+        Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty }
+    }
+
+    /// Every gate, to look at.
+    pub fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.conns.iter().map(|(_, conn)| conn)
+    }
+
+    pub fn get(&self, key: usize) -> Option<&Conn> {
+        self.conns.get(key)
+    }
+
+    pub fn get_mut(&mut self, key: usize) -> Option<&mut Conn> {
+        self.conns.get_mut(key)
+    }
+
+    pub fn keys(&self) -> Vec<usize> {
+        self.conns.iter().map(|(key, _)| key).collect()
+    }
+
+    /// The key of the connection of this name.
+    pub fn named(&self, name: &str) -> Option<usize> {
+        self.conns.iter().find(|(_, conn)| &**conn.gate.name() == name).map(|(key, _)| key)
+    }
+
+    /// Adds a connection. Returns its key.
+    fn open(&mut self, here: Here, metadata: &Metadata, peer: SocketAddr, local: SocketAddr) -> usize {
+        let id = ConnectionId(self.draw(here.id));
+        let name: Arc<str> = format!("{peer} -> {local}").into();
+        let entry = self.conns.vacant_entry();
+        let key = entry.key();
+        let mut gate = Gate::new(id, key, peer.ip(), name, metadata.settings(), here.now_ms);
+        gate.set_blocked(self.blocked);
+        entry.insert(Conn {
+            gate,
+            partial: BytesMut::new(),
+            dirty: false,
+            partial_taken: 0,
+            unfinished: 0,
+            reader_memory: None,
+            looked_at_ms: None,
+            unwritten_bytes: 0,
+            recv_bytes: 0,
+            send_bytes: 0,
+        });
+        key
+    }
+
+    // ---- who is who -------------------------------------------------------------------------------------
+
+    /// A number that nobody else of the node gets.
+    pub fn draw(&mut self, here: ShardId) -> u64 {
+        self.shared.unique += 1;
+        u64::from(here) << 56 | self.shared.unique
+    }
+
+    /// Where a consumer of this shard is.
+    pub fn consumer(&self, consumer: ConsumerId) -> Option<LinkAddress> {
+        self.shared.consumers.get(consumer.0).copied()
+    }
+
+    pub fn publisher(&mut self, publisher: PublisherId) -> Option<&mut PublisherAddress> {
+        self.shared.publishers.get_mut(publisher.0)
+    }
+
+    pub fn add_publisher(&mut self, address: PublisherAddress) -> Option<PublisherId> {
+        self.shared.publishers.insert(address).map(PublisherId)
+    }
+
+    pub fn remove_publisher(&mut self, publisher: PublisherId) {
+        self.shared.publishers.remove(publisher.0);
+    }
+
+    /// A ticket whose answer is this owner's.
+    pub fn ticket(&mut self, owner: TicketOwner) -> Option<Ticket> {
+        self.shared.tickets.insert(owner).map(Ticket)
+    }
+
+    pub fn ticket_owner(&self, ticket: Ticket) -> Option<TicketOwner> {
+        self.shared.tickets.get(ticket.0).copied()
+    }
+
+    pub fn remove_ticket(&mut self, ticket: Ticket) {
+        self.shared.tickets.remove(ticket.0);
+    }
+
+    /// Takes the publishers' links that end with this queue.
+    pub fn take_watchers(&mut self, queue: QueueId) -> Vec<LinkAddress> {
+        let watchers = self.shared.watchers.remove(&queue).unwrap_or_default();
+        let links =
+            watchers.into_iter().filter_map(|publisher| match self.shared.publishers.get(publisher) {
+                Some(PublisherAddress::Link(to)) => Some(*to),
+                _ => None,
+            });
+        links.collect()
+    }
+
+    // ---- the end of the turn ----------------------------------------------------------------------------
+
+    /// Marks a connection as having something to write or to close.
+    pub fn touch(&mut self, key: usize) {
+        if let Some(conn) = self.conns.get_mut(key) {
+            conn.touch(key, &mut self.dirty);
+        }
+    }
+
+    /// The connection that was marked as number `at`.
+    pub fn dirty(&self, at: usize) -> Option<usize> {
+        self.dirty.get(at).copied()
+    }
+
+    /// When a connection is to be looked at for its deadline.
+    pub fn next_check(&self) -> Option<u64> {
+        self.deadlines.first().map(|&(at, _)| at.max(self.checked_ms + CHECK_MS))
+    }
+
+    /// Forgets that the connection has anything to write.
+    fn untouch(&mut self, key: usize) {
+        self.dirty.retain(|k| *k != key);
+    }
+
+    // ---- memory -----------------------------------------------------------------------------------------
+
+    /// The memory of the readers of streams of one connection, made with `part` when it is first asked for.
+    pub fn reader_memory(
+        &mut self,
+        key: usize,
+        part: impl FnOnce(&Arc<Held>) -> Arc<Held>,
+    ) -> Option<Arc<Held>> {
+        let node = &self.reader_memory;
+        let conn = self.conns.get_mut(key)?;
+        Some(conn.reader_memory.get_or_insert_with(|| part(node)).clone())
+    }
+
+    /// That of all connections of the node.
+    pub fn node_reader_memory(&self) -> &Arc<Held> {
+        &self.reader_memory
+    }
+
+    /// Bytes of deliveries and frames whose end has not come, and how many may be counted as this shard's.
+    pub fn unfinished(&self, here: ShardId) -> (u64, u64) {
+        (self.unfinished.used(), self.unfinished.limit_part(here))
+    }
+
+    /// Bytes that publishers are promised beyond the fixed credit, and how many they may be.
+    pub fn publisher_credit(&self) -> (u64, u64) {
+        (self.shared.budget.used(), self.shared.budget.limit())
+    }
+}
+
+/// The gates of a shard with what they may look at.
+pub(super) struct Gates<'a> {
+    cx: Cx<'a>,
+    conns: &'a mut Slab<Conn>,
+    dirty: &'a mut Vec<usize>,
+}
+
+impl<'a> Gates<'a> {
+    /// Has one gate do something, and marks its connection for the end of the turn. Nothing, if the connection is gone.
+    #[inline(always)]
+    pub fn with<R>(&mut self, key: usize, act: impl FnOnce(&mut Gate, &mut Cx<'a>) -> R) -> Option<R> {
+        let conn = self.conns.get_mut(key)?;
+        let result = act(&mut conn.gate, &mut self.cx);
+        conn.touch(key, self.dirty);
+        Some(result)
+    }
+}
+
+impl Deliver for Gates<'_> {
+    /// Returns false if the consumer is not on this shard, or reads a stream and has no room. Consumers of streams are always
+    /// on this shard, or already detaching.
+    #[inline]
+    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+        let Some(to) = self.cx.consumers.get(lent.consumer.0).copied() else { return false };
+        self.with(to.connection, |gate, cx| gate.handle_delivery(to, lent, cx)).unwrap_or(true)
+    }
+}

@@ -1,0 +1,84 @@
+//! Connections that follow their queue to another shard (docs/decisions/0017).
+
+use std::sync::Arc;
+
+use broker::ids::ShardId;
+use bytes::BytesMut;
+
+use super::life::look_at;
+use super::{Conn, Occupancy};
+use crate::shard::Shard;
+
+/// A connection on its way to another shard.
+#[derive(Debug)]
+pub struct Moved {
+    conn: Conn,
+    /// What has been read of it and not been looked at.
+    unread: BytesMut,
+}
+
+impl Shard {
+    /// From now on connections follow their queues to other shards, as far as there is room: whoever drives the shards
+    /// sees to it, with [`Shard::leaving`].
+    pub fn follow_queues(&mut self, occupancy: Arc<Occupancy>) {
+        self.connections.occupancy = Some(occupancy);
+    }
+
+    /// Where a connection is to be taken, with [`Shard::release`] here and [`Shard::adopt`] there, or with
+    /// [`Shard::stay`] nowhere: until then it takes no input. To be asked after each input.
+    pub fn leaving(&self, key: usize) -> Option<ShardId> {
+        self.connections.conns.get(key)?.gate.wants_to()
+    }
+
+    /// Gives a connection away that is [`Shard::leaving`].
+    pub fn release(&mut self, key: usize) -> Option<Moved> {
+        let to = self.leaving(key)?;
+        let mut conn = self.connections.conns.try_remove(key)?;
+        look_at(&mut self.connections.deadlines, key, &mut conn, None);
+        self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
+        self.connections.untouch(key);
+        self.counters.connections -= 1;
+        if let Some(occupancy) = &self.connections.occupancy {
+            occupancy.shift(self.here.id, to);
+        }
+        let unread = std::mem::take(&mut conn.partial);
+        Some(Moved { conn, unread })
+    }
+
+    /// Takes a connection over from another shard. Returns its key.
+    pub fn adopt(&mut self, moved: Moved) -> usize {
+        let Moved { mut conn, mut unread } = moved;
+        let entry = self.connections.conns.vacant_entry();
+        let key = entry.key();
+        conn.gate.take_place(key);
+        conn.gate.set_blocked(self.connections.blocked);
+        conn.dirty = false;
+        // What is under way stays with the shard that it came from.
+        conn.reader_memory = None;
+        entry.insert(conn);
+        self.counters.connections += 1;
+        self.gates().with(key, |gate, cx| gate.go_on(cx));
+        self.take_input(key, &mut unread);
+        self.count_unfinished(key);
+        key
+    }
+
+    /// A connection that is [`Shard::leaving`] cannot be moved, and goes on here.
+    pub fn stay(&mut self, key: usize) {
+        if self.leaving(key).is_none() {
+            return;
+        }
+        let Some(conn) = self.connections.conns.get_mut(key) else { return };
+        let mut unread = std::mem::take(&mut conn.partial);
+        self.gates().with(key, |gate, cx| gate.go_on(cx));
+        self.take_input(key, &mut unread);
+        self.count_unfinished(key);
+    }
+
+    /// Counts one connection less here: one that has gone, or was gone before it came.
+    pub fn uncount(&self) {
+        if let Some(occupancy) = &self.connections.occupancy {
+            occupancy.remove(self.here.id);
+        }
+    }
+}

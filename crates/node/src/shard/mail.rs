@@ -1,0 +1,104 @@
+//! The mailroom of a shard: what gates and machines post, and the mail that goes from shard to shard.
+//!
+//! ```text
+//!   gates, machines ──> post ──Shard::sort_post──┬─> inbox ──> this shard
+//!   other shards ──────────────────────handle────┘  outboxes ──> other shards
+//! ```
+//!
+//! The same shard and other shards use the same boxes, so that mail keeps its order.
+
+use std::ops::Range;
+
+use broker::ids::{QueueId, ShardId};
+use broker::mail::{Mail, Post};
+use queue::Request;
+
+use super::receipts::Receipts;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Mailroom {
+    here: ShardId,
+    /// What gates and machines have posted and [`super::Shard::sort_post`] has not sorted.
+    pub post: Post,
+    /// Empty: the memory for the requests that are posted next.
+    spare: Vec<(QueueId, Request)>,
+    inbox: Vec<Mail>,
+    /// By the shard that the mail is for.
+    outboxes: Vec<Vec<Mail>>,
+    /// Receipts that leave at the end of this round.
+    pub receipts: Receipts,
+}
+
+impl Mailroom {
+    pub fn new(here: ShardId, shards: ShardId) -> Self {
+        let outboxes = (0..shards).map(|_| Vec::new()).collect();
+        Self {
+            here,
+            post: Post::default(),
+            spare: Vec::new(),
+            inbox: Vec::new(),
+            outboxes,
+            receipts: Receipts::default(),
+        }
+    }
+
+    /// The shards of the node.
+    pub fn shards(&self) -> Range<ShardId> {
+        0..self.outboxes.len() as ShardId
+    }
+
+    /// Whether nothing waits to be handled here.
+    pub fn is_empty(&self) -> bool {
+        self.inbox.is_empty() && self.post.is_empty()
+    }
+
+    /// Mail from another shard.
+    pub fn receive(&mut self, mail: Vec<Mail>) {
+        self.inbox.extend(mail);
+    }
+
+    /// Takes the mail for this shard. The empty box should come back with [`Self::give_inbox`].
+    pub fn take_inbox(&mut self) -> Vec<Mail> {
+        std::mem::take(&mut self.inbox)
+    }
+
+    /// Gives the memory of an emptied inbox back.
+    pub fn give_inbox(&mut self, empty: Vec<Mail>) {
+        if self.inbox.is_empty() {
+            self.inbox = empty;
+        }
+    }
+
+    /// Takes the posted requests. The empty box should come back with [`Self::give_requests`].
+    pub fn take_requests(&mut self) -> Vec<(QueueId, Request)> {
+        std::mem::replace(&mut self.post.requests, std::mem::take(&mut self.spare))
+    }
+
+    /// Gives the memory of emptied requests back.
+    pub fn give_requests(&mut self, empty: Vec<(QueueId, Request)>) {
+        self.spare = empty;
+    }
+
+    /// Sends mail to a shard, this one included.
+    pub fn send(&mut self, to: ShardId, mail: Mail) {
+        if to == self.here {
+            self.inbox.push(mail);
+        } else if let Some(outbox) = self.outboxes.get_mut(usize::from(to)) {
+            outbox.push(mail);
+        }
+    }
+
+    /// Sends a request for a queue to the queue's shard, together with those just before it.
+    pub fn send_request(&mut self, to: ShardId, queue: QueueId, request: Request) {
+        match self.outboxes.get_mut(usize::from(to)).and_then(|outbox| outbox.last_mut()) {
+            Some(Mail::Requests(requests)) => requests.push((queue, request)),
+            _ => self.send(to, Mail::Requests(vec![(queue, request)])),
+        }
+    }
+
+    /// Takes the mail for another shard.
+    pub fn poll(&mut self, to: ShardId) -> Vec<Mail> {
+        self.outboxes.get_mut(usize::from(to)).map(std::mem::take).unwrap_or_default()
+    }
+}

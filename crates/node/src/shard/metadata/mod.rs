@@ -1,0 +1,62 @@
+//! What a shard knows of the whole node: the catalog, who may come in, and the settings. On the shard that decides, also the
+//! decider and the messages that exchanges keep.
+//!
+//! A change comes as `Mail::Propose` to the shard that decides, is numbered there, and goes to every shard as
+//! `Mail::Changes`. An answer leaves when all have applied it and the log has synced it.
+
+mod decider;
+mod history;
+
+use std::sync::Arc;
+
+use broker::access::Access;
+use broker::catalog::{Catalog, Histories};
+use broker::ids::ShardId;
+use broker::settings::Settings;
+
+use self::decider::Decider;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Metadata {
+    settings: Arc<Settings>,
+    access: Arc<Access>,
+    catalog: Catalog,
+    /// On the shard that decides: decides changes of the catalog.
+    decider: Option<Decider>,
+    /// On the shard that decides: what exchanges keep for later bindings.
+    histories: Histories,
+}
+
+impl Metadata {
+    /// The shard that decides changes of the catalog.
+    pub const DECIDES: ShardId = 0;
+
+    pub fn new(
+        here: ShardId,
+        shards: ShardId,
+        settings: Arc<Settings>,
+        access: Arc<Access>,
+        catalog: Catalog,
+    ) -> Self {
+        let decider = (here == Self::DECIDES).then(|| Decider::new(shards, catalog.version()));
+        Self { settings, access, catalog, decider, histories: Histories::default() }
+    }
+
+    pub fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    pub fn access(&self) -> &Access {
+        &self.access
+    }
+
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Whether this shard decides.
+    pub fn decides(&self) -> bool {
+        self.decider.is_some()
+    }
+}

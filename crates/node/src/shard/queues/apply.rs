@@ -1,0 +1,331 @@
+//! Requests on their way to the machines of queues.
+
+use std::{iter, vec};
+
+use broker::catalog::Command;
+use broker::ids::{QueueId, ShardId};
+use hashbrown::HashSet;
+use queue::{
+    Asked, Carrier, Deliver, Effect, Fifo, GoneReason, Kept as KeptOfStream, Lent, News, Publish, Put,
+    Refusal, RejectReason, Request, Verdict,
+};
+
+use crate::facts::RestoredQueue;
+use crate::shard::Shard;
+use crate::shard::connections::Gates;
+use crate::shard::receipts::Receipt;
+use crate::shard::storage::{QueueSlot, RunPlace, Storage, Unwritten};
+use crate::shard::streams::is_of_readers;
+
+/// Requests of one queue that are applied in a row, before others have their turn: what the machine has to say of them stays
+/// in the nearest caches.
+pub(in crate::shard) const RUN_MAX: usize = 64;
+
+/// Requests that were sent together. Each is taken out where it is used, for it is large.
+pub(in crate::shard) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
+
+/// What comes next and is for this queue.
+fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
+    let next = move || match requests.as_slice().first() {
+        Some((next, _)) if *next == queue => requests.next().map(|(_, request)| request),
+        _ => None,
+    };
+    iter::from_fn(next).take(RUN_MAX)
+}
+
+/// Where what a machine hands up goes: deliveries to the gates, stored messages to the log.
+struct Upward<'a> {
+    gates: Gates<'a>,
+    storage: &'a mut Storage,
+    queue: QueueId,
+    unwritten: &'a mut Unwritten,
+    /// Its durable messages have records.
+    logged: bool,
+    fsync: bool,
+}
+
+impl Deliver for Upward<'_> {
+    #[inline]
+    fn deliver(&mut self, lent: Lent<'_>) -> bool {
+        self.gates.deliver(lent)
+    }
+}
+
+impl Carrier for Upward<'_> {
+    #[inline]
+    fn put(&mut self, put: Put<'_>) -> bool {
+        self.logged && self.storage.put(self.queue, self.unwritten, self.fsync, put)
+    }
+}
+
+/// Whether a queue has decided its own end: nothing follows that.
+pub(in crate::shard) fn ends(effects: &[Effect]) -> bool {
+    matches!(effects.last(), Some(Effect::Deleted { .. }))
+}
+
+impl Shard {
+    /// Makes the machine of a queue that has its home here.
+    pub fn place_queue(&mut self, id: QueueId, restored: RestoredQueue) {
+        let Some(record) = self.metadata.catalog().queue_by_id(id) else { return };
+        let config = (*record.config).clone();
+        if record.is_stream() {
+            self.place_stream(id, config);
+            return;
+        }
+        let (facts, places, mut extents) = restored.into_parts();
+        let fifo = Fifo::restore(config, facts, self.here.now_ms);
+        // A run of which nothing is alive was taken to its end, and the log knew.
+        let known: HashSet<u32> = fifo.runs().collect();
+        for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
+            self.storage.release(extent);
+        }
+        let extents =
+            extents.into_iter().map(|(run, (extent, file))| (run, RunPlace { extent, file: Some(file) }));
+        let mut slot = QueueSlot {
+            id,
+            logged: record.durable && record.exclusive.is_none(),
+            fsync: record.fsync,
+            places,
+            extents: extents.collect(),
+            pageable: fifo.pageable_bytes(),
+            live_counted: 0,
+            fifo,
+            gone: None,
+            taken: None,
+            unwritten: Unwritten::default(),
+        };
+        self.storage.add(&mut slot);
+        self.queues.insert(slot);
+    }
+
+    /// Takes what was posted to the shards of the queues. A request for a queue without a home asks for this shard first.
+    pub(in crate::shard) fn sort_requests(&mut self) {
+        let mut requests = self.mail.take_requests();
+        let mut rest = requests.drain(..);
+        while let Some(&(queue, ref request)) = rest.as_slice().first() {
+            let record = self.metadata.catalog().queue_by_id(queue);
+            let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
+            let home = if here { Some(self.here.id) } else { record.and_then(|record| record.home) };
+            if home == Some(self.here.id) {
+                self.apply(queue, &mut rest);
+                continue;
+            }
+            let is_known = record.is_some();
+            let Some((_, request)) = rest.next() else { break };
+            match home {
+                Some(home) => self.mail.send_request(home, queue, request),
+                None if !is_known => self.refuse_request(queue, request),
+                None => {
+                    let waiting = self.queues.homeless.entry(queue).or_default();
+                    waiting.push(request);
+                    if waiting.len() == 1 {
+                        let home = self.here.id;
+                        self.mail.post.propose(None, Command::PlaceQueue { queue, home });
+                    }
+                }
+            }
+        }
+        drop(rest);
+        self.mail.give_requests(requests);
+    }
+
+    /// The queue has got its home.
+    pub(in crate::shard) fn queue_placed(&mut self, queue: QueueId, home: ShardId) {
+        if home == self.here.id {
+            self.place_queue(queue, RestoredQueue::default());
+        }
+        for request in self.queues.homeless.remove(&queue).into_iter().flatten() {
+            if home == self.here.id {
+                // At once: what has come meanwhile, and stands in the same mail, is of a later time.
+                self.apply_one(queue, request);
+            } else {
+                self.mail.send_request(home, queue, request);
+            }
+        }
+    }
+
+    /// Policies have changed: every queue of this shard whose settings are others now is told so. At once, for a
+    /// second change may come before the first would have been through the mail.
+    pub(in crate::shard) fn reconfigure(&mut self) {
+        let mut changed = Vec::new();
+        for slot in self.queues.iter_mut() {
+            let Some(record) = self.metadata.catalog().queue_by_id(slot.id) else { continue };
+            slot.fsync = record.fsync;
+            if *record.config != *slot.fifo.config() {
+                changed.push((slot.id, Box::new((*record.config).clone())));
+            }
+        }
+        for (queue, config) in changed {
+            self.apply_one(queue, Request::Configure(config));
+        }
+        self.reconfigure_streams();
+    }
+
+    /// The queue is gone from the catalog.
+    pub(in crate::shard) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
+        if let Some(mut gone) = self.queues.remove(queue) {
+            self.storage.remove(&mut gone, &mut self.mail.receipts);
+            self.counters.queues_deleted += 1;
+            self.send_receipts();
+        }
+        self.stream_forgotten(queue);
+        for request in self.queues.homeless.remove(&queue).into_iter().flatten() {
+            self.refuse_request(queue, request);
+        }
+        for to in self.connections.take_watchers(queue) {
+            self.gates().with(to.connection, |gate, cx| gate.handle_target_gone(to, name, cx));
+        }
+    }
+
+    /// Answers a request for a queue that is no more, as the queue would.
+    fn refuse_request(&mut self, queue: QueueId, request: Request) {
+        let effect = match request {
+            Request::Publish(Publish { publisher, seq, .. }) => {
+                let verdict = Verdict::Released;
+                self.mail.receipts.push(Receipt { queue, publisher, first: seq, last: seq, verdict });
+                self.send_receipts();
+                return;
+            }
+            Request::Attach(attach) => {
+                Effect::Refused { asked: Asked::Consumer(attach.consumer), why: Refusal::NotFound }
+            }
+            Request::Fetch { ticket, .. }
+            | Request::Browse { ticket, .. }
+            | Request::Purge { ticket }
+            | Request::Delete { ticket, .. }
+            | Request::Report { ticket } => {
+                Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotFound }
+            }
+            Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
+                Effect::Gone { consumer, reason: GoneReason::QueueDeleted }
+            }
+            Request::Follow { follower, .. } => {
+                let end = Some(GoneReason::QueueDeleted);
+                let news = Box::new(News { kept: KeptOfStream::default(), chunks: Vec::new(), end });
+                Effect::News { follower, news }
+            }
+            Request::Grant { .. }
+            | Request::Settle { .. }
+            | Request::GiveUp { .. }
+            | Request::DeadLettered { .. }
+            | Request::Use
+            | Request::Configure(_) => return,
+        };
+        self.carry_out(queue, effect);
+    }
+
+    pub(in crate::shard) fn apply_one(&mut self, queue: QueueId, request: Request) {
+        self.apply(queue, &mut vec![(queue, request)].drain(..));
+    }
+
+    /// Applies the first request, which is for this queue, and those that come next and are for it, too.
+    pub(in crate::shard) fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
+        let (log_refuses, memory_is_full) = (self.storage.refuses(), self.storage.is_stuck());
+        let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else {
+            return self.apply_elsewhere(queue, requests);
+        };
+        if slot.id != queue {
+            return self.apply_elsewhere(queue, requests);
+        }
+        let mut output = std::mem::take(&mut self.queues.output);
+        let QueueSlot { fifo, unwritten, logged, fsync, .. } = &mut **slot;
+        // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied yet is
+        // refused (house.md section 5).
+        let log_refuses = log_refuses && *logged;
+        let mut refused = Vec::new();
+        let gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
+        let storage = &mut self.storage;
+        let mut upward = Upward { gates, storage, queue, unwritten, logged: *logged, fsync: *fsync };
+        for request in run(queue, requests) {
+            if (memory_is_full || log_refuses)
+                && let Request::Publish(Publish { publisher, seq, message, .. }) = &request
+                && (memory_is_full || message.is_durable())
+            {
+                let verdict = Verdict::Rejected(RejectReason::Unavailable);
+                refused.push(Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict });
+                continue;
+            }
+            fifo.apply(request, self.here.now_ms, &mut output, &mut upward);
+            // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
+            if !matches!(output.effects.last(), None | Some(Effect::Delivery(_))) {
+                break;
+            }
+        }
+        refused.into_iter().for_each(|receipt| self.mail.receipts.push(receipt));
+        self.take_output(queue, &mut output);
+        self.queues.output = output;
+    }
+
+    /// As [`Self::apply`], for a queue that is a stream, or that does not live here.
+    fn apply_elsewhere(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
+        if self.apply_to_stream(queue, requests) {
+            return;
+        }
+        let Some((_, request)) = requests.next() else { return };
+        // Another shard may know of the queue, or of its home, earlier than this one.
+        let catalog = self.metadata.catalog();
+        let known = catalog.queue_by_id(queue);
+        let early = known.map_or(catalog.is_to_come(queue), |record| record.home != Some(self.here.id));
+        match early {
+            true => self.queues.homeless.entry(queue).or_default().push(request),
+            false => self.refuse_request(queue, request),
+        }
+    }
+
+    pub(in crate::shard) fn queue_timeouts(&mut self) {
+        if self.queues.next_due.is_none_or(|due| due > self.here.now_ms) {
+            return;
+        }
+        self.queues.next_due = None;
+        for at in 0..self.queues.slots.len() {
+            let Some(Some(slot)) = self.queues.slots.get(at) else { continue };
+            let (id, due) = (slot.id, slot.fifo.next_deadline());
+            match due.is_some_and(|due| due <= self.here.now_ms) {
+                true => {
+                    let now_ms = self.here.now_ms;
+                    self.tell_queue(id, |slot, output, gates| {
+                        slot.fifo.handle_timeout(now_ms, output, gates)
+                    });
+                }
+                false => self.queues.note_due(due),
+            }
+        }
+        self.send_receipts();
+    }
+
+    /// Nothing of a queue's is due before this time.
+    pub fn next_queue_due(&self) -> Option<u64> {
+        self.queues.next_due
+    }
+
+    /// The numbers of a queue that lives here.
+    pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
+        self.queues.get(queue).map(|slot| slot.fifo.report()).or_else(|| self.stream_report(queue))
+    }
+
+    /// Facts to the log, effects to whom they concern.
+    pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
+        let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
+        let receipts = &mut self.mail.receipts;
+        self.counters.never_written += self.storage.take_facts(self.here.id, slot, output, receipts);
+        let due = slot.fifo.next_deadline();
+        self.queues.next_due = due.into_iter().chain(self.queues.next_due).min();
+        let (logged, fsync, ends) = (slot.logged, slot.fsync, ends(&output.effects));
+        if ends {
+            self.storage.end(slot, receipts);
+        }
+        for receipt in output.receipts.drain() {
+            let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;
+            let receipt = Receipt { queue, publisher, first, last, verdict };
+            // What has ended is not restored.
+            match journaled && logged && !ends {
+                true => self.storage.hold(receipt, fsync),
+                false => self.mail.receipts.push(receipt),
+            }
+        }
+        match ends {
+            true => self.delete(queue, &mut output.effects),
+            false => self.carry_out_all(queue, &mut output.effects),
+        }
+    }
+}

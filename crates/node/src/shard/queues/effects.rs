@@ -1,0 +1,144 @@
+//! Effects of queues and streams on their way to whom they concern.
+
+use std::vec;
+
+use broker::catalog::Command;
+use broker::dead_letter;
+use broker::ids::{QueueId, shard_of};
+use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwner, recipient};
+use queue::{Arrival, ConsumerId, Effect, Publish, Request};
+
+use super::Forgetting;
+use crate::shard::Shard;
+
+impl Shard {
+    /// The queue has decided its end: the catalog forgets it, and only then is the asker told.
+    pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
+        let mut told_later = Vec::new();
+        for effect in effects.drain(..) {
+            match effect {
+                Effect::Deleted { .. } => {}
+                effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
+                effect => self.carry_out(queue, effect),
+            }
+        }
+        let slot = self.queues.get_mut(queue);
+        let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
+        let extents = extents.into_values().map(|run| run.extent).collect();
+        if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
+            self.queues.forgetting.insert(ticket.0, Forgetting { told_later, extents });
+            self.mail.post.propose(Some(ticket), Command::ForgetQueue { queue });
+        }
+    }
+
+    /// Takes effects to whom they concern, those in a row for one consumer of this shard together.
+    pub(in crate::shard) fn carry_out_all(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
+        let mut rest = effects.drain(..);
+        while let Some(effect) = rest.next() {
+            match recipient(&effect) {
+                Recipient::Consumer(consumer) if shard_of(consumer.0) == self.here.id => {
+                    self.tell_consumer(consumer, effect, &mut rest);
+                }
+                _ => self.carry_out(queue, effect),
+            }
+        }
+    }
+
+    /// Tells a consumer of this shard an effect, and those of the `rest` that come next and are for it.
+    fn tell_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
+        let Some(to) = self.connections.consumer(consumer) else {
+            // Its Detach, which is on its way, requeues.
+            tracing::trace!(?consumer, "late mail");
+            return;
+        };
+        self.gates().with(to.connection, |gate, cx| {
+            gate.handle_effect(to, effect, cx);
+            // One effect may be the end of the consumer.
+            while cx.consumers.get(consumer.0).is_some()
+                && rest
+                    .as_slice()
+                    .first()
+                    .is_some_and(|next| recipient(next) == Recipient::Consumer(consumer))
+                && let Some(effect) = rest.next()
+            {
+                gate.handle_effect(to, effect, cx);
+            }
+        });
+    }
+
+    /// Takes an effect to whom it concerns.
+    pub(in crate::shard) fn carry_out(&mut self, queue: QueueId, effect: Effect) {
+        let to = match recipient(&effect) {
+            Recipient::Consumer(consumer) => shard_of(consumer.0),
+            Recipient::Ticket(ticket) => shard_of(ticket.0),
+            Recipient::Readers(shard) => shard,
+            Recipient::Home => self.here.id,
+        };
+        if to == self.here.id {
+            self.handle_effect(queue, effect);
+        } else {
+            self.mail.send(to, Mail::Effect { queue, effect });
+        }
+    }
+
+    pub(in crate::shard) fn handle_effect(&mut self, queue: QueueId, effect: Effect) {
+        match recipient(&effect) {
+            Recipient::Consumer(consumer) => {
+                self.tell_consumer(consumer, effect, &mut Vec::new().drain(..));
+            }
+            Recipient::Ticket(ticket) => match self.connections.ticket_owner(ticket) {
+                Some(TicketOwner::Connection(key)) => {
+                    self.gates().with(key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
+                    self.connections.remove_ticket(ticket);
+                }
+                Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
+                Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
+                None => {}
+            },
+            Recipient::Readers(_) => {
+                if let Effect::News { news, .. } = effect {
+                    self.handle_news(queue, *news);
+                }
+            }
+            Recipient::Home => {
+                if let Effect::DeadLetter { token, message, exchange, key, reason } = effect {
+                    match reason {
+                        message::DeathReason::Expired => self.counters.dead_lettered_expired += 1,
+                        message::DeathReason::Rejected => self.counters.dead_lettered_rejected += 1,
+                        message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
+                        message::DeathReason::DeliveryLimit => {}
+                    }
+                    let Some(record) = self.metadata.catalog().queue_by_id(queue).cloned() else { return };
+                    let random = self.connections.draw(self.here.id);
+                    let vhost = &record.vhost;
+                    let (message, routed) = dead_letter::route(
+                        self.metadata.catalog(),
+                        vhost,
+                        message,
+                        &exchange,
+                        key.as_ref(),
+                        random,
+                    );
+                    routed.histories.iter().for_each(|x| self.mail.post.remember(x, message.clone()));
+                    let targets = routed.targets;
+                    let left = targets.len() as u32;
+                    let wait = DeadLetterWait { queue, token, left, accepted: false, unavailable: false };
+                    let publisher = match targets.len() {
+                        0 => None,
+                        _ => self.connections.add_publisher(PublisherAddress::DeadLetter(wait)),
+                    };
+                    let Some(publisher) = publisher else {
+                        self.mail
+                            .post
+                            .request(queue, Request::DeadLettered { token, arrival: Arrival::Refused });
+                        return;
+                    };
+                    for target in targets {
+                        let publish = Publish { publisher, seq: 0, message: message.clone(), patient: false };
+                        self.mail.post.publish(vhost, target, publish);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The classic queues that live on a shard: their machines, and the requests that wait until a queue has its home.
+//!
+//! Nothing here knows connections or the log: what a machine says is carried out by [`super::Shard`], in
+//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::get_mut`] and the iterators to look at a queue,
+//! [`super::Shard::tell_queue`] to have its machine do something.
+
+mod apply;
+mod effects;
+
+use broker::ids::QueueId;
+use broker::mail::Mail;
+use hashbrown::HashMap;
+use log::Extent;
+use queue::{Output, Request};
+
+pub(super) use self::apply::{RUN_MAX, Requests, ends};
+use super::Shard;
+use super::connections::Gates;
+use super::storage::QueueSlot;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(super) struct Queues {
+    /// By the slot of their id; only those that live here.
+    slots: Vec<Option<Box<QueueSlot>>>,
+    /// Requests for queues that have no home yet. Bounded by what paid for each request.
+    homeless: HashMap<QueueId, Vec<Request>>,
+    /// Deletions that the catalog has not confirmed, by our ticket.
+    forgetting: HashMap<u64, Forgetting>,
+    /// Empty: the memory for what a machine says next.
+    output: Output,
+    /// Nothing of a queue's is due before this time.
+    next_due: Option<u64>,
+}
+
+/// What is to be done when the catalog has forgotten a queue.
+#[derive(Debug, Default)]
+pub(super) struct Forgetting {
+    pub told_later: Vec<Mail>,
+    pub extents: Vec<Extent>,
+}
+
+impl Queues {
+    pub fn get(&self, queue: QueueId) -> Option<&QueueSlot> {
+        self.slots.get(queue.slot())?.as_deref().filter(|slot| slot.id == queue)
+    }
+
+    pub fn get_mut(&mut self, queue: QueueId) -> Option<&mut QueueSlot> {
+        self.slots.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &QueueSlot> {
+        self.slots.iter().flatten().map(|slot| &**slot)
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueueSlot> {
+        self.slots.iter_mut().flatten().map(|slot| &mut **slot)
+    }
+
+    /// Nothing of a queue's is due before this time.
+    pub fn next_due(&self) -> Option<u64> {
+        self.next_due
+    }
+
+    /// Takes what was to be done when the catalog has forgotten the queue of this ticket.
+    pub fn forgotten(&mut self, ticket: u64) -> Forgetting {
+        self.forgetting.remove(&ticket).unwrap_or_default()
+    }
+
+    fn insert(&mut self, slot: QueueSlot) {
+        let at = slot.id.slot();
+        if self.slots.len() <= at {
+            self.slots.resize_with(at + 1, || None);
+        }
+        self.note_due(slot.fifo.next_deadline());
+        self.slots[at] = Some(Box::new(slot));
+    }
+
+    fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
+        self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)
+    }
+
+    fn note_due(&mut self, due: Option<u64>) {
+        self.next_due = due.into_iter().chain(self.next_due).min();
+    }
+}
+
+impl Shard {
+    /// Has the machine of a queue do something, and carries out what it says. Nothing, if the queue does not live here.
+    pub(in crate::shard) fn tell_queue(
+        &mut self,
+        queue: QueueId,
+        tell: impl FnOnce(&mut QueueSlot, &mut Output, &mut Gates<'_>),
+    ) {
+        let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
+        let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else { return };
+        if slot.id != queue {
+            return;
+        }
+        let mut output = std::mem::take(&mut self.queues.output);
+        tell(slot, &mut output, &mut gates);
+        self.take_output(queue, &mut output);
+        self.queues.output = output;
+    }
+}

@@ -1,0 +1,111 @@
+//! The turn: mail in, requests applied, effects carried out, until nothing is left to be moved.
+
+use broker::ids::ShardId;
+use broker::mail::Mail;
+
+use super::Shard;
+use super::metadata::Metadata;
+use super::receipts::Receipt;
+
+/// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
+const ROUNDS_MAX: usize = 64;
+
+impl Shard {
+    /// Mail from other shards.
+    pub fn handle_mail(&mut self, mail: Vec<Mail>) {
+        self.mail.receive(mail);
+    }
+
+    /// Mail for another shard.
+    pub fn poll_mail(&mut self, to: ShardId) -> Vec<Mail> {
+        self.mail.poll(to)
+    }
+
+    /// Moves everything that can be moved. True if something is left for another turn.
+    pub fn turn(&mut self) -> bool {
+        self.go_on_reading();
+        // Those that waited for memory.
+        self.send_receipts();
+        for _ in 0..ROUNDS_MAX {
+            if self.mail.is_empty() {
+                self.flush_gates();
+                if self.mail.is_empty() {
+                    return self.streams.is_going();
+                }
+            }
+            let mut inbox = self.mail.take_inbox();
+            for mail in inbox.drain(..) {
+                self.handle_one(mail);
+            }
+            self.mail.give_inbox(inbox);
+            self.sort_post();
+            self.send_receipts();
+        }
+        // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
+        self.flush_gates();
+        !self.mail.is_empty() || self.streams.is_going()
+    }
+
+    /// Has each marked gate write what this turn has brought. That may mark others.
+    fn flush_gates(&mut self) {
+        let mut at = 0;
+        while let Some(key) = self.connections.dirty(at) {
+            self.gates().with(key, |gate, cx| gate.flush(cx));
+            at += 1;
+        }
+    }
+
+    /// Does what gates and machines have posted, if it is to be done here, and sends the rest to those it is for. What is
+    /// posted meanwhile is for the next round.
+    fn sort_post(&mut self) {
+        let post = &mut self.mail.post;
+        let (direct, proposals) = (std::mem::take(&mut post.direct), std::mem::take(&mut post.proposals));
+        let remembered = std::mem::take(&mut post.remembered);
+        self.sort_requests();
+        for (to, vhost, request) in direct {
+            self.dispatch_direct(to, vhost, request);
+        }
+        for (ticket, command) in proposals {
+            let from = self.here.id;
+            self.do_or_send(Metadata::DECIDES, Mail::Propose { ticket, from, command });
+        }
+        for (exchange, messages) in remembered {
+            self.do_or_send(Metadata::DECIDES, Mail::Remember { exchange, messages });
+        }
+    }
+
+    /// Handles mail for this shard at once; other mail is sent.
+    pub(super) fn do_or_send(&mut self, to: ShardId, mail: Mail) {
+        match to == self.here.id {
+            true => self.handle_one(mail),
+            false => self.mail.send(to, mail),
+        }
+    }
+
+    fn handle_one(&mut self, mail: Mail) {
+        match mail {
+            Mail::Requests(mut requests) => {
+                let mut rest = requests.drain(..);
+                while let Some(&(queue, _)) = rest.as_slice().first() {
+                    self.apply(queue, &mut rest);
+                }
+            }
+            Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),
+            Mail::Effect { queue, effect } => self.handle_effect(queue, effect),
+            Mail::Receipts { queue, publisher, first, last, verdict } => {
+                self.handle_receipt(Receipt { queue, publisher, first, last, verdict });
+            }
+            Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
+            Mail::Changes { version, changes } => self.handle_changes(version, &changes),
+            Mail::Applied { version, by } => self.handle_applied(version, by),
+            Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
+            Mail::ShedUnfinished => _ = self.shed_unfinished(),
+            Mail::Answer { ticket, result } => self.handle_answer(ticket, result),
+            Mail::LogFull { bytes, oldest, newest, short } => {
+                self.handle_log_full(bytes, oldest, newest, short);
+            }
+            Mail::Evacuate { file } => self.handle_evacuate(file),
+            Mail::Evacuated { file, bytes } => self.handle_evacuated(file, bytes),
+        }
+    }
+}
