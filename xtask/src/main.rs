@@ -5,6 +5,8 @@ use std::process::ExitCode;
 
 mod codegen;
 #[cfg(test)]
+mod imports;
+#[cfg(test)]
 mod tidy;
 
 fn main() -> ExitCode {

@@ -12,7 +12,7 @@ use broker::ids::ShardId;
 use rustix::process::{Resource, getrlimit};
 
 use crate::handshakes::{Evicted, Handshake, Handshakes};
-use crate::runtime::{Incoming, Shards};
+use crate::incoming::{Incoming, Shards};
 use crate::shard::Occupancy;
 
 /// The part of all descriptors that storage has in reserve: files of the log and packs come and go, and every stream

@@ -27,7 +27,8 @@ use queue::{Delivery, Effect, Replay, Report, Request};
 use self::ask::{CHANGE_DEADLINE, DEADLINE, refused};
 use crate::admission::Admission;
 use crate::alarms::Measured;
-use crate::runtime::{Clock, Shards};
+use crate::incoming::Shards;
+use crate::runtime::Clock;
 use crate::shard::Shard;
 
 /// What a message's header and annotations take, mostly.

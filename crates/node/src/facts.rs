@@ -30,7 +30,6 @@ use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Stored};
 
 use crate::marks;
-use crate::shard::Place;
 
 const PUT: u8 = 1;
 const GONE: u8 = 2;
@@ -181,6 +180,14 @@ pub struct Restored {
     pub(crate) unreadable_owners: BTreeSet<u64>,
     /// Files and offsets of damage that was dealt with in an earlier life.
     pub(crate) noted: HashSet<(String, u64)>,
+}
+
+/// Where the records of a range of one queue's messages are: in this file of the log or a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub file: u64,
+    pub first: u64,
+    pub last: u64,
 }
 
 /// The durable messages of one queue.

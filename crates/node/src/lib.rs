@@ -9,6 +9,7 @@ mod alarms;
 mod desk;
 pub mod facts;
 mod handshakes;
+mod incoming;
 mod marks;
 mod node;
 pub mod quarantine;

@@ -25,8 +25,9 @@ use crate::alarms::{AlarmLimits, Watch};
 use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
+use crate::incoming::{Incoming, Shards};
 use crate::quarantine::{self, DefinitionsLost};
-use crate::runtime::{self, Clock, Incoming, Shards, Storage};
+use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
 /// What a node is started with.

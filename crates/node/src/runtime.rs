@@ -17,20 +17,19 @@ use std::time::{Duration, Instant, SystemTime};
 
 use broker::PEER;
 use broker::ids::ShardId;
-use broker::mail::Mail;
 use hashbrown::HashMap;
 use log::{
-    BlockRead, ChunksRead, Completion, Handover, PackReaderHandle, Packed, PacksHandle, RealDisk,
-    StreamAnswer, StreamJob, StreamReaderHandle, StreamsHandle, WriterHandle,
+    Completion, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
+    StreamReaderHandle, StreamsHandle, WriterHandle,
 };
 use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
 pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty};
-use crate::handshakes::Handshake;
+use crate::incoming::{Incoming, Shards};
 use crate::read_buffers::ReadBuffers;
-use crate::shard::{DeskCall, Moved, READ_BUFFER, Shard, Writes};
+use crate::shard::{READ_BUFFER, Shard, Writes};
 
 /// Deliveries wait for no record. In front of so few bytes to write they are sent first, and a consumer has its message
 /// 30 to 60 us sooner at 5,000 a second. In front of more they are sent behind: consumers that answer at once make the
@@ -46,32 +45,6 @@ const STOP_OUTPUT: Duration = Duration::from_secs(1);
 
 /// A stopping shard that has heard nothing for this long has heard everything.
 const STOP_QUIET: Duration = Duration::from_millis(20);
-
-/// What comes to a shard from other threads.
-pub(crate) enum Incoming {
-    Mail(Vec<Mail>),
-    Logged(Completion),
-    Packed(Packed),
-    Block(BlockRead),
-    Stream(StreamAnswer),
-    Chunks(ChunksRead),
-    /// A pack to be emptied.
-    Sparse(u64),
-    Accepted(std::net::TcpStream, Handshake),
-    /// The connection with this key goes for another, if it is still the one that has not logged in.
-    Evict {
-        key: usize,
-        handshake: u64,
-    },
-    /// A connection of another shard that is served here from now on.
-    Moved(Box<Moved>, std::net::TcpStream),
-    Call(DeskCall),
-    /// Say why to every client, and end.
-    Stop(String),
-}
-
-/// The way to each shard.
-pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;
 
 /// The threads that write and read for all shards.
 #[derive(Clone, Debug)]

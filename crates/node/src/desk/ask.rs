@@ -10,7 +10,7 @@ use queue::{Effect, Refusal, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
 use super::NodeDesk;
-use crate::runtime::Incoming;
+use crate::incoming::Incoming;
 use crate::shard::Shard;
 
 /// Numbers that take longer are given up: the shard is overloaded, and old numbers are no answer.

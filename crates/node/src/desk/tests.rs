@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use super::*;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
+use crate::incoming::Incoming;
 use crate::node::make_shards;
-use crate::runtime::Incoming;
 use crate::shard::{Occupancy, StorageLimits};
 
 fn admission() -> Arc<Admission> {

@@ -32,6 +32,7 @@ mod mail;
 mod metadata;
 mod queues;
 mod receipts;
+mod requests;
 mod storage;
 mod streams;
 mod turn;
@@ -55,7 +56,7 @@ use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;
 use self::storage::Storage;
-pub use self::storage::{Place, StorageLimits, Writes};
+pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
 use crate::tally::Tally;
 

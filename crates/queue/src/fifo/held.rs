@@ -4,7 +4,7 @@
 //! reference of a few bytes, and the body is let go.
 
 use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
-use super::paging::{RUN_BYTES_MIN, Writing};
+use super::paging::{Places, RUN_BYTES_MIN, Writing};
 use super::{Fifo, Output};
 use crate::{Ages, Fact, Stored};
 
@@ -53,9 +53,6 @@ impl Held {
         messages * MEMORY_OVERHEAD + self.bytes - self.stored_bytes
     }
 }
-
-/// Seqs of a run that is being written, ascending, and the byte of the run at which the block of each begins.
-pub(super) type Places = Vec<(u64, u32)>;
 
 impl Fifo {
     /// Begins to write a run of what has been taken out of one level, the newest first, for a consumer that settles in

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::consumers::{Slot, Standing};
 use super::entry::{Entry, Reference, Spot};
-use super::held::Places;
 use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
@@ -14,6 +13,9 @@ use crate::{
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
 pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
+
+/// Seqs of a run that is being written, ascending, and the byte of the run at which the block of each begins.
+pub(super) type Places = Vec<(u64, u32)>;
 
 /// A run that is being written.
 pub(super) struct Writing {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use message::{EntryWriter, Message};
 
-use super::BloomFilter;
+use crate::contract::{Chunk, FilterValues};
 
 /// Bytes of entries at which a chunk is closed: what a consumer that wants one message holds in memory. A larger message
 /// has a chunk of its own.
@@ -16,50 +16,6 @@ pub const CHUNK_ENTRIES_MAX: u32 = 4096;
 
 /// Filter values of a chunk that are kept one by one; a chunk with more is closed.
 const VALUES_MAX: usize = 1024;
-
-/// Messages that stand together.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    /// The offset of its first message.
-    pub first: u64,
-    /// Messages in it.
-    pub entries: u32,
-    /// When it was closed, in milliseconds since the epoch. Never falls.
-    pub at_ms: u64,
-    /// The messages, as [`message::Entries`] reads them.
-    pub data: Bytes,
-    /// What filters of chunks look for; `None` if no message has a value. Not known of a chunk that was read back:
-    /// whoever has read it has looked.
-    pub values: Option<Arc<FilterValues>>,
-}
-
-impl Chunk {
-    /// The offset behind its last message.
-    pub fn end(&self) -> u64 {
-        self.first + u64::from(self.entries)
-    }
-
-    /// Whether a filter wants to see it.
-    pub fn is_wanted(&self, filter: Option<&BloomFilter>) -> bool {
-        let Some(filter) = filter else { return true };
-        match &self.values {
-            None => filter.unfiltered,
-            Some(known) => {
-                filter.unfiltered && known.none
-                    || filter.values.iter().any(|v| known.values.iter().any(|k| k.as_bytes() == &**v))
-            }
-        }
-    }
-}
-
-/// The filter values of a chunk's messages.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FilterValues {
-    /// Each once.
-    pub values: Vec<Box<str>>,
-    /// There is a message without one.
-    pub none: bool,
-}
 
 /// A chunk that is being filled.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::chunk::{Chunk, Filling};
-use super::{Follower, Kept, News};
+use super::chunk::Filling;
+use crate::contract::{Chunk, Follower, Kept, News};
 use crate::{
     Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Receipt, Receipts,
     Refusal, RejectReason, Report, Request, Ticket, Verdict,

@@ -16,55 +16,15 @@
 
 mod chunk;
 mod home;
+mod load;
 mod reader;
 mod readers;
-mod start;
 mod tail;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
-
-pub use chunk::{CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, FilterValues};
+pub use chunk::{CHUNK_BYTES, CHUNK_ENTRIES_MAX};
 pub use home::{OpenFailure, Stream, StreamOutput, Work};
+pub use load::{ChunkLoad, LoadFrom, LoadedChunks, Place, ReadersOutput};
 pub use reader::SCAN_MAX;
-pub use readers::{ChunkLoad, LoadFrom, LoadedChunks, Place, Readers, ReadersOutput, Standing};
-pub use start::{BloomFilter, Replay, Start};
-
-use crate::GoneReason;
-
-/// Where consumers of a stream are. Chosen by the driver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Follower(pub u32);
-
-/// What is kept of a stream, and may be read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
-    /// The oldest offset.
-    pub first: u64,
-    /// The offset of the next message to come.
-    pub next: u64,
-    /// On the disk.
-    pub bytes: u64,
-    /// Where the first and the last chunk were written in time, in milliseconds since the epoch.
-    pub times_ms: Option<(u64, u64)>,
-    /// The first offset of each segment, ascending.
-    pub segments: Arc<[u64]>,
-}
-
-impl Kept {
-    /// Messages that are kept.
-    pub fn messages(&self) -> u64 {
-        self.next - self.first.min(self.next)
-    }
-}
-
-/// What a follower must know of a stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct News {
-    pub kept: Kept,
-    /// What was written since the last news, in order.
-    pub chunks: Vec<Chunk>,
-    /// There is nothing more to come, for this reason.
-    pub end: Option<GoneReason>,
-}
+pub use readers::{Readers, Standing};

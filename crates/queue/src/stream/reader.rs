@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Entries, Filter, Position};
 
-use super::readers::{LoadFrom, ReadersOutput};
+use super::load::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
-use super::{BloomFilter, Chunk, Kept, Replay, Start};
+use crate::contract::{BloomFilter, Chunk, Kept, Replay, Start};
 use crate::grant::Grant;
 use crate::{Asked, ConsumerId, CreditState, Deliver, Delivery, Effect, Lent, Ticket};
 

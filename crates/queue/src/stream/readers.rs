@@ -10,60 +10,14 @@
 //! written just now are kept while a reader that is nearly there has not passed them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
+use super::load::{ChunkLoad, LoadFrom, LoadedChunks, ReadersOutput};
 use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
-use super::{BloomFilter, Chunk, Kept, News};
+use crate::contract::{Kept, News};
 use crate::{
     Asked, Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Ticket,
 };
-
-/// What a call had to say. Calls append; whoever carries it out empties it.
-#[derive(Debug, Default)]
-pub struct ReadersOutput {
-    pub effects: Vec<Effect>,
-    /// Chunks to be read and brought to [`Readers::handle_loaded`].
-    pub loads: Vec<ChunkLoad>,
-    /// Offsets of messages that do not hold.
-    pub damaged: Vec<u64>,
-}
-
-/// Chunks that are to be read: about as many bytes as two of them have, those that the filter does not want left out.
-#[derive(Clone, Debug)]
-pub struct ChunkLoad {
-    /// Who reads; at most one load each.
-    pub who: Asked,
-    pub from: LoadFrom,
-    /// Nothing from this offset on may be read.
-    pub until: u64,
-    pub segments: Arc<[u64]>,
-    pub bloom: Option<Arc<BloomFilter>>,
-}
-
-/// Where to read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadFrom {
-    First,
-    /// The last chunk.
-    Last,
-    /// The chunk that holds this offset, or the first behind it.
-    Offset(u64),
-    /// The first chunk of this time or later, in milliseconds since the epoch.
-    Time(u64),
-    At(Place),
-}
-
-/// A place in the segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// The first offset of the segment.
-    pub segment: u64,
-    /// A byte of it.
-    pub at: u64,
-    /// The offset of the message there.
-    pub offset: u64,
-}
 
 /// How far a consumer has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,14 +28,6 @@ pub enum Standing {
     Reading,
     /// There may be more for it.
     Behind,
-}
-
-/// What was read.
-#[derive(Clone, Debug)]
-pub struct LoadedChunks {
-    pub chunks: Vec<Chunk>,
-    /// Where to read on. Its offset is behind everything that was looked at.
-    pub next: Place,
 }
 
 /// All readers of one stream in one place.

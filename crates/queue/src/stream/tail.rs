@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::Chunk;
+use crate::contract::Chunk;
 
 /// The last chunks of a stream, without gaps.
 #[derive(Debug, Default)]

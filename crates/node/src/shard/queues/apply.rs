@@ -14,15 +14,8 @@ use crate::facts::RestoredQueue;
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
+use crate::shard::requests::{RUN_MAX, Requests, ends, is_of_readers};
 use crate::shard::storage::{QueueSlot, RunPlace, Storage, Unwritten};
-use crate::shard::streams::is_of_readers;
-
-/// Requests of one queue that are applied in a row, before others have their turn: what the machine has to say of them stays
-/// in the nearest caches.
-pub(in crate::shard) const RUN_MAX: usize = 64;
-
-/// Requests that were sent together. Each is taken out where it is used, for it is large.
-pub(in crate::shard) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
 
 /// What comes next and is for this queue.
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -56,11 +49,6 @@ impl Carrier for Upward<'_> {
     fn put(&mut self, put: Put<'_>) -> bool {
         self.logged && self.storage.put(self.queue, self.unwritten, self.fsync, put)
     }
-}
-
-/// Whether a queue has decided its own end: nothing follows that.
-pub(in crate::shard) fn ends(effects: &[Effect]) -> bool {
-    matches!(effects.last(), Some(Effect::Deleted { .. }))
 }
 
 impl Shard {

@@ -13,7 +13,6 @@ use hashbrown::HashMap;
 use log::Extent;
 use queue::{Output, Request};
 
-pub(super) use self::apply::{RUN_MAX, Requests, ends};
 use super::Shard;
 use super::connections::Gates;
 use super::storage::QueueSlot;

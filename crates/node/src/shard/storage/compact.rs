@@ -11,8 +11,7 @@ use broker::ids::QueueId;
 use log::{Block, Extent, ReadError, Run};
 use queue::{Living, Load, Moved};
 
-use super::pages::Reading;
-use super::slot::RunPlace;
+use super::slot::{Reading, RunPlace};
 use crate::shard::Shard;
 
 /// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that

@@ -3,8 +3,8 @@
 use broker::mail::Mail;
 use log::{Completion, Handover, Size, Step};
 
-use super::Place;
 use super::journal::{OnSynced, OnWritten};
+use crate::facts::Place;
 use crate::shard::Shard;
 use crate::shard::metadata::Metadata;
 

@@ -12,6 +12,7 @@
 //! [`super::Shard`]. What is held leaves with the completion.
 
 mod compact;
+mod deferred;
 mod journal;
 mod logged;
 mod pages;
@@ -29,14 +30,14 @@ use broker::ids::{QueueId, ShardId};
 use log::{Extent, Step};
 use queue::{Fact, Put};
 
+pub(super) use self::deferred::Unwritten;
 use self::journal::Journal;
-use self::pages::{Pages, Reading};
-pub use self::reclaim::Place;
+use self::pages::Pages;
 use self::reclaim::{Evacuation, GARBAGE_ALLOWED};
+use self::slot::Reading;
 pub(super) use self::slot::{QueueSlot, RunPlace};
 use self::unwritten::AllUnwritten;
 pub use self::unwritten::UNWRITTEN_BYTES_MAX;
-pub(super) use self::unwritten::Unwritten;
 pub use self::writes::Writes;
 use super::receipts::{Receipt, Receipts};
 
@@ -309,7 +310,7 @@ impl Storage {
                 }
                 Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
                     // The log must know the messages that it is told of.
-                    self.unwritten.write(slot, unwritten::ALL, &mut self.journal);
+                    self.unwritten.write(slot, deferred::ALL, &mut self.journal);
                     let run =
                         if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
                     self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), slot.fsync);

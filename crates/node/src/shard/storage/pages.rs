@@ -16,7 +16,7 @@ use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Ru
 use queue::Load;
 
 use super::compact::Moving;
-use super::slot::RunPlace;
+use super::slot::{Reading, RunPlace};
 use crate::facts;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipts;
@@ -72,16 +72,6 @@ pub(super) enum Writes {
     Runs(Vec<(QueueId, u32)>),
     /// The copy of a run.
     Copy,
-}
-
-/// What a block was asked for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Reading {
-    pub queue: QueueId,
-    pub load: Load,
-    pub extent: Extent,
-    /// It is to be copied, not to be delivered.
-    pub copied: bool,
 }
 
 impl Pages {

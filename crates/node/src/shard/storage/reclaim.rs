@@ -7,7 +7,7 @@ use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
 use queue::Fact;
 
-use super::unwritten::ALL;
+use super::deferred::ALL;
 use crate::shard::Shard;
 use crate::shard::metadata::Metadata;
 
@@ -17,14 +17,6 @@ pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 /// While the log lives on its reserve, what is alive must fit into this part of it: the rest is for what was under way
 /// when the disk got full, and for what comes meanwhile.
 const RESERVE_PART: u64 = 2;
-
-/// Where the records of a range of one queue's messages are: in this file of the log or a later one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    pub file: u64,
-    pub first: u64,
-    pub last: u64,
-}
 
 /// On the shard that decides: an evacuation under way.
 #[derive(Debug)]

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
 use log::Extent;
-use queue::{Fact, Fifo};
+use queue::{Fact, Fifo, Load};
 
-use super::reclaim::Place;
-use super::unwritten::Unwritten;
+use super::deferred::Unwritten;
+use crate::facts::Place;
 
 /// A queue that lives here.
 pub(in crate::shard) struct QueueSlot {
@@ -37,6 +37,16 @@ pub(in crate::shard) struct RunPlace {
     pub extent: Extent,
     /// The file of the log that says so, once it is written.
     pub file: Option<u64>,
+}
+
+/// What a block was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reading {
+    pub queue: QueueId,
+    pub load: Load,
+    pub extent: Extent,
+    /// It is to be copied, not to be delivered.
+    pub copied: bool,
 }
 
 /// What [`Fact::Taken`] says.

@@ -31,8 +31,8 @@ use queue::{
 pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
-use super::queues::{RUN_MAX, Requests, ends};
 use super::receipts::Receipt;
+use super::requests::{RUN_MAX, Requests, ends, is_of_readers};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
@@ -148,20 +148,6 @@ impl Streams {
             self.due.push(queue);
         }
     }
-}
-
-/// Whether a request concerns consumers, and stays on their shard.
-pub(super) fn is_of_readers(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Attach(_)
-            | Request::Cancel { .. }
-            | Request::Detach { .. }
-            | Request::Grant { .. }
-            | Request::Settle { .. }
-            | Request::Browse { .. }
-            | Request::GiveUp { .. }
-    )
 }
 
 impl Shard {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::*;
+use crate::contract::*;
 use crate::{
     Asked, Attach, Config, ConsumerId, CreditState, Effect, Lent, Mode, Outcome, Publish, PublisherId,
     Receipt, Request, StreamConfig, Ticket, Verdict,

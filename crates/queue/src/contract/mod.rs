@@ -3,11 +3,13 @@
 //! The words are the same for every protocol and every driver. No request is answered by anything but the
 //! effects listed here, and every effect names the request it answers.
 
+mod replay;
+
 use std::sync::Arc;
 
 use message::{Annotations, DeathReason, Message};
 
-use crate::stream::{Follower, News, Replay};
+pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, Kept, News, Replay, Start};
 
 /// A consumer of one queue. Never reused, so that late mail to a dead consumer cannot reach a living one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -500,5 +502,5 @@ pub struct Report {
     /// How often a consumer's annotations were not kept, because there is no room for them with the message or its queue.
     pub annotations_refused: u64,
     /// Only of a stream: what is kept of it. Its `ready` messages are all that are kept.
-    pub stream: Option<crate::stream::Kept>,
+    pub stream: Option<Kept>,
 }

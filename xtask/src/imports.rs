@@ -1,0 +1,258 @@
+//! Modules import one way: no two siblings of a crate import from each other, not even by way of a third.
+//!
+//! A module may import from its parent, which it is a part of, and a parent from its children. Tests do not count. Names are
+//! followed through re-exports to the module that defines them, so that a common prelude hides nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The crates that many people build on at once.
+const CRATES: &[&str] = &["node", "queue"];
+
+/// Re-exports of re-exports that are followed, at most.
+const REEXPORTS_MAX: usize = 8;
+
+/// A module by its names from the root of the crate, which is the empty path.
+type Module = Vec<String>;
+
+/// A path that a module imports, in segments.
+type Import = Vec<String>;
+
+#[derive(Default)]
+struct Source {
+    imports: Vec<Import>,
+    /// Names that are defined here.
+    items: BTreeSet<String>,
+}
+
+struct Tree(BTreeMap<Module, Source>);
+
+fn joined(path: &[String], name: &str) -> Vec<String> {
+    path.iter().cloned().chain([name.to_owned()]).collect()
+}
+
+impl Tree {
+    fn read(crate_src: &Path) -> Self {
+        let mut tree = Self(BTreeMap::new());
+        tree.read_folder(crate_src, &[]);
+        tree
+    }
+
+    fn read_folder(&mut self, folder: &Path, module: &[String]) {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            let child = || joined(module, &name);
+            match name.as_str() {
+                "tests" => {}
+                _ if path.is_dir() => self.read_folder(&path, &child()),
+                "lib" | "main" | "mod" => self.read_file(&path, module.to_vec()),
+                _ if path.extension().is_some_and(|e| e == "rs") => self.read_file(&path, child()),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_file(&mut self, path: &Path, module: Module) {
+        let text = std::fs::read_to_string(path).expect("a source");
+        let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+        self.0.insert(module, parse(text));
+    }
+
+    /// The module that defines what `import` names in `from`; `None` if that is another crate's.
+    fn resolve(&self, from: &[String], import: &[String]) -> Option<Module> {
+        let (base, rest) = self.place(from, import)?;
+        self.follow(base, rest, 0)
+    }
+
+    /// Where an import begins, and what is left of it.
+    fn place<'a>(&self, from: &[String], import: &'a [String]) -> Option<(Module, &'a [String])> {
+        let (first, rest) = import.split_first()?;
+        match first.as_str() {
+            "crate" => Some((Vec::new(), rest)),
+            "self" => Some((from.to_vec(), rest)),
+            "super" => {
+                let ups = import.iter().take_while(|s| *s == "super").count();
+                Some((from[..from.len().checked_sub(ups)?].to_vec(), &import[ups..]))
+            }
+            child => {
+                let child = joined(from, child);
+                self.0.contains_key(&child).then(|| (from.to_vec(), import))
+            }
+        }
+    }
+
+    fn follow(&self, mut base: Module, mut rest: &[String], depth: usize) -> Option<Module> {
+        while let Some((name, behind)) = rest.split_first()
+            && self.0.contains_key(&joined(&base, name))
+        {
+            base.push(name.clone());
+            rest = behind;
+        }
+        let (Some(name), Some(source)) = (rest.first(), self.0.get(&base)) else { return Some(base) };
+        if source.items.contains(name) || depth > REEXPORTS_MAX {
+            return Some(base);
+        }
+        let defined = source.imports.iter().find_map(|import| {
+            let (last, front) = import.split_last()?;
+            let (place, rest) = match last.as_str() {
+                _ if last == name => self.place(&base, import)?,
+                "*" => self.place(&base, front)?,
+                _ => return None,
+            };
+            let named = if last == "*" { joined(rest, name) } else { rest.to_vec() };
+            let found = self.follow(place, &named, depth + 1)?;
+            self.0[&found].items.contains(name).then_some(found)
+        });
+        Some(defined.unwrap_or(base))
+    }
+
+    /// Which siblings import from which, by their parent, each with one example.
+    fn siblings(&self) -> BTreeMap<Module, BTreeMap<String, BTreeMap<String, String>>> {
+        let mut siblings: BTreeMap<Module, BTreeMap<String, BTreeMap<String, String>>> = BTreeMap::new();
+        for (module, source) in &self.0 {
+            for import in &source.imports {
+                let Some(target) = self.resolve(module, import) else { continue };
+                let common = module.iter().zip(&target).take_while(|(a, b)| a == b).count();
+                // One of them is the other's parent.
+                let (Some(from), Some(to)) = (module.get(common), target.get(common)) else { continue };
+                let example = format!("{} imports {}", module.join("::"), import.join("::"));
+                let edges = siblings.entry(module[..common].to_vec()).or_default();
+                edges.entry(from.clone()).or_default().insert(to.clone(), example);
+            }
+        }
+        siblings
+    }
+}
+
+/// The imports and the items of a source. What rustfmt has formatted needs no better parser.
+fn parse(text: &str) -> Source {
+    let mut source = Source::default();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        let mut words = line.trim_start();
+        if words.starts_with("pub") {
+            words = words.split_once(' ').map_or("", |(_, rest)| rest);
+        }
+        if let Some(tree) = words.strip_prefix("use ") {
+            let mut tree = tree.to_owned();
+            while !tree.contains(';')
+                && let Some(next) = lines.next()
+            {
+                tree += next.trim();
+            }
+            expand(tree.trim_end_matches(';'), &mut source.imports);
+        } else if !line.starts_with(' ') {
+            source.items.extend(item(words));
+        }
+    }
+    source
+}
+
+/// The name of the item that begins so.
+fn item(words: &str) -> Option<String> {
+    const KINDS: &[&str] = &["struct", "enum", "trait", "type", "static", "const", "fn", "union"];
+    let mut words = words.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.next().filter(|word| KINDS.contains(word) || *word == "unsafe")?;
+    words.find(|word| !KINDS.contains(word) && *word != "unsafe").map(str::to_owned)
+}
+
+/// The paths of a tree of imports, without what they are renamed to.
+fn expand(tree: &str, into: &mut Vec<Import>) {
+    let Some((front, branches)) = tree.split_once('{') else {
+        let path = tree.split(" as ").next().unwrap_or_default().trim();
+        into.push(path.split("::").map(str::to_owned).collect());
+        return;
+    };
+    let branches = branches.trim().strip_suffix('}').unwrap_or(branches);
+    let (mut depth, mut start) = (0, 0);
+    for (at, c) in branches.char_indices().chain([(branches.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let branch = branches[start..at].trim();
+                if !branch.is_empty() {
+                    expand(&format!("{front}{branch}"), into);
+                }
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The way from a node back to itself, if there is one.
+fn circle(edges: &BTreeMap<String, BTreeMap<String, String>>, start: &str) -> Option<Vec<String>> {
+    let (mut todo, mut from) = (vec![start.to_owned()], BTreeMap::<String, (String, String)>::new());
+    while let Some(node) = todo.pop() {
+        for (next, example) in edges.get(&node).into_iter().flatten() {
+            if from.contains_key(next) {
+                continue;
+            }
+            from.insert(next.clone(), (node.clone(), example.clone()));
+            if next == start {
+                let (mut way, mut at) = (Vec::new(), start.to_owned());
+                loop {
+                    let (before, example) = from[&at].clone();
+                    way.push(example);
+                    at = before;
+                    if at == start {
+                        return Some(way);
+                    }
+                }
+            }
+            todo.push(next.clone());
+        }
+    }
+    None
+}
+
+#[test]
+fn modules_import_one_way() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
+    for name in CRATES {
+        let tree = Tree::read(&root.join("crates").join(name).join("src"));
+        for (parent, edges) in tree.siblings() {
+            for module in edges.keys() {
+                let way = circle(&edges, module).unwrap_or_default();
+                assert!(
+                    way.is_empty(),
+                    "modules of {name}::{} import in a circle:\n{}",
+                    parent.join("::"),
+                    way.join("\n")
+                );
+            }
+        }
+    }
+}
+
+/// A tree of modules from their names and texts.
+fn tree(sources: &[(&str, &str)]) -> Tree {
+    let module = |name: &str| name.split("::").filter(|s| !s.is_empty()).map(str::to_owned).collect();
+    Tree(sources.iter().map(|(name, text)| (module(name), parse(text))).collect())
+}
+
+fn has_circle(sources: &[(&str, &str)]) -> bool {
+    tree(sources).siblings().values().any(|edges| edges.keys().any(|module| circle(edges, module).is_some()))
+}
+
+#[test]
+fn circles_are_seen_through_reexports_and_braces() {
+    let lib = ("", "mod a;\nmod b;\nmod c;\npub use a::*;\npub use b::{B, other as C};\n");
+    let a = ("a", "pub struct A;\n");
+    let b = ("b", "use std::fmt;\nuse crate::{\n    A,\n};\npub struct B;\n");
+    assert!(!has_circle(&[lib, a, b]));
+    assert!(has_circle(&[lib, ("a", "use crate::B;\npub struct A;\n"), b]));
+    assert!(has_circle(&[lib, ("a", "use super::b::{self, B};\npub struct A;\n"), b]));
+    // By way of a third, and in a folder.
+    let c = ("c", "use super::b::B;\npub(super) fn c() {}\n");
+    assert!(has_circle(&[lib, ("a", "use crate::c::c;\npub enum A {}\n"), b, c]));
+    let (x, y) =
+        (("a::x", "use super::y::Y;\npub struct X;"), ("a::y", "use crate::a::x::X;\npub struct Y;"));
+    assert!(has_circle(&[lib, a, x, y]));
+    // A part of a module may use what the module is.
+    let parts =
+        [("a", "mod x;\nuse self::x::X;\npub struct A;\n"), ("a::x", "use super::A;\npub struct X;\n")];
+    assert!(!has_circle(&parts));
+}
