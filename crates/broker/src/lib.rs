@@ -6,11 +6,14 @@
 pub mod access;
 pub mod catalog;
 pub mod counters;
+pub mod cx;
 pub mod dead_letter;
 pub mod desk;
 pub mod explain;
 pub mod gate;
+pub mod home;
 pub mod ids;
+pub mod intake;
 pub mod mail;
 pub mod reply_to;
 pub mod settings;

@@ -9,15 +9,11 @@ use message::{Message, Route, kept};
 use queue::{Publish, Request};
 
 use super::address::Address;
-use super::home::home;
 use super::intake::Intake;
 use super::{Cx, Gate, LinkRole, error, role_in};
 use crate::access::{Identity, Permission, Resource};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
-
-/// Messages up to this many bytes are copied into the turn's batch buffer, larger ones keep the buffer they
-/// were read into (house.md section 4).
-const COPY_MAX: usize = 16 * 1024;
+use crate::home::{COPY_MAX, home};
 
 /// The index of `subject` in properties [3.2.4].
 const SUBJECT: u32 = 3;

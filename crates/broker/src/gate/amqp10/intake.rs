@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use amqp10::{AmqpError, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol, Value, condition};
 use queue::{PublisherId, RejectReason, Verdict};
 
-use super::adaptive::{Adaptive, Budget, CREDIT_MAX, PACED_CREDIT_MAX};
 use super::address::encode_segment;
 use super::flush::Told;
 use super::inbound::Target;
@@ -14,6 +13,7 @@ use super::{Cx, Gate, LinkRole, Session};
 use crate::catalog::{Catalog, QueueRecord};
 use crate::explain;
 use crate::ids::QueueId;
+use crate::intake::adaptive::{Adaptive, Budget, CREDIT_MAX, PACED_CREDIT_MAX};
 use crate::settings::{LinkCredit, Settings};
 
 /// No credit is granted to a link while this many bytes of its messages wait for a receipt.

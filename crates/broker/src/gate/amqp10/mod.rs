@@ -4,7 +4,6 @@
 //! catalog leaves as mail in the [`Cx`], what comes back is handed to its `handle_*` methods, and
 //! [`Gate::flush`] writes what a turn has brought: dispositions, detaches, grants, in this order.
 
-mod adaptive;
 mod address;
 mod attach;
 mod bridge;
@@ -13,7 +12,7 @@ mod ends;
 mod filter;
 mod flush;
 mod follow;
-mod home;
+mod frames;
 mod inbound;
 mod intake;
 mod management;
@@ -24,7 +23,6 @@ mod replies;
 mod report;
 
 use std::collections::VecDeque;
-use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -32,9 +30,7 @@ use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
     AmqpError, Chunk, Connection, Event, Fault, Flow, Map, Radius, Role, SessionConfig, Symbol, condition,
 };
-use bytes::BytesMut;
 use hashbrown::HashMap;
-use message::DeliveryHeads;
 use queue::{Effect, Lent, Ticket, Verdict};
 
 use self::ends::Farewell;
@@ -44,59 +40,20 @@ use self::intake::Intake;
 use self::management::Pair;
 use self::outbound::Outlet;
 use self::replies::Replies;
-use crate::access::{Access, AccessRefused, Identity};
-use crate::catalog::{Answer, Catalog, CatalogError, DEFAULT_VHOST};
-use crate::counters::Counters;
-use crate::ids::{ConnectionId, QueueId, Registry, ShardId};
-use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
+use crate::access::{AccessRefused, Identity};
+use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
+use crate::cx::Cx;
+use crate::home::Input;
+use crate::ids::{ConnectionId, QueueId};
+use crate::mail::{LinkAddress, TicketOwner};
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
-pub use adaptive::Budget;
 pub use address::{Address, BadAddress, queue_address};
-pub use home::Input;
 
 /// Bytes of answers that a client may leave unread. Beyond them, and what deliveries take, its socket is not read
 /// until it reads: whoever floods us with questions and takes no answers is held back by TCP.
 const ANSWERS_MAX: usize = 1024 * 1024;
-
-/// What a gate may look at and write to while it handles something.
-#[derive(Debug)]
-pub struct Cx<'a> {
-    pub now_ms: u64,
-    pub shard: ShardId,
-    pub catalog: &'a Catalog,
-    pub access: &'a Access,
-    pub settings: &'a Settings,
-    pub consumers: &'a mut Registry<LinkAddress>,
-    pub publishers: &'a mut Registry<PublisherAddress>,
-    /// Whom to give the answer to a request.
-    pub tickets: &'a mut Registry<TicketOwner>,
-    /// Publishers to detach when their target queue goes.
-    pub watchers: &'a mut HashMap<QueueId, Vec<u64>>,
-    pub post: &'a mut Post,
-    /// Where small messages get their homes.
-    pub home: &'a mut BytesMut,
-    /// What was read and is being handled.
-    pub input: Input<'a>,
-    /// Where heads of deliveries are made.
-    pub heads: &'a mut DeliveryHeads,
-    pub counters: &'a mut Counters,
-    /// Bytes that publishers' links may be promised beyond the fixed credit.
-    pub budget: &'a mut Budget,
-    /// A number that nobody else gets.
-    pub unique: &'a mut u64,
-    /// Makes names of reply links that cannot be guessed. Decides nothing else.
-    pub reply_keys: &'a RandomState,
-}
-
-impl Cx<'_> {
-    /// A number for an exchange that leaves something to chance: no two messages of the node have the same.
-    fn draw(&mut self) -> u64 {
-        *self.unique += 1;
-        u64::from(self.shard) << 56 | *self.unique
-    }
-}
 
 /// What a gate keeps of a session.
 #[derive(Debug, Default)]
@@ -304,7 +261,7 @@ impl Gate {
     /// listens to; returns their bytes. What is left begins with a large frame or is the beginning of any, unless nobody
     /// listens.
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
-        cx.input = Input::new(input, large);
+        cx.input = Input::new(input, large, frames::small_frames);
         let mut rest = input;
         while self.phase.listens() && self.wants_to().is_none() {
             match self.conn.frame_len(rest) {

@@ -17,8 +17,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use broker::counters::Counters;
-use broker::gate::amqp10::{Budget, Cx, Gate, Input};
+use broker::cx::Cx;
+use broker::gate::amqp10::Gate;
+use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
+use broker::intake::Budget;
 use broker::mail::{LinkAddress, PublisherAddress, TicketOwner};
 use bytes::BytesMut;
 use hashbrown::HashMap;

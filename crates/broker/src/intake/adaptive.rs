@@ -17,12 +17,12 @@
 
 /// The most that a link is granted, whatever its messages weigh: above it, gathering receipts costs more than it
 /// brings. At the bound the credit stays.
-pub(super) const CREDIT_MAX: u32 = 4_096;
+pub(crate) const CREDIT_MAX: u32 = 4_096;
 
 /// The most that it is granted where receipts wait for consumers and not for the disk: larger turns bring no more from here on,
 /// what is under way takes its time from end to end, and with more a publisher that waits 20 ms for each receipt would still be
 /// faster than consumers that have a backlog to settle (docs/decisions/0022).
-pub(super) const PACED_CREDIT_MAX: u32 = 1_024;
+pub(crate) const PACED_CREDIT_MAX: u32 = 1_024;
 
 /// A rate is taken over at least this long, in milliseconds: several syncs of a slow disk, whose receipts come in
 /// bursts, and many steps of a clock that counts milliseconds.
@@ -74,7 +74,7 @@ impl Budget {
 
 /// The credit of one publishing link.
 #[derive(Debug)]
-pub(super) struct Adaptive {
+pub(crate) struct Adaptive {
     /// The fixed credit.
     base: u32,
     /// The most that it is granted, but for the fixed credit.

@@ -1,0 +1,5 @@
+//! Intake: what every publisher needs, whatever its protocol.
+
+pub(crate) mod adaptive;
+
+pub use adaptive::Budget;
