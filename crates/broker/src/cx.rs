@@ -12,7 +12,7 @@ use crate::counters::Counters;
 use crate::home::Input;
 use crate::ids::{QueueId, Registry, ShardId};
 use crate::intake::Budget;
-use crate::mail::{LinkAddress, Post, PublisherAddress, TicketOwner};
+use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::settings::Settings;
 
 /// The shard as its gates see it. It is made once for a run of calls, not for each message.
@@ -23,7 +23,7 @@ pub struct Cx<'a> {
     pub catalog: &'a Catalog,
     pub access: &'a Access,
     pub settings: &'a Settings,
-    pub consumers: &'a mut Registry<LinkAddress>,
+    pub consumers: &'a mut Registry<GateAddress>,
     pub publishers: &'a mut Registry<PublisherAddress>,
     /// Who gets the answer to a request.
     pub tickets: &'a mut Registry<TicketOwner>,

@@ -57,19 +57,19 @@ pub enum Direct {
     Probe(Ticket),
 }
 
-/// Where mail for a link goes on its own shard.
+/// Where mail for a consumer or a publisher goes on its own shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LinkAddress {
+pub struct GateAddress {
     /// Key of the connection on the shard.
     pub connection: usize,
-    pub session: u16,
-    pub link: u32,
+    /// Which of the connection's consumers or publishers. Only the connection's gate understands this number.
+    pub place: u64,
 }
 
 /// Who waits for receipts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublisherAddress {
-    Link(LinkAddress),
+    Gate(GateAddress),
     /// A queue of this shard that has sent a message on its way out.
     DeadLetter(DeadLetterWait),
 }

@@ -90,7 +90,7 @@ impl Shard {
     pub(super) fn handle_receipt(&mut self, receipt: Receipt) {
         let Receipt { queue, publisher, first, last, verdict } = receipt;
         match self.connections.publisher(publisher) {
-            Some(&mut PublisherAddress::Link(to)) => {
+            Some(&mut PublisherAddress::Gate(to)) => {
                 self.gates().with(to.connection, |gate, cx| {
                     gate.handle_receipts(to, queue, first, last, verdict, cx);
                 });

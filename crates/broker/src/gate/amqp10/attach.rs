@@ -20,7 +20,7 @@ use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
 use crate::access::{Permission, Resource};
 use crate::catalog::QueueRecord;
-use crate::mail::{LinkAddress, PublisherAddress};
+use crate::mail::PublisherAddress;
 use crate::reply_to::ReplyTo;
 
 /// The outcomes that a receiver may list.
@@ -210,10 +210,10 @@ impl Gate {
         target: IntakeTarget,
         cx: &mut Cx<'_>,
     ) -> Result<Intake, Refused> {
-        let address = LinkAddress { connection: self.key, session, link };
+        let address = self.address(session, link);
         let publisher = cx
             .publishers
-            .insert(PublisherAddress::Link(address))
+            .insert(PublisherAddress::Gate(address))
             .ok_or_else(|| error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))?;
         cx.counters.publishers += 1;
         Ok(Intake::new(PublisherId(publisher), target, cx.settings))
@@ -364,7 +364,7 @@ impl Gate {
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
-        let address = LinkAddress { connection: self.key, session, link };
+        let address = self.address(session, link);
         let consumer = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
         })?;

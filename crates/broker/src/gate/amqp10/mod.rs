@@ -45,7 +45,7 @@ use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
 use crate::home::Input;
 use crate::ids::{ConnectionId, QueueId};
-use crate::mail::{LinkAddress, TicketOwner};
+use crate::mail::{GateAddress, TicketOwner};
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
 
@@ -366,6 +366,16 @@ impl Gate {
         self.sessions.get(usize::from(session))?.as_ref()?.links.get(link as usize)?.as_ref()
     }
 
+    fn role_at(&self, place: u64) -> Option<&LinkRole> {
+        let (session, link) = parts(place);
+        self.role_of(session, link)
+    }
+
+    /// The address of a link of this connection in mail.
+    fn address(&self, session: u16, link: u32) -> GateAddress {
+        GateAddress { connection: self.key, place: place(session, link) }
+    }
+
     fn set_role(&mut self, session: u16, link: u32, role: LinkRole) {
         let Some(Some(session)) = self.sessions.get_mut(usize::from(session)) else { return };
         let at = link as usize;
@@ -393,26 +403,29 @@ impl Gate {
     // ---- from queues and the catalog ------------------------------------------------------------------------
 
     /// What a queue has to say to a consumer of this connection.
-    pub fn handle_effect(&mut self, to: LinkAddress, effect: Effect, cx: &mut Cx<'_>) {
-        self.handle_outlet_effect(to.session, to.link, effect, cx);
+    pub fn handle_effect(&mut self, to: GateAddress, effect: Effect, cx: &mut Cx<'_>) {
+        let (session, link) = parts(to.place);
+        self.handle_outlet_effect(session, link, effect, cx);
     }
 
     /// A message for a consumer of this connection. False if it reads a stream and does not take it now.
-    pub fn handle_delivery(&mut self, to: LinkAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
-        self.deliver(to.session, to.link, lent, cx)
+    pub fn handle_delivery(&mut self, to: GateAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+        let (session, link) = parts(to.place);
+        self.deliver(session, link, lent, cx)
     }
 
     /// What became of the publishes `first..=last` of a link at one queue.
     pub fn handle_receipts(
         &mut self,
-        to: LinkAddress,
+        to: GateAddress,
         queue: QueueId,
         first: u64,
         last: u64,
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
-        self.handle_intake_receipts(to.session, to.link, queue, first, last, verdict, cx);
+        let (session, link) = parts(to.place);
+        self.handle_intake_receipts(session, link, queue, first, last, verdict, cx);
     }
 
     /// A queue answers a ticket of this connection.
@@ -445,9 +458,10 @@ impl Gate {
     }
 
     /// The queue that a link of this connection publishes to is gone.
-    pub fn handle_target_gone(&mut self, to: LinkAddress, queue: &str, cx: &mut Cx<'_>) {
-        if matches!(self.role(to.session, to.link), Some(LinkRole::Intake(_))) {
-            self.detach_from_deleted(to.session, to.link, queue, cx);
+    pub fn handle_target_gone(&mut self, to: GateAddress, queue: &str, cx: &mut Cx<'_>) {
+        let (session, link) = parts(to.place);
+        if matches!(self.role(session, link), Some(LinkRole::Intake(_))) {
+            self.detach_from_deleted(session, link, queue, cx);
         }
     }
 
@@ -486,6 +500,16 @@ impl Gate {
 /// For who needs other parts of the gate at the same time.
 fn role_in(sessions: &mut [Option<Box<Session>>], session: u16, link: u32) -> Option<&mut LinkRole> {
     sessions.get_mut(usize::from(session))?.as_mut()?.links.get_mut(link as usize)?.as_mut()
+}
+
+/// A link as one number.
+fn place(session: u16, link: u32) -> u64 {
+    u64::from(session) << 32 | u64::from(link)
+}
+
+/// The session and the link of a [`place`].
+fn parts(place: u64) -> (u16, u32) {
+    ((place >> 32) as u16, place as u32)
 }
 
 /// How much of a name that the client made up is repeated to it and to the log.

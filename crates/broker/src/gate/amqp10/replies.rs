@@ -12,9 +12,9 @@ use queue::{ConsumerId, Effect, Verdict};
 
 use super::attach::{Refused, not_implemented, on_link};
 use super::inbound::Target;
-use super::{Cx, Gate, LinkRole, Waiting, error, queue_address};
+use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Permission, Resource};
-use crate::mail::LinkAddress;
+use crate::mail::GateAddress;
 use crate::reply_to::ReplyTo;
 
 /// The capability by which a client asks for such a link.
@@ -57,7 +57,7 @@ impl Gate {
                 attach,
             ));
         }
-        let address = LinkAddress { connection: self.key, session, link };
+        let address = self.address(session, link);
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
             Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
         })?;
@@ -137,14 +137,13 @@ impl Gate {
     }
 
     /// Whether the link at this place takes the replies to this name.
-    pub fn takes_replies(&self, at: LinkAddress, vhost: &str, to: ReplyTo) -> bool {
-        *self.vhost == *vhost
-            && matches!(self.role_of(at.session, at.link), Some(LinkRole::Replies(r)) if r.to == to)
+    pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
+        *self.vhost == *vhost && matches!(self.role_at(at.place), Some(LinkRole::Replies(r)) if r.to == to)
     }
 
     /// A reply: to be delivered now or never. Whoever sent it is told that it was accepted either way.
-    pub fn handle_reply(&mut self, at: LinkAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
-        let LinkAddress { session, link, .. } = at;
+    pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
+        let (session, link) = parts(at.place);
         let credit = self.conn.session(session).filter(|s| {
             // As many as a queue would have sent ahead may wait for a client that does not read.
             s.pending_len() < cx.settings.max_queue_credit.max(1) as usize

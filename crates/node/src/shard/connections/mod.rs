@@ -22,7 +22,7 @@ use broker::gate::amqp10::Gate;
 use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::intake::Budget;
-use broker::mail::{LinkAddress, PublisherAddress, TicketOwner};
+use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use bytes::BytesMut;
 use hashbrown::HashMap;
 use log::Held;
@@ -101,7 +101,7 @@ pub(super) struct Connections {
 /// What the gates of a shard share.
 #[derive(Debug)]
 struct Shared {
-    consumers: Registry<LinkAddress>,
+    consumers: Registry<GateAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
     /// Publishers to detach when their target queue goes.
@@ -226,7 +226,7 @@ impl Connections {
     }
 
     /// Where a consumer of this shard is.
-    pub fn consumer(&self, consumer: ConsumerId) -> Option<LinkAddress> {
+    pub fn consumer(&self, consumer: ConsumerId) -> Option<GateAddress> {
         self.shared.consumers.get(consumer.0).copied()
     }
 
@@ -256,11 +256,11 @@ impl Connections {
     }
 
     /// Takes the publishers' links that end with this queue.
-    pub fn take_watchers(&mut self, queue: QueueId) -> Vec<LinkAddress> {
+    pub fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
         let watchers = self.shared.watchers.remove(&queue).unwrap_or_default();
         let links =
             watchers.into_iter().filter_map(|publisher| match self.shared.publishers.get(publisher) {
-                Some(PublisherAddress::Link(to)) => Some(*to),
+                Some(PublisherAddress::Gate(to)) => Some(*to),
                 _ => None,
             });
         links.collect()
