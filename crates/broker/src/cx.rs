@@ -3,17 +3,17 @@
 use std::hash::RandomState;
 
 use bytes::BytesMut;
-use hashbrown::HashMap;
 use message::DeliveryHeads;
 
 use crate::access::Access;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::home::Input;
-use crate::ids::{QueueId, Registry, ShardId};
+use crate::ids::{Registry, ShardId};
 use crate::intake::Budget;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::settings::Settings;
+use crate::watchers::Watchers;
 
 /// The shard as its gates see it. It is made once for a run of calls, not for each message.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ pub struct Cx<'a> {
     pub publishers: &'a mut Registry<PublisherAddress>,
     /// Who gets the answer to a request.
     pub tickets: &'a mut Registry<TicketOwner>,
-    /// Publishers to detach when their target queue goes.
-    pub watchers: &'a mut HashMap<QueueId, Vec<u64>>,
+    pub watchers: &'a mut Watchers,
     pub post: &'a mut Post,
     /// The batch buffer, where small messages live.
     pub home: &'a mut BytesMut,

@@ -1,5 +1,172 @@
 //! Intake: what every publisher needs, whatever its protocol.
+//!
+//! ```text
+//!   gate: bytes, keys ──> Intake::publish ── permitted? route, home, Publish ──> queues
+//!   gate: outcomes   <── Intake::handle_receipts ── merged, in runs <── Receipt <── queues
+//!   gate: credit     <── Intake::poll_grant
+//! ```
+//!
+//! A gate reads its protocol's frames, says which route a message names itself, and translates a [`Refused`] with a table of
+//! its own. It says with a [`Publication`] what it wants to remember of a publish until the receipt.
 
+mod account;
 pub(crate) mod adaptive;
+mod arrived;
+mod route;
 
-pub use adaptive::Budget;
+use std::sync::Arc;
+
+use message::{Message, Route};
+use queue::{Publish, PublisherId, Request, Verdict};
+
+use self::account::Account;
+pub use self::account::{Publication, Run};
+pub use self::adaptive::Budget;
+pub use self::arrived::{Arrived, Body, scan};
+pub use self::route::{Refused, Sender, Target, may_publish};
+use crate::catalog::{QueueRecord, RouteTarget};
+use crate::cx::Cx;
+use crate::explain;
+use crate::home::{COPY_MAX, home};
+use crate::ids::QueueId;
+use crate::mail::{GateAddress, PublisherAddress};
+
+/// One publisher. Call [`Intake::close`] when it goes.
+#[derive(Debug)]
+pub struct Intake<P> {
+    publisher: PublisherId,
+    target: Target,
+    /// The queue whose end is the end of the publisher.
+    watched: Option<QueueId>,
+    /// The queue that goes with the publisher.
+    pub owned: Option<QueueId>,
+    account: Account<P>,
+}
+
+impl<P: Publication> Intake<P> {
+    /// Registers a publisher. Returns `None` if the shard has no place for one more.
+    pub fn open(at: GateAddress, target: Target, cx: &mut Cx<'_>) -> Option<Self> {
+        let publisher = cx.publishers.insert(PublisherAddress::Gate(at))?;
+        cx.counters.publishers += 1;
+        let (publisher, account) = (PublisherId(publisher), Account::new(cx.settings));
+        Some(Self { publisher, target, watched: None, owned: None, account })
+    }
+
+    /// Ends the publisher: late receipts find nobody. Returns the queue that goes with it.
+    pub fn close(mut self, cx: &mut Cx<'_>) -> Option<QueueId> {
+        self.account.release(cx.budget);
+        cx.publishers.remove(self.publisher.0);
+        self.watched.into_iter().for_each(|queue| cx.watchers.remove(queue, self.publisher));
+        cx.counters.publishers -= 1;
+        self.owned
+    }
+
+    /// Notes that all messages go to this queue. The gate is told when the queue goes.
+    pub fn watch(&mut self, queue: &QueueRecord, cx: &mut Cx<'_>) {
+        cx.watchers.add(queue.id, self.publisher);
+        self.watched = Some(queue.id);
+        self.account.note_queue(queue, cx.settings);
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The queue that it watches.
+    pub fn watched(&self) -> Option<QueueId> {
+        self.watched
+    }
+
+    /// Messages that have no receipt.
+    pub fn unconfirmed(&self) -> u32 {
+        self.account.unconfirmed()
+    }
+
+    /// What `sluice explain` shows of it.
+    pub fn facts(&self) -> explain::Role {
+        explain::Role::Publishing { queue: self.target.queue().cloned(), unconfirmed: self.unconfirmed() }
+    }
+
+    /// Returns the credit to grant now, if it is time. `left` is what the publisher has left of its credit.
+    pub fn poll_grant(&mut self, left: u32, cx: &mut Cx<'_>) -> Option<u32> {
+        self.account.grant(left, cx.settings.max_link_credit, cx.budget)
+    }
+
+    /// Takes one queue's word on the publishes `first..=last`. Calls `tell` for each run of publishes that this completes and
+    /// whose publisher wants a receipt.
+    pub fn handle_receipts(
+        &mut self,
+        range: (u64, u64),
+        verdict: Verdict,
+        cx: &mut Cx<'_>,
+        tell: impl FnMut(Run<P>),
+    ) {
+        cx.counters.confirmed += self.account.handle_receipts(range, verdict, cx.now_ms, cx.budget, tell);
+    }
+
+    /// Sends a message to the queues of its route. `own` is the route that the message itself names; `None` if it goes where
+    /// the target says.
+    ///
+    /// # Errors
+    /// The message goes nowhere, and gets no receipt.
+    #[inline]
+    pub fn publish(
+        &mut self,
+        sender: Sender<'_>,
+        arrived: Arrived<'_>,
+        own: Option<Arc<Route>>,
+        publication: P,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        // Most messages go the way of the one before.
+        let fresh;
+        let (route, targets) = match (own, self.target.known(cx.catalog.version())) {
+            (None, Some((route, targets))) => (route.clone(), targets),
+            (own, _) => {
+                let (route, routed) = self.target.find(sender, arrived, own, cx)?;
+                fresh = routed;
+                route::remember(&fresh.histories, arrived, &route, cx);
+                (route, &fresh.targets[..])
+            }
+        };
+        if targets.is_empty() {
+            let wants_receipt = publication.wants_receipt();
+            cx.counters.unroutable_returned += u64::from(wants_receipt);
+            cx.counters.unroutable_dropped += u64::from(!wants_receipt);
+            return Err(Refused::Unroutable);
+        }
+        cx.counters.routed += 1;
+        let kept = message::kept(arrived.found, cx.settings.durable_by_default);
+        let range = kept.range.clone();
+        let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, kept.durable);
+        let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
+        let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
+        let publisher = self.publisher;
+        match (arrived.body, targets) {
+            // Most are small and go to one queue: put together where they are kept, with no choice behind it.
+            (body, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
+                let message =
+                    Message::new(kept.into_parts(home(&body[range], &mut cx.input, cx.home)), route);
+                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
+            }
+            (body, targets) => {
+                let wire = match body {
+                    Body::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
+                    body => home(&body[range], &mut cx.input, cx.home),
+                };
+                let message = Message::new(kept.into_parts(wire), route);
+                send(cx, sender.vhost, Publish { publisher, seq, message, patient }, targets);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends a message to every end of its route.
+fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTarget]) {
+    let Some((last, others)) = targets.split_last() else { return };
+    for target in others {
+        cx.post.publish(vhost, *target, publish.clone());
+    }
+    cx.post.publish(vhost, *last, publish);
+}

@@ -2,17 +2,9 @@
 
 use std::sync::Arc;
 
-use amqp10::{
-    AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
-    condition,
-};
-use message::Route;
-use queue::PublisherId;
-
 use super::address;
 use super::dynamic::{Bound, dynamic_node_properties};
-use super::inbound::Target as IntakeTarget;
-use super::intake::Intake;
+use super::intake::Published;
 use super::node_address::{self, Format, Node};
 use super::outbound::Outlet;
 use super::replies::wants_replies;
@@ -20,8 +12,12 @@ use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
 use crate::access::{Permission, Resource};
 use crate::catalog::QueueRecord;
-use crate::mail::PublisherAddress;
+use crate::intake::{Intake, Target as IntakeTarget};
 use crate::reply_to::ReplyTo;
+use amqp10::{
+    AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
+    condition,
+};
 
 /// The outcomes that a receiver may list.
 const OUTCOMES: [&str; 4] =
@@ -142,7 +138,7 @@ impl Gate {
             );
         }
         let Some(address) = &target.address else {
-            let intake = self.new_intake(session, link, IntakeTarget::Anonymous, cx)?;
+            let intake = self.new_intake(session, link, IntakeTarget::Anywhere, cx)?;
             self.accept_publisher(session, link, attach, target, intake, cx);
             return Ok(());
         };
@@ -173,16 +169,12 @@ impl Gate {
         }
         self.authorize(Resource::Exchange(&exchange), Permission::Write, cx)?;
         let target_of_link = match key {
-            Some(key) => {
-                let route = Arc::new(Route::new(&*exchange, vec![key.into()]));
-                IntakeTarget::Exchange { exchange: exchange.into(), route, cached: None }
-            }
-            None => IntakeTarget::BySubject { exchange: exchange.into() },
+            Some(key) => IntakeTarget::route(exchange, key),
+            None => IntakeTarget::Exchange(exchange.into()),
         };
         let mut intake = self.new_intake(session, link, target_of_link, cx)?;
         if let Some(queue) = watched {
-            cx.watchers.entry(queue.id).or_default().push(intake.publisher.0);
-            intake.watch(&queue, cx.settings);
+            intake.watch(&queue, cx);
         }
         self.note_format(format, attach, address, cx);
         self.accept_publisher(session, link, attach, target, intake, cx);
@@ -209,14 +201,10 @@ impl Gate {
         link: u32,
         target: IntakeTarget,
         cx: &mut Cx<'_>,
-    ) -> Result<Intake, Refused> {
-        let address = self.address(session, link);
-        let publisher = cx
-            .publishers
-            .insert(PublisherAddress::Gate(address))
-            .ok_or_else(|| error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))?;
-        cx.counters.publishers += 1;
-        Ok(Intake::new(PublisherId(publisher), target, cx.settings))
+    ) -> Result<Intake<Published>, Refused> {
+        Intake::open(self.address(session, link), target, cx).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))
+        })
     }
 
     pub(super) fn accept_publisher(
@@ -225,7 +213,7 @@ impl Gate {
         link: u32,
         attach: &Attach,
         target: Target,
-        intake: Intake,
+        intake: Intake<Published>,
         cx: &mut Cx<'_>,
     ) {
         let reply = Attach {
@@ -233,7 +221,7 @@ impl Gate {
             source: attach.source.clone(),
             target: Some(TargetArchetype::Target(target)),
             max_message_size: Some(cx.settings.max_message_size),
-            offered_capabilities: match intake.watched.and_then(|queue| cx.catalog.queue_by_id(queue)) {
+            offered_capabilities: match intake.watched().and_then(|queue| cx.catalog.queue_by_id(queue)) {
                 Some(record) if record.is_stream() => stream_capabilities(),
                 _ => Vec::new(),
             },

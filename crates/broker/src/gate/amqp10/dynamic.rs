@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use amqp10::types::Described;
 use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
-use message::Route;
 
 use super::address::queue_address;
 use super::attach::{Refused, not_implemented, on_link};
-use super::inbound::Target as IntakeTarget;
 use super::node_address::Format;
 use super::{Cx, Gate, Waiting, error};
 use crate::access::{Permission, Resource};
 use crate::catalog::{
     Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord,
 };
+use crate::intake::Target as IntakeTarget;
 
 /// The capability by which a client asks for a queue of its own (behaviour B.7).
 const TEMPORARY_QUEUE: &str = "temporary-queue";
@@ -249,10 +248,9 @@ impl Gate {
         record: &QueueRecord,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        let route = Arc::new(Route::new("", vec![record.name.clone()]));
-        let target_of_link = IntakeTarget::Exchange { exchange: "".into(), route, cached: None };
+        let target_of_link = IntakeTarget::to_queue(record.name.clone());
         let mut intake = self.new_intake(session, link, target_of_link, cx)?;
-        intake.dynamic = Some(record.id);
+        intake.owned = Some(record.id);
         let Some(TargetArchetype::Target(asked)) = attach.target.clone() else { return Ok(()) };
         let target = Target {
             address: Some(queue_address(&record.name)),

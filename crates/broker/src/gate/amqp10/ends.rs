@@ -164,19 +164,8 @@ impl Gate {
 
     fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
-            LinkRole::Intake(mut intake) => {
-                intake.account.adaptive.iter_mut().for_each(|adaptive| adaptive.release(cx.budget));
-                cx.publishers.remove(intake.publisher.0);
-                if let Some(queue) = intake.watched
-                    && let Some(all) = cx.watchers.get_mut(&queue)
-                {
-                    all.retain(|p| *p != intake.publisher.0);
-                    if all.is_empty() {
-                        cx.watchers.remove(&queue);
-                    }
-                }
-                cx.counters.publishers -= 1;
-                intake.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+            LinkRole::Intake(intake) => {
+                intake.close(cx).into_iter().for_each(|queue| self.delete_queue(queue, cx));
             }
             LinkRole::Outlet(outlet) => {
                 cx.consumers.remove(outlet.consumer.0);
@@ -230,8 +219,8 @@ impl Gate {
                 let is_gone = match role {
                     Some(LinkRole::Outlet(outlet)) => outlet.gone && *outlet.queue_name == *queue,
                     Some(LinkRole::Intake(intake)) => {
-                        intake.watched.is_some_and(|id| cx.catalog.queue_by_id(id).is_none())
-                            && intake.target.is_queue(queue)
+                        intake.watched().is_some_and(|id| cx.catalog.queue_by_id(id).is_none())
+                            && intake.target().queue().is_some_and(|name| **name == *queue)
                     }
                     _ => false,
                 };

@@ -1,44 +1,22 @@
-//! Publishing (behaviour B.4): permit, route, fan out. What becomes of it is kept in `intake`.
+//! Publishing (behaviour B.4): which route a message names, and what is done about one that goes nowhere. The rest is
+//! `intake`'s.
 
 use std::sync::Arc;
 
 use amqp10::sections::{self, Sections};
 use amqp10::{AmqpError, Chunk, DecodeError, Delivery, DeliveryState, Map, Reader, Symbol, Value, condition};
 use bytes::Bytes;
-use message::{Message, Route, kept};
-use queue::{Publish, Request};
+use message::Route;
 
 use super::address::Address;
-use super::intake::Intake;
-use super::{Cx, Gate, LinkRole, error, role_in};
-use crate::access::{Identity, Permission, Resource};
-use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
-use crate::home::{COPY_MAX, home};
+use super::intake::Published;
+use super::{Gate, LinkRole, error, role_in};
+use crate::access::Identity;
+use crate::cx::Cx;
+use crate::intake::{self, Arrived, Body, Intake, Refused, Sender, Target};
 
 /// The index of `subject` in properties [3.2.4].
 const SUBJECT: u32 = 3;
-
-/// Where a link's messages go.
-#[derive(Debug)]
-pub(super) enum Target {
-    Exchange {
-        exchange: Arc<str>,
-        route: Arc<Route>,
-        cached: Option<(u64, RouteTargets)>,
-    },
-    /// The routing key is each message's subject.
-    BySubject {
-        exchange: Arc<str>,
-    },
-    /// Each message says so itself, in `to`.
-    Anonymous,
-}
-
-impl Target {
-    pub fn is_queue(&self, queue: &str) -> bool {
-        matches!(self, Self::Exchange { exchange, route, .. } if exchange.is_empty() && route.keys().iter().any(|key| **key == *queue))
-    }
-}
 
 /// What to do with a delivery that goes nowhere.
 enum Refusal {
@@ -61,7 +39,8 @@ impl Gate {
         let Gate { sessions, vhost, identity, .. } = self;
         match role_in(sessions, session, link) {
             Some(LinkRole::Intake(intake)) => {
-                let published = intake.publish(vhost, identity.as_ref(), delivery, cx);
+                let sender = Sender { vhost, identity: identity.as_ref() };
+                let published = publish(intake, sender, delivery, cx);
                 self.touch(session, link);
                 if let Err(refusal) = published {
                     self.refuse_delivery(session, link, delivery, refusal, cx);
@@ -96,62 +75,44 @@ impl Gate {
     }
 }
 
-impl Intake {
-    fn publish(
-        &mut self,
-        vhost: &Arc<str>,
-        identity: Option<&Identity>,
-        delivery: &Delivery<'_>,
-        cx: &mut Cx<'_>,
-    ) -> Result<(), Refusal> {
-        let bytes = &delivery.message[..];
-        cx.counters.received += 1;
-        cx.counters.received_confirm += u64::from(!delivery.settled);
-        let scanned = sections::scan(bytes);
-        let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
-        check_user_id(found, identity, delivery)?;
-        // Most messages go the way of the one before.
-        let fresh;
-        let known = self.target.known(cx.catalog.version()).filter(|_| more_keys(found, bytes).is_none());
-        let (route, targets) = match known {
-            Some((route, targets)) => (route.clone(), targets),
-            None => {
-                let way = Way { vhost, identity, found, delivery };
-                let (route, routed) = way.find(&mut self.target, cx)?;
-                fresh = routed;
-                way.remember(&fresh.histories, &route, cx);
-                (route, &fresh.targets[..])
-            }
-        };
-        if targets.is_empty() {
-            cx.counters.unroutable_returned += u64::from(!delivery.settled);
-            cx.counters.unroutable_dropped += u64::from(delivery.settled);
-            return Err(Refusal::Outcome(DeliveryState::Released));
+/// Looks at a delivery and hands it to the intake.
+fn publish(
+    intake: &mut Intake<Published>,
+    sender: Sender<'_>,
+    delivery: &Delivery<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<(), Refusal> {
+    let body = match &delivery.message {
+        Chunk::Borrowed(bytes) => Body::Borrowed(bytes),
+        Chunk::Owned(bytes) => Body::Owned(bytes),
+    };
+    let scanned = intake::scan(body, !delivery.settled, cx);
+    let found = scanned.as_ref().map_err(|e| undecodable(delivery, e))?;
+    check_user_id(found, sender.identity, delivery)?;
+    let own = own_route(intake.target(), found, delivery)?;
+    intake.publish(sender, Arrived { body, found }, own, Published::new(delivery), cx).map_err(|refused| {
+        refusal(refused, sender.vhost, matches!(intake.target(), Target::Anywhere), delivery)
+    })
+}
+
+/// The one table from the intake's refusal to what this protocol does about it. `anywhere`: the message itself named the
+/// exchange.
+fn refusal(refused: Refused, vhost: &str, anywhere: bool, delivery: &Delivery<'_>) -> Refusal {
+    let (condition, reason) = match refused {
+        Refused::Unroutable => return Refusal::Outcome(DeliveryState::Released),
+        Refused::AccessRefused(refused) => return Refusal::End(Box::new(refused.into())),
+        Refused::NoExchange(exchange) => {
+            (condition::NOT_FOUND, format!("no exchange '{exchange}' in vhost '{vhost}'"))
         }
-        cx.counters.routed += 1;
-        let kept = kept(found, cx.settings.durable_by_default);
-        let range = kept.range.clone();
-        let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, kept.durable);
-        let seq = self.account.push(delivery, bytes, left, durable, cx.now_ms);
-        let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
-        let publisher = self.publisher;
-        match (&delivery.message, targets) {
-            // Most are small and go to one queue: put together where they are kept, with no choice behind it.
-            (chunk, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
-                let message =
-                    Message::new(kept.into_parts(home(&chunk[range], &mut cx.input, cx.home)), route);
-                cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
-            }
-            (chunk, targets) => {
-                let wire = match chunk {
-                    Chunk::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
-                    chunk => home(&chunk[range], &mut cx.input, cx.home),
-                };
-                let message = Message::new(kept.into_parts(wire), route);
-                send(cx, vhost, Publish { publisher, seq, message, patient }, targets);
-            }
-        }
-        Ok(())
+        Refused::Internal(exchange) => (
+            condition::UNAUTHORIZED_ACCESS,
+            format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'"),
+        ),
+    };
+    let error = error(condition, reason);
+    match anywhere {
+        true => Refusal::from_anonymous(error, delivery),
+        false => Refusal::Detach(Box::new(error), Some(DeliveryState::Released)),
     }
 }
 
@@ -176,116 +137,41 @@ fn check_user_id(
     Err(detaching(condition::UNAUTHORIZED_ACCESS, reason))
 }
 
-impl Target {
-    /// Where the message before went, if the catalog is still what it was.
-    fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
-        match self {
-            Self::Exchange { route, cached: Some((cached, targets)), .. } if *cached == version => {
-                Some((route, targets))
-            }
-            _ => None,
+/// Returns the route that a message names itself: by its annotation `x-cc`, its subject or its `to`. Returns `None` if it
+/// goes where the link's address says.
+#[inline]
+fn own_route(
+    target: &Target,
+    found: &Sections,
+    delivery: &Delivery<'_>,
+) -> Result<Option<Arc<Route>>, Refusal> {
+    let bytes = &delivery.message[..];
+    if matches!(target, Target::Route { .. }) && more_keys(found, bytes).is_none() {
+        return Ok(None);
+    }
+    let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
+        Target::Anywhere => Refusal::from_anonymous(error, delivery),
+        Target::Route { .. } | Target::Exchange(_) => {
+            Refusal::Detach(Box::new(error), Some(DeliveryState::Released))
         }
-    }
-}
-
-/// A message for which a route is to be found.
-#[derive(Clone, Copy)]
-struct Way<'a> {
-    vhost: &'a Arc<str>,
-    identity: Option<&'a Identity>,
-    found: &'a Sections,
-    delivery: &'a Delivery<'a>,
-}
-
-impl Way<'_> {
-    /// Asks the catalog.
-    fn find(self, target: &mut Target, cx: &mut Cx<'_>) -> Result<(Arc<Route>, Routed), Refusal> {
-        let Self { vhost, found, delivery, .. } = self;
-        let (bytes, random) = (&delivery.message[..], cx.draw());
-        let detaching = |error| Refusal::Detach(Box::new(error), Some(DeliveryState::Released));
-        let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
-            Target::Anonymous => Refusal::from_anonymous(error, delivery),
-            Target::Exchange { .. } | Target::BySubject { .. } => detaching(error),
-        })?;
-        let ask = |exchange: &str, route: &Route| {
-            cx.catalog.route(vhost, exchange, &Letter::arrived(route.keys(), found, bytes, random))
-        };
-        match target {
-            Target::Exchange { exchange, route, cached } if extra_keys.is_empty() => {
-                let routed = ask(exchange, route).ok_or_else(|| no_exchange(vhost, exchange))?;
-                *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
-                Ok((route.clone(), routed))
+    })?;
+    let (exchange, mut keys) = match target {
+        Target::Route { .. } if extra_keys.is_empty() => return Ok(None),
+        Target::Route { route, .. } => (route.exchange().clone(), route.keys().to_vec()),
+        Target::Exchange(exchange) => {
+            let subject = subject(found, bytes).map_err(|e| undecodable(delivery, &e))?;
+            if subject.len() > Route::KEY_BYTES_MAX {
+                let max = Route::KEY_BYTES_MAX;
+                let reason = format!("a subject that is the routing key takes at most {max} bytes");
+                let error = error(condition::INVALID_FIELD, reason);
+                return Err(Refusal::Detach(Box::new(error), Some(DeliveryState::Released)));
             }
-            Target::Exchange { exchange, route, .. } => {
-                let mut keys = route.keys().to_vec();
-                keys.extend(extra_keys);
-                let route = Arc::new(Route::new(exchange.clone(), keys));
-                let routed = ask(exchange, &route).ok_or_else(|| no_exchange(vhost, exchange))?;
-                Ok((route, routed))
-            }
-            Target::BySubject { exchange } => {
-                let subject = subject(found, bytes).map_err(|e| undecodable(delivery, &e))?;
-                if subject.len() > Route::KEY_BYTES_MAX {
-                    let max = Route::KEY_BYTES_MAX;
-                    let reason = format!("a subject that is the routing key takes at most {max} bytes");
-                    return Err(detaching(error(condition::INVALID_FIELD, reason)));
-                }
-                let mut keys = vec![Arc::from(subject)];
-                keys.extend(extra_keys);
-                let route = Arc::new(Route::new(exchange.clone(), keys));
-                let routed = ask(exchange, &route).ok_or_else(|| no_exchange(vhost, exchange))?;
-                Ok((route, routed))
-            }
-            Target::Anonymous => {
-                let route = anonymous_route(found, bytes, extra_keys, delivery)?;
-                self.authorize(route.exchange(), cx)?;
-                let routed = ask(route.exchange(), &route).unwrap_or_default();
-                Ok((route, routed))
-            }
+            (exchange.clone(), vec![subject.into()])
         }
-    }
-
-    /// Whether the publisher may send to the exchange that a message on the anonymous terminus names.
-    fn authorize(self, exchange: &str, cx: &Cx<'_>) -> Result<(), Refusal> {
-        let Self { vhost, identity, delivery, .. } = self;
-        let tagged = |e: AmqpError| Refusal::from_anonymous(e, delivery);
-        match cx.catalog.exchange(vhost, exchange) {
-            None => {
-                let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
-                return Err(tagged(error(condition::NOT_FOUND, reason)));
-            }
-            Some(found) if found.internal => {
-                let reason =
-                    format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
-                return Err(tagged(error(condition::UNAUTHORIZED_ACCESS, reason)));
-            }
-            Some(_) => {}
-        }
-        let Some(identity) = identity else { return Ok(()) };
-        cx.access
-            .authorize(identity, vhost, Resource::Exchange(exchange), Permission::Write)
-            .map_err(|refused| Refusal::End(Box::new(refused.into())))
-    }
-
-    /// Leaves a copy with exchanges on the way that keep messages for whoever binds later.
-    fn remember(self, exchanges: &[Arc<Exchange>], route: &Arc<Route>, cx: &mut Cx<'_>) {
-        if exchanges.is_empty() {
-            return;
-        }
-        let kept = kept(self.found, cx.settings.durable_by_default);
-        let wire = Bytes::copy_from_slice(&self.delivery.message[kept.range.clone()]);
-        let message = Message::new(kept.into_parts(wire), route.clone());
-        exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
-    }
-}
-
-/// Sends a message to every end of its route.
-fn send(cx: &mut Cx<'_>, vhost: &Arc<str>, publish: Publish, targets: &[RouteTarget]) {
-    let Some((last, others)) = targets.split_last() else { return };
-    for target in others {
-        cx.post.publish(vhost, *target, publish.clone());
-    }
-    cx.post.publish(vhost, *last, publish);
+        Target::Anywhere => anonymous_route(found, bytes, delivery)?,
+    };
+    keys.extend(extra_keys);
+    Ok(Some(Arc::new(Route::new(exchange, keys))))
 }
 
 fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
@@ -294,11 +180,6 @@ fn detaching(condition: Symbol, reason: impl Into<String>) -> Refusal {
 
 fn undecodable(delivery: &Delivery<'_>, why: &dyn std::fmt::Display) -> Refusal {
     detaching(condition::DECODE_ERROR, format!("{why} in delivery {}", delivery.id))
-}
-
-fn no_exchange(vhost: &str, exchange: &str) -> Refusal {
-    let reason = format!("no exchange '{exchange}' in vhost '{vhost}'");
-    Refusal::Detach(Box::new(error(condition::NOT_FOUND, reason)), Some(DeliveryState::Released))
 }
 
 impl Refusal {
@@ -318,12 +199,12 @@ impl Refusal {
     }
 }
 
+/// The exchange and the key that `to` names.
 fn anonymous_route(
     found: &Sections,
     bytes: &[u8],
-    extra_keys: Vec<Arc<str>>,
     delivery: &Delivery<'_>,
-) -> Result<Arc<Route>, Refusal> {
+) -> Result<(Arc<str>, Vec<Arc<str>>), Refusal> {
     let failed =
         |reason: String| Refusal::from_anonymous(error(condition::PRECONDITION_FAILED, reason), delivery);
     let section = found.properties.as_ref().map(|r| &bytes[r.start as usize..r.end as usize]);
@@ -342,9 +223,7 @@ fn anonymous_route(
             )));
         }
     };
-    let mut keys: Vec<Arc<str>> = vec![key.into()];
-    keys.extend(extra_keys);
-    Ok(Arc::new(Route::new(exchange, keys)))
+    Ok((exchange.into(), vec![key.into()]))
 }
 
 /// The subject of a message; empty if it has none.

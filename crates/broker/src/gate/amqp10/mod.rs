@@ -36,7 +36,7 @@ use queue::{Effect, Lent, Ticket, Verdict};
 use self::ends::Farewell;
 use self::flush::Told;
 use self::follow::Follow;
-use self::intake::Intake;
+use self::intake::Published;
 use self::management::Pair;
 use self::outbound::Outlet;
 use self::replies::Replies;
@@ -45,6 +45,7 @@ use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
 use crate::home::Input;
 use crate::ids::{ConnectionId, QueueId};
+use crate::intake::Intake;
 use crate::mail::{GateAddress, TicketOwner};
 use crate::reply_to::ReplyTo;
 use crate::settings::Settings;
@@ -67,7 +68,7 @@ struct Session {
 #[derive(Debug)]
 enum LinkRole {
     /// The client publishes.
-    Intake(Box<Intake>),
+    Intake(Box<Intake<Published>>),
     /// The client consumes.
     Outlet(Box<Outlet>),
     /// The client takes replies, past all queues.

@@ -7,13 +7,13 @@ use amqp10::{
     Attach, Outgoing, Part, Role, SenderSettleMode, Source, Tag, TerminusDurability, TerminusExpiryPolicy,
     condition,
 };
-use message::{Message, Route};
+use message::Message;
 use queue::{ConsumerId, Effect, Verdict};
 
 use super::attach::{Refused, not_implemented, on_link};
-use super::inbound::Target;
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Permission, Resource};
+use crate::intake::Target;
 use crate::mail::GateAddress;
 use crate::reply_to::ReplyTo;
 
@@ -129,9 +129,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         let Some(amqp10::TargetArchetype::Target(target)) = attach.target.clone() else { return Ok(()) };
-        let route = std::sync::Arc::new(Route::new("", vec![name.into()]));
-        let target_of_link = Target::Exchange { exchange: "".into(), route, cached: None };
-        let intake = self.new_intake(session, link, target_of_link, cx)?;
+        let intake = self.new_intake(session, link, Target::to_queue(name), cx)?;
         self.accept_publisher(session, link, attach, target, intake, cx);
         Ok(())
     }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use amqp10::SenderSettleMode;
 
+use super::address::encode_segment;
 use super::{Gate, LinkRole, Phase, Waiting};
 use crate::desk::{ConnectionRow, LinkRow, SessionRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
+use crate::intake::Target;
 
 impl Gate {
     /// Sessions that are open.
@@ -157,7 +159,9 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
     let incoming = !link.is_sending();
     let (delivery_count, credit) = counts(link);
     let (source_address, target_address, unsettled) = match role {
-        Some(LinkRole::Intake(intake)) => (None, intake.address(), u64::from(intake.unconfirmed())),
+        Some(LinkRole::Intake(intake)) => {
+            (None, target_address(intake.target()), u64::from(intake.unconfirmed()))
+        }
         Some(LinkRole::Outlet(outlet)) => {
             (Some(super::queue_address(&outlet.queue_name)), None, u64::from(outlet.unsettled()))
         }
@@ -182,4 +186,14 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         credit,
         unsettled,
     }
+}
+
+/// The address that a publisher attached to; none for the anonymous terminus.
+fn target_address(target: &Target) -> Option<String> {
+    let Target::Route { route, .. } = target else { return None };
+    let (exchange, key) = (route.exchange(), route.keys().first().map_or("", |key| key));
+    Some(match target.queue() {
+        Some(queue) => super::queue_address(queue),
+        None => format!("/exchanges/{}/{}", encode_segment(exchange), encode_segment(key)),
+    })
 }

@@ -23,8 +23,8 @@ use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::intake::Budget;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
+use broker::watchers::Watchers;
 use bytes::BytesMut;
-use hashbrown::HashMap;
 use log::Held;
 use message::DeliveryHeads;
 use queue::{ConsumerId, Deliver, Lent, PublisherId, Ticket};
@@ -105,7 +105,7 @@ struct Shared {
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
     /// Publishers to detach when their target queue goes.
-    watchers: HashMap<QueueId, Vec<u64>>,
+    watchers: Watchers,
     home: BytesMut,
     heads: DeliveryHeads,
     budget: Budget,
@@ -128,7 +128,7 @@ impl Connections {
                 consumers: Registry::new(here),
                 publishers: Registry::new(here),
                 tickets: Registry::new(here),
-                watchers: HashMap::new(),
+                watchers: Watchers::default(),
                 home: BytesMut::new(),
                 heads: DeliveryHeads::default(),
                 budget: Budget::share(shards.into()),
@@ -257,9 +257,9 @@ impl Connections {
 
     /// Takes the publishers' links that end with this queue.
     pub fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
-        let watchers = self.shared.watchers.remove(&queue).unwrap_or_default();
+        let watchers = self.shared.watchers.take(queue);
         let links =
-            watchers.into_iter().filter_map(|publisher| match self.shared.publishers.get(publisher) {
+            watchers.into_iter().filter_map(|publisher| match self.shared.publishers.get(publisher.0) {
                 Some(PublisherAddress::Gate(to)) => Some(*to),
                 _ => None,
             });

@@ -1,0 +1,343 @@
+//! The account of one publisher: publishes without a receipt, merged receipts, and credit (behaviour B.4; house.md section 4,
+//! "The intake regulator").
+
+use std::collections::VecDeque;
+
+use queue::Verdict;
+
+use super::adaptive::{Adaptive, Budget, CREDIT_MAX, PACED_CREDIT_MAX};
+use crate::catalog::QueueRecord;
+use crate::settings::{LinkCredit, Settings};
+
+/// No credit is granted while this many bytes of a publisher's messages wait for receipts.
+const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
+
+/// No credit is granted while this many messages have come since the oldest without a receipt: a log that fails withholds that
+/// receipt and refuses the messages behind it.
+const PENDING_MAX: usize = 65_536;
+
+/// A publisher with more than this part of its credit unconfirmed, and more than [`PATIENT_MIN`] messages, is assumed to
+/// pipeline. One that waits for each receipt, or for a few, never has as many.
+const PATIENT_PART: u32 = 8;
+const PATIENT_MIN: u32 = 8;
+
+/// How long it is assumed to go on pipelining, in milliseconds. Receipts come in bursts, and behind a burst few are left.
+const PATIENT_MS: u64 = 1000;
+
+/// What a gate remembers of a publish until its receipt.
+pub trait Publication: Copy {
+    /// Whether the publisher wants to be told what became of it.
+    fn wants_receipt(&self) -> bool;
+
+    /// Whether the protocol can say the same of both publishes at once: `next` comes right behind this one.
+    fn is_followed_by(&self, next: &Self) -> bool;
+}
+
+/// Consecutive publishes that have the same outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run<P> {
+    pub first: P,
+    pub last: P,
+    pub verdict: Verdict,
+}
+
+/// The publishes of one publisher that have no receipt, and the credit that is left beside them.
+#[derive(Debug)]
+pub(super) struct Account<P> {
+    next_seq: u64,
+    /// Messages that wait for receipts, by `seq - (next_seq - len)`. Answered ones in front are removed.
+    pending: VecDeque<Pending<P>>,
+    unconfirmed: u32,
+    unconfirmed_bytes: u64,
+    /// When the publisher was last found to be patient.
+    patient_ms: Option<u64>,
+    /// None if its credit is fixed.
+    adaptive: Option<Box<Adaptive>>,
+    /// Adaptive credit applies to durable messages only: receipts of others wait for no consumer, and a publisher that gets
+    /// ahead of the consumers leaves a backlog.
+    durable_alone: bool,
+    /// Adaptive credit applies to the newest message.
+    follows: bool,
+}
+
+/// A message that waits for its receipts.
+#[derive(Debug)]
+struct Pending<P> {
+    publication: P,
+    bytes: u32,
+    answers: Answers,
+}
+
+/// What the queues of a message have said so far. A rejection wins at once; else accepted if any accepted; else released.
+///
+/// One word, because a publisher may have many of these: twice the number of queues that have not answered, and 1 if one of
+/// the others has accepted. 0 queues: the verdict is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Answers(u32);
+
+impl<P> Account<P> {
+    pub fn new(settings: &Settings) -> Self {
+        let base = settings.max_link_credit;
+        let adaptive = match settings.link_credit {
+            LinkCredit::Fixed => None,
+            LinkCredit::Auto => Some(Box::new(Adaptive::new(base, PACED_CREDIT_MAX))),
+            LinkCredit::Adaptive => Some(Box::new(Adaptive::new(base, CREDIT_MAX))),
+        };
+        Self {
+            next_seq: 0,
+            pending: VecDeque::new(),
+            unconfirmed: 0,
+            unconfirmed_bytes: 0,
+            patient_ms: None,
+            adaptive,
+            durable_alone: settings.link_credit == LinkCredit::Auto,
+            follows: false,
+        }
+    }
+
+    /// All messages go to this queue, whose receipts may wait for the disk.
+    pub fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
+        if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
+            self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
+            self.durable_alone = false;
+        }
+    }
+
+    /// Gives back what adaptive credit has taken of the shard's budget.
+    pub fn release(&mut self, budget: &mut Budget) {
+        self.adaptive.iter_mut().for_each(|adaptive| adaptive.release(budget));
+    }
+
+    /// Messages that have no receipt.
+    pub fn unconfirmed(&self) -> u32 {
+        self.unconfirmed
+    }
+}
+
+impl<P: Publication> Account<P> {
+    /// Returns the credit to grant now, if it is time: half of it is used, and receipts are not behind (behaviour S26, S103).
+    pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut Budget) -> Option<u32> {
+        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.follows);
+        let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
+        let due =
+            credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
+        let due = due && self.pending.len() < PENDING_MAX;
+        due.then(|| match adaptive {
+            Some(adaptive) => adaptive.poll_grant(credit, budget),
+            None => fixed,
+        })
+    }
+
+    /// Whether the publisher has, or had lately, so many publishes without a receipt that it does not wait for any one of them.
+    pub fn is_patient(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
+        if self.unconfirmed > PATIENT_MIN.max(max_link_credit / PATIENT_PART) {
+            self.patient_ms = Some(now_ms);
+        }
+        self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
+    }
+
+    /// Enters a message that `left` queues are to answer. Returns its number.
+    pub fn push(&mut self, publication: P, bytes: u32, left: u32, durable: bool, now_ms: u64) -> u64 {
+        let seq = self.next_seq;
+        self.next_seq += 1;
+        self.unconfirmed += 1;
+        self.unconfirmed_bytes += u64::from(bytes);
+        self.follows = durable || !self.durable_alone;
+        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+            adaptive.handle_sent(seq, bytes, now_ms);
+        }
+        self.pending.push_back(Pending { publication, bytes, answers: Answers(left << 1) });
+        seq
+    }
+
+    /// Takes one queue's word on the messages `first..=last`. Calls `complete` for each run of messages that this completes
+    /// and whose publisher wants a receipt. Returns the number of these messages.
+    pub fn handle_receipts(
+        &mut self,
+        (first, last): (u64, u64),
+        verdict: Verdict,
+        now_ms: u64,
+        budget: &mut Budget,
+        mut complete: impl FnMut(Run<P>),
+    ) -> u64 {
+        let oldest = self.next_seq - self.pending.len() as u64;
+        let (first, end) = (first.max(oldest), (last + 1).min(self.next_seq));
+        let mut run: Option<Run<P>> = None;
+        let mut completed = 0;
+        for seq in first..end {
+            // The index is below the length of a deque.
+            let Some(pending) = self.pending.get_mut((seq - oldest) as usize) else { break };
+            let Some(verdict) = pending.answers.merge(verdict) else { continue };
+            self.unconfirmed -= 1;
+            self.unconfirmed_bytes -= u64::from(pending.bytes);
+            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+                adaptive.handle_receipt(seq, now_ms, budget);
+            }
+            let publication = pending.publication;
+            if !publication.wants_receipt() {
+                continue;
+            }
+            completed += 1;
+            match &mut run {
+                Some(run) if run.verdict == verdict && run.last.is_followed_by(&publication) => {
+                    run.last = publication;
+                }
+                run => {
+                    let next = Run { first: publication, last: publication, verdict };
+                    run.replace(next).into_iter().for_each(&mut complete);
+                }
+            }
+        }
+        run.into_iter().for_each(complete);
+        while self.pending.front().is_some_and(|p| p.answers.are_merged()) {
+            self.pending.pop_front();
+        }
+        completed
+    }
+}
+
+impl Answers {
+    fn are_merged(self) -> bool {
+        self.0 >> 1 == 0
+    }
+
+    /// Takes one queue's word. Returns the merged verdict once it is known, and nothing afterwards.
+    #[inline]
+    fn merge(&mut self, verdict: Verdict) -> Option<Verdict> {
+        if self.are_merged() {
+            return None;
+        }
+        self.0 = (self.0 - 2) | u32::from(verdict == Verdict::Accepted);
+        let merged = match verdict {
+            Verdict::Rejected(_) => verdict,
+            _ if !self.are_merged() => return None,
+            _ if self.0 == 1 => Verdict::Accepted,
+            _ => Verdict::Released,
+        };
+        self.0 = 0;
+        Some(merged)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use queue::RejectReason;
+
+    use super::*;
+
+    #[derive(Clone, Copy, Debug)]
+    struct Numbered {
+        number: u32,
+        settled: bool,
+    }
+
+    impl Publication for Numbered {
+        fn wants_receipt(&self) -> bool {
+            !self.settled
+        }
+
+        fn is_followed_by(&self, next: &Self) -> bool {
+            self.number + 1 == next.number
+        }
+    }
+
+    #[test]
+    fn no_credit_while_too_many_bytes_wait() {
+        const BYTES: u32 = 1 << 20;
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut account = Account::new(&settings);
+        let settled = Numbered { number: 0, settled: true };
+        let fixed = settings.max_link_credit;
+        for _ in 1..UNCONFIRMED_BYTES_MAX / u64::from(BYTES) {
+            account.push(settled, BYTES, 1, true, 0);
+            assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
+        }
+        account.push(settled, BYTES, 1, true, 0);
+        assert_eq!(
+            account.grant(0, fixed, &mut budget),
+            None,
+            "the bytes are at their bound, the messages are not"
+        );
+        // The outcome of a settled message is nobody's to hear, but its receipt counts.
+        let told =
+            account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| panic!("nobody asked"));
+        assert_eq!(told, 0);
+        assert_eq!(account.grant(0, fixed, &mut budget), Some(fixed));
+    }
+
+    #[test]
+    fn who_is_refused_behind_a_receipt_that_is_withheld_stops_some_time() {
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut account = Account::new(&settings);
+        let publish = Numbered { number: 1, settled: false };
+        account.push(publish, 1, 1, true, 0);
+        for seq in 1..PENDING_MAX as u64 {
+            assert!(account.grant(0, settings.max_link_credit, &mut budget).is_some(), "{seq}");
+            account.push(publish, 1, 1, true, 0);
+            account.handle_receipts((seq, seq), Verdict::Released, 0, &mut budget, |_| ());
+        }
+        assert_eq!(account.grant(0, settings.max_link_credit, &mut budget), None);
+        account.handle_receipts((0, 0), Verdict::Accepted, 0, &mut budget, |_| ());
+        assert!(account.pending.is_empty());
+        assert!(account.grant(0, settings.max_link_credit, &mut budget).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_a_few_is_not_patient() {
+        for (max, few) in [(1, 8), (8, 8), (10, 8), (170, 21)] {
+            let settings = Settings { max_link_credit: max, ..Settings::default() };
+            let mut account = Account::<Numbered>::new(&settings);
+            account.unconfirmed = few;
+            assert!(!account.is_patient(max, 1000));
+            account.unconfirmed = few + 1;
+            assert!(account.is_patient(max, 1000));
+            account.unconfirmed = 0;
+            assert!(account.is_patient(max, 1000 + PATIENT_MS - 1), "receipts come in swarms");
+            assert!(!account.is_patient(max, 1000 + PATIENT_MS));
+        }
+    }
+
+    /// Publishes 10, 11, ... to two queues each, and what the publisher is told when they have answered.
+    fn told(words: &[(u64, u64, Verdict)]) -> Vec<(u32, u32, Verdict)> {
+        let settings = Settings::default();
+        let mut budget = Budget::share(1);
+        let mut account = Account::new(&settings);
+        for id in 10..16 {
+            account.push(Numbered { number: id, settled: false }, 1, 2, true, 0);
+        }
+        let mut told = Vec::new();
+        for (first, last, verdict) in words {
+            let before = told.len();
+            let tell = |run: Run<Numbered>| told.push((run.first.number, run.last.number, run.verdict));
+            let n = account.handle_receipts((*first, *last), *verdict, 0, &mut budget, tell);
+            assert_eq!(n, told[before..].iter().map(|(first, last, _)| u64::from(last - first + 1)).sum());
+        }
+        let answered: u64 = told.iter().map(|(first, last, _)| u64::from(last - first + 1)).sum();
+        assert_eq!(u64::from(account.unconfirmed), 6 - answered);
+        assert_eq!(account.unconfirmed_bytes, 6 - answered);
+        told
+    }
+
+    #[test]
+    fn receipts_of_several_queues_are_one() {
+        use Verdict::{Accepted, Released};
+        let full = Verdict::Rejected(RejectReason::MaxLength);
+        assert_eq!(told(&[(0, 5, Accepted)]), []);
+        assert_eq!(told(&[(0, 5, Accepted), (0, 5, Accepted)]), [(10, 15, Accepted)]);
+        assert_eq!(told(&[(0, 5, Released), (0, 5, Released)]), [(10, 15, Released)]);
+        assert_eq!(
+            told(&[(0, 1, Accepted), (2, 5, Released), (0, 5, Released)]),
+            [(10, 11, Accepted), (12, 15, Released)]
+        );
+        assert_eq!(told(&[(0, 5, Released), (0, 5, Accepted)]), [(10, 15, Accepted)]);
+        // A rejection wins at once, and what comes later is late.
+        assert_eq!(
+            told(&[(2, 3, full), (0, 5, Accepted), (0, 5, Accepted)]),
+            [(12, 13, full), (10, 11, Accepted), (14, 15, Accepted)]
+        );
+        // What was answered long ago, and what never was sent.
+        assert_eq!(told(&[(0, 2, full), (0, 9, Accepted), (7, 9, Accepted)]), [(10, 12, full)]);
+    }
+}

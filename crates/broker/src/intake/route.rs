@@ -1,0 +1,142 @@
+//! Where a publisher's messages go, and whether it may send them there.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::{Message, Route};
+
+use super::Arrived;
+use crate::access::{AccessRefused, Identity, Permission, Resource};
+use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
+use crate::cx::Cx;
+
+/// Who publishes.
+#[derive(Clone, Copy, Debug)]
+pub struct Sender<'a> {
+    pub vhost: &'a Arc<str>,
+    /// `None` before the login, and for nobody else.
+    pub identity: Option<&'a Identity>,
+}
+
+/// Where a publisher's messages go.
+#[derive(Debug)]
+pub enum Target {
+    /// All go the same way, unless one names further keys.
+    Route {
+        route: Arc<Route>,
+        /// The version of the catalog, and the ends of the route then.
+        cached: Option<(u64, RouteTargets)>,
+    },
+    /// All go to this exchange, each with keys of its own.
+    Exchange(Arc<str>),
+    /// Each message names its exchange, and its publisher is authorized for each message.
+    Anywhere,
+}
+
+/// Why a message goes nowhere. Each gate owns the one table from here to its protocol's errors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// There is no exchange of this name.
+    NoExchange(Arc<str>),
+    /// Nobody publishes to the exchange of this name.
+    Internal(Arc<str>),
+    /// The exchange has no queue for the message.
+    Unroutable,
+    /// The publisher may not write to the exchange.
+    AccessRefused(AccessRefused),
+}
+
+impl Target {
+    /// All messages go to one exchange with one key.
+    pub fn route(exchange: impl Into<Arc<str>>, key: impl Into<Arc<str>>) -> Self {
+        Self::Route { route: Arc::new(Route::new(exchange, vec![key.into()])), cached: None }
+    }
+
+    /// All messages go to the queue of this name.
+    pub fn to_queue(name: impl Into<Arc<str>>) -> Self {
+        Self::route("", name)
+    }
+
+    /// The name of the queue that all messages go to; `None` if they go to an exchange.
+    pub fn queue(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Route { route, .. } if route.exchange().is_empty() => route.keys().first(),
+            _ => None,
+        }
+    }
+
+    /// Returns the way of the message before, if the catalog has not changed since.
+    pub(super) fn known(&self, version: u64) -> Option<(&Arc<Route>, &[RouteTarget])> {
+        match self {
+            Self::Route { route, cached: Some((cached, targets)) } if *cached == version => {
+                Some((route, targets))
+            }
+            _ => None,
+        }
+    }
+
+    /// Asks the catalog where a message goes. `own` is the route that the message itself names.
+    pub(super) fn find(
+        &mut self,
+        sender: Sender<'_>,
+        arrived: Arrived<'_>,
+        own: Option<Arc<Route>>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(Arc<Route>, Routed), Refused> {
+        let (random, body) = (cx.draw(), arrived.body);
+        let ask = |route: &Route| {
+            let letter = Letter::arrived(route.keys(), arrived.found, &body, random);
+            let routed = cx.catalog.route(sender.vhost, route.exchange(), &letter);
+            routed.ok_or_else(|| Refused::NoExchange(route.exchange().clone()))
+        };
+        match (self, own) {
+            (Self::Route { route, cached }, None) => {
+                let routed = ask(route)?;
+                *cached = routed.by_key_alone.then(|| (cx.catalog.version(), routed.targets.clone()));
+                Ok((route.clone(), routed))
+            }
+            (Self::Route { .. } | Self::Exchange(_), Some(route)) => {
+                let routed = ask(&route)?;
+                Ok((route, routed))
+            }
+            (Self::Anywhere, Some(route)) => {
+                may_publish(sender, route.exchange(), cx)?;
+                let routed = ask(&route)?;
+                Ok((route, routed))
+            }
+            (Self::Exchange(_) | Self::Anywhere, None) => Err(Refused::Unroutable),
+        }
+    }
+}
+
+/// Checks that there is an exchange that everybody with the permission may publish to, and that the sender has it.
+///
+/// # Errors
+/// One of these is not so.
+pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Result<(), Refused> {
+    match cx.catalog.exchange(sender.vhost, exchange) {
+        None => return Err(Refused::NoExchange(exchange.clone())),
+        Some(found) if found.internal => return Err(Refused::Internal(exchange.clone())),
+        Some(_) => {}
+    }
+    let Some(identity) = sender.identity else { return Ok(()) };
+    cx.access
+        .authorize(identity, sender.vhost, Resource::Exchange(exchange), Permission::Write)
+        .map_err(Refused::AccessRefused)
+}
+
+/// Leaves a copy with exchanges on the way that keep messages for later bindings.
+pub(super) fn remember(
+    exchanges: &[Arc<Exchange>],
+    arrived: Arrived<'_>,
+    route: &Arc<Route>,
+    cx: &mut Cx<'_>,
+) {
+    if exchanges.is_empty() {
+        return;
+    }
+    let kept = message::kept(arrived.found, cx.settings.durable_by_default);
+    let wire = Bytes::copy_from_slice(&arrived.body[kept.range.clone()]);
+    let message = Message::new(kept.into_parts(wire), route.clone());
+    exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
+}
