@@ -15,6 +15,7 @@ pub mod home;
 pub mod ids;
 pub mod intake;
 pub mod mail;
+pub mod outlet;
 pub mod reply_to;
 pub mod settings;
 pub mod start;

@@ -6,13 +6,14 @@ use super::address;
 use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
-use super::outbound::Outlet;
+use super::outbound::Consuming;
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
 use crate::access::{Permission, Resource};
 use crate::catalog::QueueRecord;
 use crate::intake::{Intake, Target as IntakeTarget};
+use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
 use amqp10::{
     AmqpError, Attach, DeliveryState, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, Value,
@@ -352,25 +353,21 @@ impl Gate {
             Some(Value::Int(priority)) => Some(*priority),
             _ => None,
         });
-        let address = self.address(session, link);
-        let consumer = cx.consumers.insert(address).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
-        })?;
-        cx.counters.consumers += 1;
-        let mut outlet = Outlet::new(queue::ConsumerId(consumer), record, attach, cx.settings);
-        outlet.dynamic = dynamic;
-        outlet.note_left_out(&left_out);
-        let request = queue::Attach {
-            consumer: outlet.consumer,
+        let wanted = Wanted {
             mode,
             priority: priority.unwrap_or(0),
             exclusive: false,
-            settled: outlet.settled,
-            delivery_count: 0,
-            message_bytes_max: outlet.message_bytes_max(),
+            settled: attach.snd_settle_mode == SenderSettleMode::Settled,
+            // [2.7.3] 0 is no limit.
+            message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
+            left_out: (!left_out.is_empty()).then(|| left_out.iter().map(ToString::to_string).collect()),
         };
-        cx.post.request(record.id, queue::Request::Attach(request));
-        self.set_role(session, link, LinkRole::Outlet(Box::new(outlet)));
+        let mut outlet = Outlet::open(self.address(session, link), record, wanted, cx).ok_or_else(|| {
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+        })?;
+        outlet.owned = dynamic;
+        let attach = Some(Box::new(attach));
+        self.set_role(session, link, LinkRole::Outlet(Box::new(Consuming { outlet, attach })));
         Ok(())
     }
 

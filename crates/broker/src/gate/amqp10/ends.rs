@@ -144,7 +144,7 @@ impl Gate {
         let Some(slot) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(gone) = slot.take() else { return };
         for role in gone.links.into_iter().flatten() {
-            self.drop_role(role, failed, cx);
+            self.drop_role(session, role, failed, cx);
         }
     }
 
@@ -159,21 +159,20 @@ impl Gate {
     pub(super) fn drop_link(&mut self, session: u16, link: u32, failed: bool, cx: &mut Cx<'_>) {
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Some(role) = s.links.get_mut(link as usize).and_then(Option::take) else { return };
-        self.drop_role(role, failed, cx);
+        self.drop_role(session, role, failed, cx);
     }
 
-    fn drop_role(&mut self, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
+    fn drop_role(&mut self, session: u16, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
             LinkRole::Intake(intake) => {
                 intake.close(cx).into_iter().for_each(|queue| self.delete_queue(queue, cx));
             }
-            LinkRole::Outlet(outlet) => {
-                cx.consumers.remove(outlet.consumer.0);
-                if !outlet.gone {
-                    cx.post.request(outlet.queue, Request::Detach { consumer: outlet.consumer, failed });
+            LinkRole::Outlet(link) => {
+                let mut outlet = link.outlet;
+                for asked in outlet.take_asked() {
+                    self.put_settlement(session, &asked);
                 }
-                cx.counters.consumers -= 1;
-                outlet.dynamic.into_iter().for_each(|queue| self.delete_queue(queue, cx));
+                outlet.close(failed, cx).into_iter().for_each(|queue| self.delete_queue(queue, cx));
             }
             LinkRole::Replies(replies) => {
                 cx.consumers.remove(replies.to.outlet.0);
@@ -217,7 +216,9 @@ impl Gate {
         for (session, links) in self.sessions.iter().enumerate() {
             for (link, role) in links.iter().flat_map(|session| session.links.iter().enumerate()) {
                 let is_gone = match role {
-                    Some(LinkRole::Outlet(outlet)) => outlet.gone && *outlet.queue_name == *queue,
+                    Some(LinkRole::Outlet(link)) => {
+                        link.outlet.is_gone() && *link.outlet.queue_name == *queue
+                    }
                     Some(LinkRole::Intake(intake)) => {
                         intake.watched().is_some_and(|id| cx.catalog.queue_by_id(id).is_none())
                             && intake.target().queue().is_some_and(|name| **name == *queue)

@@ -6,7 +6,6 @@
 
 mod address;
 mod attach;
-mod bridge;
 mod dynamic;
 mod ends;
 mod filter;
@@ -38,7 +37,7 @@ use self::flush::Told;
 use self::follow::Follow;
 use self::intake::Published;
 use self::management::Pair;
-use self::outbound::Outlet;
+use self::outbound::Consuming;
 use self::replies::Replies;
 use crate::access::{AccessRefused, Identity};
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
@@ -70,7 +69,7 @@ enum LinkRole {
     /// The client publishes.
     Intake(Box<Intake<Published>>),
     /// The client consumes.
-    Outlet(Box<Outlet>),
+    Outlet(Box<Consuming>),
     /// The client takes replies, past all queues.
     Replies(Box<Replies>),
     /// One of the two links of a management pair.

@@ -1,132 +1,44 @@
-//! Outlet: consuming links (behaviour B.5, A.6). Deliveries out, settlements in, credit bridged to the queue.
-
-use std::sync::Arc;
+//! Consuming links (behaviour B.5, A.6): deliveries out, settlements in. What a consumer needs in any protocol is in `outlet`.
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, SenderSettleMode, Symbol,
-    Tag, Value, condition,
+    Attach, Connection, DeliveryState, Flow, Map, Modified, Outgoing, Part, Role, Symbol, Tag, Value,
+    condition,
 };
 use message::{Annotations, AnnotationsError};
-use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal, Request};
+use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal};
 
 use super::address::queue_address;
 use super::attach::Refused;
-use super::bridge::{Bridge, Grant};
-use super::filter::LeftOut;
-use super::{Cx, Gate, LinkRole, error, role_in};
-use crate::catalog::QueueRecord;
-use crate::counters::{Counters, Deliveries};
-use crate::explain;
+use super::{Gate, LinkRole, error, role_in};
+use crate::cx::Cx;
 use crate::ids::QueueId;
-use crate::settings::Settings;
+use crate::outlet::{Outlet, Word};
 
 /// The link state of a single active consumer: whether this is it (behaviour B.6).
 const ACTIVE: &str = "rabbitmq:active";
 
 /// A consuming link.
 #[derive(Debug)]
-pub(super) struct Outlet {
-    pub consumer: ConsumerId,
-    pub queue: QueueId,
-    pub queue_name: Arc<str>,
-    /// Deliveries are settled as they are sent.
-    pub settled: bool,
-    /// It reads a stream: what it is sent stays there.
-    pub stream: bool,
-    /// The dynamic queue that dies with the link.
-    pub dynamic: Option<QueueId>,
-    /// The queue knows it no more.
-    pub gone: bool,
-    /// It reads a stream that waits until there is room for its deliveries.
-    pub waits_for_room: bool,
+pub(super) struct Consuming {
+    pub outlet: Outlet<Settlement>,
     /// The request, until the queue has answered it.
-    attach: Option<Box<Attach>>,
-    bridge: Bridge,
-    unsettled: u32,
-    unsettled_max: u32,
-    /// Bytes of the largest delivery that the client takes.
-    message_bytes_max: Option<u64>,
-    /// Which of its filters are not in place, for whoever asks why it gets what it gets.
-    left_out: Option<Arc<[String]>>,
+    pub attach: Option<Box<Attach>>,
 }
 
-impl Outlet {
-    /// Where its deliveries are counted.
-    fn counts<'a>(&self, counters: &'a mut Counters) -> &'a mut Deliveries {
-        if self.stream { &mut counters.from_streams } else { &mut counters.from_classic }
-    }
-
-    pub fn new(consumer: ConsumerId, record: &QueueRecord, attach: Attach, settings: &Settings) -> Self {
-        Self {
-            consumer,
-            queue: record.id,
-            queue_name: record.name.clone(),
-            settled: attach.snd_settle_mode == SenderSettleMode::Settled,
-            stream: record.is_stream(),
-            dynamic: None,
-            gone: false,
-            waits_for_room: false,
-            // [2.7.3] 0 is no limit.
-            message_bytes_max: attach.max_message_size.filter(|max| *max > 0),
-            attach: Some(Box::new(attach)),
-            bridge: Bridge::new(settings.max_queue_credit),
-            unsettled: 0,
-            unsettled_max: match settings.max_unsettled_per_link {
-                0 => u32::MAX,
-                max => max,
-            },
-            left_out: None,
-        }
-    }
-
-    pub fn note_left_out(&mut self, filters: &[LeftOut]) {
-        self.left_out = (!filters.is_empty()).then(|| filters.iter().map(LeftOut::to_string).collect());
-    }
-
-    pub fn unsettled(&self) -> u32 {
-        self.unsettled
-    }
-
-    /// Its queue has taken it.
-    pub fn is_attached(&self) -> bool {
-        self.attach.is_none()
-    }
-
-    pub fn message_bytes_max(&self) -> Option<u64> {
-        self.message_bytes_max
-    }
-
-    pub fn facts(&self) -> explain::Role {
-        let Self { queue, consumer, unsettled, unsettled_max, message_bytes_max, .. } = *self;
-        explain::Role::Consuming {
-            queue,
-            consumer: consumer.0,
-            unsettled,
-            unsettled_max,
-            message_bytes_max,
-            // How far it has come in a stream is known where it is read.
-            standing: None,
-            left_out: self.left_out.clone(),
-        }
-    }
-
-    fn grant(&self, grant: Grant, cx: &mut Cx<'_>) {
-        let Grant { delivery_count, credit, drain } = grant;
-        let request = Request::Grant { consumer: self.consumer, delivery_count, credit, drain, echo: true };
-        cx.post.request(self.queue, request);
-    }
-
-    fn room(&self) -> u32 {
-        self.unsettled_max.saturating_sub(self.unsettled)
-    }
+/// What the client said of deliveries that it has not settled itself: it waits until we settle.
+#[derive(Debug)]
+pub(super) struct Settlement {
+    first_id: u32,
+    last_id: u32,
+    state: DeliveryState,
 }
 
 impl Gate {
     /// The client's FLOW on a link.
     pub(super) fn handle_flow(&mut self, session: u16, link: u32, flow: &Flow) {
         match self.role(session, link) {
-            Some(LinkRole::Outlet(outlet)) => outlet.bridge.handle_flow(flow.drain, flow.echo),
+            Some(LinkRole::Outlet(link)) => link.outlet.handle_flow(flow.drain, flow.echo),
             // Nothing is ever available on a link of responses or of replies.
             Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
@@ -147,31 +59,21 @@ impl Gate {
         let Some(l) = s.link(link) else { return };
         let client_credit = l.sender_credit().credit();
         let blocked = s.pending_len() > 0;
-        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-        if outlet.attach.is_some() || outlet.gone {
-            return;
-        }
-        let room = outlet.room();
-        if let Some(grant) = outlet.bridge.poll_grant(client_credit, room, blocked) {
-            outlet.grant(grant, cx);
-        }
+        let Some(LinkRole::Outlet(link)) = self.role(session, link) else { return };
+        link.outlet.poll_grant(client_credit, blocked, cx);
     }
 
     /// Has the next link go on that reads a stream and waits for room: each in its turn.
     pub(super) fn go_on_reading(&mut self, cx: &mut Cx<'_>) {
         let waits = |session, link| match self.role_of(session, link) {
-            Some(LinkRole::Outlet(outlet)) => outlet.waits_for_room,
+            Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
             _ => false,
         };
         let is_next = |&(session, link): &(u16, u32)| has_room(&self.conn, session) || !waits(session, link);
         let Some(at) = self.without_room.iter().position(is_next) else { return };
         let Some((session, link)) = self.without_room.remove(at) else { return };
-        let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-        if std::mem::take(&mut outlet.waits_for_room)
-            && !outlet.gone
-            && let Some(grant) = outlet.bridge.go_on()
-        {
-            outlet.grant(grant, cx);
+        if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
+            link.outlet.go_on(cx);
         }
     }
 
@@ -179,80 +81,78 @@ impl Gate {
     pub fn stream_consumers(&self) -> impl Iterator<Item = (QueueId, ConsumerId)> {
         let links = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         links.filter_map(|role| match role {
-            LinkRole::Outlet(outlet) if outlet.stream => Some((outlet.queue, outlet.consumer)),
+            LinkRole::Outlet(link) if link.outlet.stream => Some((link.outlet.queue, link.outlet.consumer)),
             _ => None,
         })
     }
 
     pub(super) fn handle_outlet_effect(&mut self, session: u16, link: u32, effect: Effect, cx: &mut Cx<'_>) {
-        match effect {
-            Effect::Delivery(delivery) => _ = self.deliver(session, link, delivery.lend(), cx),
-            Effect::CreditState { state, .. } => {
-                let credit = self
-                    .conn
-                    .session(session)
-                    .and_then(|s| s.link(link))
-                    .map_or(0, |l| l.sender_credit().credit());
-                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-                let room = outlet.room();
-                if let Some(report) = outlet.bridge.handle_credit_state(state, credit, room) {
-                    self.conn.report_credit(session, link, report.available, report.drain);
-                }
-                self.touch(session, link);
+        if let Effect::Delivery(delivery) = &effect {
+            self.deliver(session, link, delivery.lend(), cx);
+            return;
+        }
+        let Gate { sessions, conn, .. } = self;
+        let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return };
+        let left =
+            || conn.session(session).and_then(|s| s.link(link)).map_or(0, |l| l.sender_credit().credit());
+        let Consuming { outlet, attach } = &mut **consuming;
+        let word = outlet.handle_effect(&effect, left);
+        match word {
+            Some(Word::Credit(report)) => conn.report_credit(session, link, report.available, report.drain),
+            Some(Word::Settled(settlement)) => self.put_settlement(session, &settlement),
+            Some(Word::Active { active, available }) => {
+                let mut properties = Map::new();
+                properties.insert(Symbol::from_static(ACTIVE), Value::Boolean(active));
+                conn.report_state(session, link, available, properties);
+                return;
             }
-            Effect::Attached { .. } => {
-                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-                let Some(attach) = outlet.attach.take() else { return };
+            Some(Word::Attached) => {
+                let Some(attach) = attach.take() else { return };
                 let (address, modes) = (queue_address(&outlet.queue_name), (outlet.settled, outlet.stream));
                 self.accept_consumer(session, link, &attach, &address, modes, cx);
-                self.touch(session, link);
             }
-            Effect::Refused { why, .. } => {
-                let vhost = self.vhost.clone();
-                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-                outlet.gone = true;
-                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &vhost);
+            Some(Word::Refused(why)) => {
+                let (condition, reason) = refused_by_queue(why, &outlet.queue_name, &self.vhost);
                 let refusal = error(condition, reason);
-                if let Some(attach) = outlet.attach.take() {
+                if let Some(attach) = attach.take() {
                     self.drop_link(session, link, true, cx);
                     self.refuse(session, link, &attach, Refused::Link(refusal), cx);
                 }
+                return;
             }
-            Effect::Gone { reason: GoneReason::QueueDeleted, .. } => {
-                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-                outlet.gone = true;
-                outlet.dynamic = None;
+            Some(Word::Gone(GoneReason::QueueDeleted)) => {
                 let queue = outlet.queue_name.clone();
-                self.detach_from_deleted(session, link, &queue, cx);
+                return self.detach_from_deleted(session, link, &queue, cx);
             }
-            Effect::Gone { reason: GoneReason::Damaged, .. } => {
-                let vhost = self.vhost.clone();
-                let Some(LinkRole::Outlet(outlet)) = self.role(session, link) else { return };
-                outlet.gone = true;
-                let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &vhost);
-                self.detach(session, link, error(condition, reason), cx);
+            Some(Word::Gone(GoneReason::Damaged)) => {
+                let (condition, reason) = refused_by_queue(Refusal::Damaged, &outlet.queue_name, &self.vhost);
+                return self.detach(session, link, error(condition, reason), cx);
             }
-            Effect::Active { active, available, .. } => {
-                let mut properties = Map::new();
-                properties.insert(Symbol::from_static(ACTIVE), Value::Boolean(active));
-                self.conn.report_state(session, link, available, properties);
-            }
-            _ => {}
+            // No queue takes back what a client of this protocol holds.
+            Some(Word::Gone(_) | Word::Revoked { .. }) | None => {}
         }
+        self.touch(session, link);
+    }
+
+    /// Settles deliveries for a client that has said what became of them and waits for it.
+    pub(super) fn put_settlement(&mut self, session: u16, settlement: &Settlement) {
+        let Settlement { first_id, last_id, state } = settlement;
+        self.conn.disposition(session, Role::Sender, (*first_id, *last_id), true, state);
     }
 
     /// Sends a delivery. Returns false if it comes from a stream and there is no room for it: it is to be offered again.
     pub(super) fn deliver(&mut self, session: u16, link: u32, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
-        let Lent { consumer, number, seq, message, delivery_count, redelivered } = lent;
+        let Lent { number, seq, message, delivery_count, redelivered, .. } = lent;
         let Gate { sessions, conn, without_room, .. } = self;
-        let Some(LinkRole::Outlet(outlet)) = role_in(sessions, session, link) else { return true };
+        let Some(LinkRole::Outlet(consuming)) = role_in(sessions, session, link) else { return true };
+        let outlet = &mut consuming.outlet;
         if outlet.stream && !has_room(conn, session) {
-            if !std::mem::replace(&mut outlet.waits_for_room, true) {
+            if outlet.wait_for_room() {
                 without_room.push_back((session, link));
             }
             return false;
         }
-        outlet.bridge.handle_delivery();
+        outlet.handle_delivery();
         let (settled, max) = (outlet.settled, outlet.message_bytes_max);
         let offset = outlet.stream.then_some(seq);
         let head = cx.heads.head(message, delivery_count, redelivered, offset);
@@ -280,22 +180,10 @@ impl Gate {
             cookie: number,
         };
         if !conn.send(session, link, &outgoing) {
-            // The client has taken its credit back meanwhile: so does the queue its message.
-            let outcome = Outcome::Released;
-            cx.post.request(
-                outlet.queue,
-                Request::Settle { consumer, first: number, last: number, outcome, answer: false },
-            );
+            outlet.give_back(number, cx);
             return true;
         }
-        let counts = outlet.counts(cx.counters);
-        counts.redelivered += u64::from(redelivered);
-        if settled {
-            counts.auto_ack += 1;
-        } else {
-            counts.manual_ack += 1;
-            outlet.unsettled += 1;
-        }
+        outlet.note_sent(redelivered, cx.counters);
         self.touch(session, link);
         true
     }
@@ -321,25 +209,15 @@ impl Gate {
         let mut runs = std::mem::take(&mut self.runs);
         self.conn.resolve(session, first, last, true, &mut runs);
         for run in &runs {
-            let n = (run.last_cookie - run.first_cookie + 1) as u32;
-            let Some(LinkRole::Outlet(outlet)) = self.role(session, run.link) else { continue };
-            outlet.unsettled = outlet.unsettled.saturating_sub(n);
-            let request = Request::Settle {
-                consumer: outlet.consumer,
-                first: run.first_cookie,
-                last: run.last_cookie,
-                outcome: outcome.clone(),
-                answer: false,
-            };
-            cx.post.request(outlet.queue, request);
-            if outcome == Outcome::Accepted {
-                outlet.counts(cx.counters).acknowledged += u64::from(n);
-            }
+            let Some(LinkRole::Outlet(link)) = self.role(session, run.link) else { continue };
+            // A client that has not settled waits for us to settle, and we for the queue.
+            let asked = state.as_ref().filter(|_| !settled).map(|state| Settlement {
+                first_id: run.first_id,
+                last_id: run.last_id,
+                state: state.clone(),
+            });
+            link.outlet.settle((run.first_cookie, run.last_cookie), outcome.clone(), asked, cx);
             self.touch(session, run.link);
-            if !settled && let Some(state) = &state {
-                // The client waits for us to settle.
-                self.conn.disposition(session, Role::Sender, (run.first_id, run.last_id), true, state);
-            }
         }
         runs.clear();
         self.runs = runs;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use amqp10::SenderSettleMode;
 
 use super::address::encode_segment;
+use super::outbound::Consuming;
 use super::{Gate, LinkRole, Phase, Waiting};
 use crate::desk::{ConnectionRow, LinkRow, SessionRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
@@ -53,7 +54,7 @@ impl Gate {
                 let role = self.role_of(number, handle);
                 let waits = self.attaches_late(number, handle);
                 let (answered, role) = match role {
-                    Some(LinkRole::Outlet(outlet)) => (outlet.is_attached(), outlet.facts()),
+                    Some(LinkRole::Outlet(link)) => (link.outlet.is_answered(), link.outlet.facts()),
                     Some(LinkRole::Intake(intake)) => (true, intake.facts()),
                     Some(LinkRole::Replies(_)) => (true, Role::Replies),
                     Some(LinkRole::Requests { .. } | LinkRole::Responses { .. }) => (true, Role::Management),
@@ -104,7 +105,7 @@ impl Gate {
             }
             Wanted::Consumers(queue) => {
                 let roles = self.sessions.iter().flatten().flat_map(|s| s.links.iter().flatten());
-                roles.into_iter().any(|r| matches!(r, LinkRole::Outlet(outlet) if outlet.queue == *queue))
+                roles.into_iter().any(|r| matches!(r, LinkRole::Outlet(link) if link.outlet.queue == *queue))
             }
         }
     }
@@ -162,7 +163,8 @@ fn link_row(handle: u32, link: &amqp10::Link, role: Option<&LinkRole>) -> LinkRo
         Some(LinkRole::Intake(intake)) => {
             (None, target_address(intake.target()), u64::from(intake.unconfirmed()))
         }
-        Some(LinkRole::Outlet(outlet)) => {
+        Some(LinkRole::Outlet(link)) => {
+            let Consuming { outlet, .. } = &**link;
             (Some(super::queue_address(&outlet.queue_name)), None, u64::from(outlet.unsettled()))
         }
         Some(LinkRole::Replies(replies)) => (Some(super::queue_address(&replies.to.name())), None, 0),

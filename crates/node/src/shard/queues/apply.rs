@@ -192,6 +192,9 @@ impl Shard {
                 let news = Box::new(News { kept: KeptOfStream::default(), chunks: Vec::new(), end });
                 Effect::News { follower, news }
             }
+            Request::Settle { consumer, first, last, answer: true, .. } => {
+                Effect::Settled { consumer, first, last }
+            }
             Request::Grant { .. }
             | Request::Settle { .. }
             | Request::GiveUp { .. }

@@ -1,8 +1,8 @@
-//! The outlet's bridge from a client's credit to a queue's grants (house.md section 4, behaviour A.6).
+//! The bridge from a peer's credit to a queue's grants (house.md section 4, behaviour A.6).
 //!
-//! The client may grant four billion; the queue is asked for at most a batch at a time, with at most one
-//! request in flight. A newer FLOW waits for the answer, and the newest wins. The answer to a drain or an echo
-//! travels behind the deliveries it speaks of.
+//! The peer may grant four billion. The queue is asked for at most one batch at a time, with at most one request in flight. A
+//! newer grant of the peer waits for the answer, and the newest wins. The answer to a drain or an echo travels behind the
+//! deliveries.
 
 use queue::CreditState;
 
@@ -17,7 +17,7 @@ pub(super) struct Bridge {
     queue_credit: u32,
     /// A grant is on its way and its CreditState has not come.
     in_flight: bool,
-    /// A FLOW has come since the last grant.
+    /// The peer has said something since the last grant.
     news: bool,
     drain: bool,
     echo: bool,
@@ -33,9 +33,9 @@ pub(super) struct Grant {
     pub drain: bool,
 }
 
-/// What to tell the client, behind the deliveries.
+/// What to tell the peer, behind the deliveries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CreditReport {
+pub struct CreditReport {
     pub available: u32,
     pub drain: bool,
 }
@@ -45,7 +45,7 @@ impl Bridge {
         Self { batch_max: batch_max.max(1), ..Self::default() }
     }
 
-    /// The client's FLOW.
+    /// The peer has granted credit.
     pub fn handle_flow(&mut self, drain: bool, echo: bool) {
         self.news = true;
         self.drain = drain;
@@ -58,7 +58,7 @@ impl Bridge {
         self.queue_credit = self.queue_credit.saturating_sub(1);
     }
 
-    /// The queue's answer to the grant in flight. `client_credit`: what the client has left.
+    /// The queue's answer to the grant in flight. `client_credit`: what the peer has left.
     pub fn handle_credit_state(
         &mut self,
         state: CreditState,
@@ -70,7 +70,7 @@ impl Bridge {
         let used_up = self.queue_credit == 0;
         self.queue_count = state.delivery_count;
         self.queue_credit = state.credit;
-        // A newer FLOW waits: what the queue says of it answers both. Until then the queue may go beyond it.
+        // A newer word of the peer waits: what the queue says of it answers both. Until then the queue may go beyond it.
         if self.news {
             return None;
         }
@@ -98,7 +98,7 @@ impl Bridge {
     }
 
     /// The next thing to ask of the queue. `room`: deliveries that may still be left unsettled. `blocked`:
-    /// deliveries wait for the client's window or socket, so no more are fetched.
+    /// deliveries wait for the peer's window or socket, so no more are fetched.
     pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Grant> {
         if self.in_flight {
             return None;
