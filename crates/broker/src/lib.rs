@@ -10,6 +10,8 @@ pub mod cx;
 pub mod dead_letter;
 pub mod desk;
 pub mod explain;
+pub mod farewell;
+pub mod follow;
 pub mod gate;
 pub mod home;
 pub mod ids;

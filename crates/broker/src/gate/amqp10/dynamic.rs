@@ -161,7 +161,7 @@ impl Gate {
             }
             (Step::Own { bind }, Ok(Answer::Queue { record, .. })) => {
                 // The connection's, until the link has it: either may end before the next answer.
-                self.exclusive.push(record.id);
+                self.own.add(record.id);
                 (Some(record), bind, None)
             }
             (Step::Own { .. }, Err(refused)) => (None, None, Some(refused)),
@@ -179,9 +179,9 @@ impl Gate {
         };
         let is_with_link = self.role_of(session, link).is_some();
         match queue {
-            Some(queue) if result.is_err() || !waits => self.delete_queue(queue.id, cx),
+            Some(queue) if result.is_err() || !waits => self.own.delete(queue.id, self.key, cx),
             Some(queue) if is_with_link => {
-                self.exclusive.retain(|own| *own != queue.id);
+                self.own.forget(queue.id);
                 // A receiver asks for such a queue without an address, or with one of format v1.
                 let source = attach.source.as_ref().filter(|_| attach.role == Role::Receiver);
                 let address = source.and_then(|source| source.address.as_deref());

@@ -2,11 +2,10 @@
 //! them is given up in one place, and an answer waits until the queues that go with them are gone.
 
 use amqp10::{AmqpError, Attach, Role, Symbol, condition};
-use queue::Request;
 
-use super::{Cx, Gate, LinkRole, Phase, Waiting, error, told};
+use super::{Gate, LinkRole, Phase, error, told};
 use crate::PEER;
-use crate::ids::QueueId;
+use crate::cx::Cx;
 
 /// An answer that leaves when the queues that go with the thing are gone (house.md section 5, "Topology").
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +39,7 @@ impl Gate {
         self.send_open_if_needed(cx);
         self.drop_all_sessions(true, cx);
         self.conn.close(Some(error), false);
-        self.delete_exclusive_queues(cx);
+        self.own.delete_all(self.key, cx);
         self.phase = Phase::Done;
     }
 
@@ -52,8 +51,9 @@ impl Gate {
     /// The socket is gone, or the node is done with the connection.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
-        self.delete_exclusive_queues(cx);
+        self.own.delete_all(self.key, cx);
         self.waiting.clear();
+        self.own.give_up();
         self.phase = Phase::Done;
     }
 
@@ -82,26 +82,19 @@ impl Gate {
             return;
         }
         self.flush_session(session);
-        let before = self.deletions();
+        let before = self.own.deletions();
         self.drop_session(session, true, cx);
         self.bid_farewell(Farewell::End { session }, before, cx);
-    }
-
-    /// Queues of this connection that are being deleted.
-    pub(super) fn deletions(&self) -> usize {
-        self.waiting.values().filter(|w| matches!(w, Waiting::Deletion)).count()
     }
 
     /// Answers at once, or when the deletions are done that have begun since there were `before`. The answer to END waits
     /// for those to DETACH: the session's number may soon be another session's.
     pub(super) fn bid_farewell(&mut self, farewell: Farewell, before: usize, cx: &mut Cx<'_>) {
-        let others_first = match farewell {
-            Farewell::End { session } => self.farewells.iter().any(|f| f.is_detach_on(session)),
+        let first = |other: &Farewell| match farewell {
+            Farewell::End { session } => other.is_detach_on(session),
             Farewell::Detach { .. } | Farewell::Close => false,
         };
-        if self.deletions() > before || others_first {
-            self.farewells.push(farewell);
-        } else {
+        if let Some(farewell) = self.own.hold(farewell, before, first) {
             self.say_farewell(farewell, cx);
         }
     }
@@ -116,10 +109,8 @@ impl Gate {
 
     /// A deletion is done, perhaps the last one that somebody waited for.
     pub(super) fn deletion_done(&mut self, cx: &mut Cx<'_>) {
-        if !self.farewells.is_empty() && self.deletions() == 0 {
-            for farewell in std::mem::take(&mut self.farewells) {
-                self.say_farewell(farewell, cx);
-            }
+        for farewell in self.own.poll_farewells() {
+            self.say_farewell(farewell, cx);
         }
     }
 
@@ -136,7 +127,7 @@ impl Gate {
         self.flush_session(session);
         self.drop_session(session, true, cx);
         // Nothing follows our END [2.5.5].
-        self.farewells.retain(|farewell| !farewell.is_detach_on(session));
+        self.own.drop_farewells(|farewell| farewell.is_detach_on(session));
         self.conn.end(session, Some(error));
     }
 
@@ -165,14 +156,14 @@ impl Gate {
     fn drop_role(&mut self, session: u16, role: LinkRole, failed: bool, cx: &mut Cx<'_>) {
         match role {
             LinkRole::Intake(intake) => {
-                intake.close(cx).into_iter().for_each(|queue| self.delete_queue(queue, cx));
+                intake.close(cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
             }
             LinkRole::Outlet(link) => {
                 let mut outlet = link.outlet;
                 for asked in outlet.take_asked() {
                     self.put_settlement(session, &asked);
                 }
-                outlet.close(failed, cx).into_iter().for_each(|queue| self.delete_queue(queue, cx));
+                outlet.close(failed, cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
             }
             LinkRole::Replies(replies) => {
                 cx.consumers.remove(replies.to.outlet.0);
@@ -260,20 +251,5 @@ impl Gate {
             initial_delivery_count: link.is_sending().then_some(0),
             ..Attach::new(link.name.clone(), 0, role)
         })
-    }
-
-    // ---- queues that go with them ---------------------------------------------------------------------------
-
-    pub(super) fn delete_queue(&mut self, queue: QueueId, cx: &mut Cx<'_>) {
-        self.exclusive.retain(|q| *q != queue);
-        if let Some(ticket) = self.ticket(Waiting::Deletion, cx) {
-            cx.post.request(queue, Request::Delete { ticket, if_unused: false, if_empty: false });
-        }
-    }
-
-    pub(super) fn delete_exclusive_queues(&mut self, cx: &mut Cx<'_>) {
-        for queue in std::mem::take(&mut self.exclusive) {
-            self.delete_queue(queue, cx);
-        }
     }
 }

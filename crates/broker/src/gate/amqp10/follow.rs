@@ -1,67 +1,42 @@
-//! A connection follows the queue of its first link to the shard where that queue lives: what stays on one shard needs no
-//! mail between two (docs/decisions/0017).
-//!
-//! ```text
-//!                 ATTACH to a queue that lives elsewhere
-//!   Undecided ─────────────────────────────────────────────▶ Held ── released there, or not ──▶ Decided
-//!       └────────────── ATTACH to one that lives here, or while others know the connection ───────▲
-//! ```
-//!
-//! The ATTACH is held and nothing behind it is looked at, so that whoever has both shards can take the connection over
-//! while nothing that anybody else knows of hangs on it. A connection is held once in its life.
-
-use std::sync::Arc;
+//! Which ATTACH decides where a connection belongs; see [`crate::follow`].
 
 use amqp10::{Attach, Role, TargetArchetype};
 
 use super::node_address::{self, Node};
-use super::{Cx, Gate, LinkRole, Phase};
-use crate::catalog::{Letter, RouteTarget};
-use crate::ids::{QueueId, ShardId};
-
-/// Whether a connection is where it belongs.
-#[derive(Debug, Default)]
-pub(super) enum Follow {
-    /// It has no link to a queue.
-    #[default]
-    Undecided,
-    Held(Box<Held>),
-    Decided,
-}
+use super::{Gate, LinkRole, Phase};
+use crate::cx::Cx;
+use crate::follow::{home_of_queue, home_of_route};
+use crate::ids::ShardId;
 
 /// An ATTACH that waits for its connection to be in its place.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct Asked {
     session: u16,
     link: u32,
     attach: Box<Attach>,
-    to: ShardId,
 }
 
 impl Gate {
     /// Handles an ATTACH, or holds it if the connection had better be elsewhere.
     pub(super) fn attach_or_follow(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {
-        if matches!(self.follow, Follow::Undecided) {
+        let mut asked = Asked { session, link, attach };
+        if self.follow.is_undecided() {
             if !self.is_unknown() {
-                self.follow = Follow::Decided;
-            } else if let Some(home) = self.home_of(&attach, cx) {
-                if home != cx.shard {
-                    self.follow = Follow::Held(Box::new(Held { session, link, attach, to: home }));
-                    return;
+                self.follow.stay();
+            } else if let Some(home) = self.home_of(&asked.attach, cx) {
+                match self.follow.decide(asked, home, cx.shard) {
+                    Some(here) => asked = here,
+                    None => return,
                 }
-                self.follow = Follow::Decided;
             }
         }
-        self.handle_attach(session, link, attach, cx);
+        self.handle_attach(asked.session, asked.link, asked.attach, cx);
     }
 
     /// The shard to which the connection wants to be taken. Until [`Gate::go_on`] is called, here or there, it takes no
     /// frames.
     pub fn wants_to(&self) -> Option<ShardId> {
-        match &self.follow {
-            Follow::Held(held) => Some(held.to),
-            Follow::Undecided | Follow::Decided => None,
-        }
+        self.follow.wants_to()
     }
 
     /// The connection has been taken to another shard, where this is its key.
@@ -71,10 +46,10 @@ impl Gate {
 
     /// Goes on with the ATTACH that was held.
     pub fn go_on(&mut self, cx: &mut Cx<'_>) {
-        if let Follow::Held(held) = std::mem::replace(&mut self.follow, Follow::Decided)
+        if let Some(asked) = self.follow.go_on()
             && self.phase == Phase::Open
         {
-            self.handle_attach(held.session, held.link, held.attach, cx);
+            self.handle_attach(asked.session, asked.link, asked.attach, cx);
         }
     }
 
@@ -83,7 +58,7 @@ impl Gate {
     fn is_unknown(&self) -> bool {
         let mut roles = self.sessions.iter().flatten().flat_map(|session| session.links.iter().flatten());
         self.waiting.is_empty()
-            && self.farewells.is_empty()
+            && self.own.is_idle()
             && roles.all(|role| matches!(role, LinkRole::Requests { .. } | LinkRole::Responses { .. }))
     }
 
@@ -95,20 +70,9 @@ impl Gate {
             _ => None,
         };
         let (node, _) = node_address::of_target(address?, cx.settings.permit_address_v1).ok()?;
-        let queue = match node {
-            Node::Queue { name, .. } => cx.catalog.queue(&self.vhost, &name)?.id,
-            Node::Exchange { exchange, key } => self.only_queue(&exchange, &key?, cx)?,
-        };
-        cx.catalog.queue_by_id(queue)?.home
-    }
-
-    /// The queue that every message with this key reaches, and it alone.
-    fn only_queue(&self, exchange: &str, key: &str, cx: &Cx<'_>) -> Option<QueueId> {
-        let keys: [Arc<str>; 1] = [key.into()];
-        let routed = cx.catalog.route(&self.vhost, exchange, &Letter { keys: &keys, ..Letter::default() })?;
-        match routed.targets[..] {
-            [RouteTarget::Queue(queue)] if routed.by_key_alone => Some(queue),
-            _ => None,
+        match node {
+            Node::Queue { name, .. } => home_of_queue(cx.catalog, &self.vhost, &name),
+            Node::Exchange { exchange, key } => home_of_route(cx.catalog, &self.vhost, &exchange, &key?),
         }
     }
 }

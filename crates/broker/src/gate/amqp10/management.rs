@@ -261,7 +261,9 @@ impl Gate {
                         self.respond(pair, pending, Reply::from_error(&locked));
                     }
                     Some(record) => {
-                        self.exclusive.retain(|q| purge || *q != record.id);
+                        if !purge {
+                            self.own.forget(record.id);
+                        }
                         let request = |ticket| {
                             if purge {
                                 Request::Purge { ticket }
@@ -434,7 +436,7 @@ impl Gate {
         let reply = match result {
             Ok(Answer::Queue { record, created }) => {
                 if created && record.exclusive == Some(self.id) {
-                    self.exclusive.push(record.id);
+                    self.own.add(record.id);
                 }
                 if created {
                     Reply::queue(201, &record, &queue::Report::default(), cx.settings)

@@ -34,7 +34,7 @@ use queue::{Effect, Lent, Ticket, Verdict};
 
 use self::ends::Farewell;
 use self::flush::Told;
-use self::follow::Follow;
+use self::follow::Asked;
 use self::intake::Published;
 use self::management::Pair;
 use self::outbound::Consuming;
@@ -42,6 +42,8 @@ use self::replies::Replies;
 use crate::access::{AccessRefused, Identity};
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
+use crate::farewell::OwnQueues;
+use crate::follow::Follow;
 use crate::home::Input;
 use crate::ids::{ConnectionId, QueueId};
 use crate::intake::Intake;
@@ -130,8 +132,6 @@ enum Waiting {
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
-    /// A queue of this connection is being deleted.
-    Deletion,
 }
 
 impl Waiting {
@@ -163,15 +163,13 @@ pub struct Gate {
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,
     waiting: HashMap<Ticket, Waiting>,
-    /// Exclusive queues of this connection: deleted before CLOSE is answered.
-    exclusive: Vec<QueueId>,
-    /// What is answered when no deletion is under way.
-    farewells: Vec<Farewell>,
+    /// The connection's own queues, and the answers that wait until they are gone.
+    own: OwnQueues<Farewell>,
     /// Links with something to do at the end of the turn.
     touched: Vec<(u16, u32)>,
     /// Links that read streams and wait for room, in the order in which they go on.
     without_room: VecDeque<(u16, u32)>,
-    follow: Follow,
+    follow: Follow<Asked>,
     /// Memory of a resolved DISPOSITION.
     runs: Vec<amqp10::Run>,
     /// Publishing is stopped by an alarm or by a stopping node.
@@ -216,8 +214,7 @@ impl Gate {
             sessions: Vec::new(),
             pairs: slab::Slab::new(),
             waiting: HashMap::new(),
-            exclusive: Vec::new(),
-            farewells: Vec::new(),
+            own: OwnQueues::default(),
             touched: Vec::new(),
             without_room: VecDeque::new(),
             follow: Follow::default(),
@@ -312,7 +309,7 @@ impl Gate {
             Event::Attach { session, link, attach } => self.attach_or_follow(session, link, attach, cx),
             Event::Detach { session, link, answered, .. } => {
                 if !answered {
-                    let before = self.deletions();
+                    let before = self.own.deletions();
                     self.drop_link(session, link, true, cx);
                     self.bid_farewell(Farewell::Detach { session, link }, before, cx);
                 }
@@ -431,11 +428,13 @@ impl Gate {
     /// A queue answers a ticket of this connection.
     pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
         cx.tickets.remove(ticket.0);
+        if self.own.handle_ticket(ticket) {
+            return self.deletion_done(cx);
+        }
         match self.waiting.remove(&ticket) {
             Some(Waiting::Management { pair, request }) => {
                 self.finish_queue_request(pair, request, effect, cx);
             }
-            Some(Waiting::Deletion) => self.deletion_done(cx),
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
@@ -453,7 +452,7 @@ impl Gate {
                 // There is somebody to answer it now, or who waits on.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Deletion | Waiting::Replies { .. }) | None => {}
+            Some(Waiting::Replies { .. }) | None => {}
         }
     }
 

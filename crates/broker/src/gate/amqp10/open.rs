@@ -128,7 +128,7 @@ impl Gate {
             return;
         }
         self.drop_all_sessions(true, cx);
-        self.delete_exclusive_queues(cx);
+        self.own.delete_all(self.key, cx);
         // Exclusive and dynamic queues are gone before CLOSE is answered (house.md section 5).
         self.bid_farewell(Farewell::Close, 0, cx);
     }

@@ -116,7 +116,7 @@ impl Gate {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
-            Waiting::Management { .. } | Waiting::Deletion => false,
+            Waiting::Management { .. } => false,
         })
     }
 
