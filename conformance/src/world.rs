@@ -10,7 +10,7 @@ use broker::access::{Access, Grant, Permissions, User};
 use broker::catalog::{
     Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
-use broker::gate::amqp10::Phase;
+use broker::gate::Phase;
 use broker::ids::ShardId;
 use broker::settings::Settings;
 use bytes::BytesMut;
@@ -216,11 +216,11 @@ impl World {
         for key in dirty {
             let Some(conn) = self.shards[id].conn(key) else { continue };
             let mut bytes = Vec::new();
-            take_output(conn.gate.connection().output(), &mut bytes);
+            take_output(conn.gate.output(), &mut bytes);
             let (done, pending) = (conn.gate.phase() == Phase::Done, conn.gate.has_pending());
             if !bytes.is_empty() {
                 moved = true;
-                conn.gate.connection().handle_written(self.now_ms);
+                conn.gate.handle_written(self.now_ms);
                 if pending {
                     self.shards[id].touch(key);
                 }

@@ -211,7 +211,7 @@ impl House {
             self.shard.take_dirty(&mut self.dirty);
             for key in self.dirty.drain(..) {
                 let Some(conn) = self.shard.conn(key) else { continue };
-                let output = conn.gate.connection().output();
+                let output = conn.gate.output();
                 bytes += output.len() as u64;
                 output.advance(output.len());
                 output.shrink();

@@ -7,7 +7,7 @@ use amqp10::frame::SASL_HEADER;
 use amqp10::sasl::Secret;
 use amqp10::{SaslInit, Symbol, put_sasl_frame};
 use broker::access::{Access, Permissions, User};
-use broker::gate::amqp10::Phase;
+use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 use node::facts::Restored;

@@ -1,3 +1,287 @@
 //! One gate per protocol: the only code that knows both a protocol and the contract.
+//!
+//! A shard speaks to [`Gate`], which is an enum, so that nothing is looked up at run time. A gate reads frames, uses the rooms
+//! beside this module (`intake`, `outlet`, `follow`, `farewell`), and writes frames.
 
 pub mod amqp10;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use ::amqp10::Output;
+use bytes::Bytes;
+use message::Message;
+use queue::{ConsumerId, Effect, Lent, Ticket, Verdict};
+
+use crate::catalog::{Answer, CatalogError};
+use crate::cx::Cx;
+use crate::desk::ConnectionRow;
+use crate::explain::{ConnectionFacts, Wanted};
+use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::mail::GateAddress;
+use crate::reply_to::ReplyTo;
+use crate::settings::Settings;
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before the client has logged in and opened the connection.
+    Handshake,
+    /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
+    Refused,
+    Open,
+    /// To be closed when the output is written.
+    Done,
+}
+
+impl Phase {
+    /// Whether what the client sends is looked at.
+    pub fn listens(self) -> bool {
+        matches!(self, Self::Handshake | Self::Open)
+    }
+}
+
+/// Why the broker ends a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The node stops. Clients may come again.
+    NodeStops,
+    /// An operator closes the connection.
+    Operator,
+    /// The connection holds more memory than the node can give it.
+    TooMuchMemory,
+}
+
+/// The input cannot be the beginning of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadFrame;
+
+/// One connection, as its protocol's gate.
+#[derive(Debug)]
+pub enum Gate {
+    Amqp10(amqp10::Gate),
+}
+
+/// Calls the same method of whichever gate it is.
+macro_rules! each {
+    ($self:expr, $gate:ident => $body:expr) => {
+        match $self {
+            Gate::Amqp10($gate) => $body,
+        }
+    };
+}
+
+impl Gate {
+    /// A new connection, whose protocol is not known yet. `key` is its key on the shard.
+    pub fn new(
+        id: ConnectionId,
+        key: usize,
+        peer: IpAddr,
+        name: Arc<str>,
+        settings: &Settings,
+        now_ms: u64,
+    ) -> Self {
+        Self::Amqp10(amqp10::Gate::new(id, key, peer, name, settings, now_ms))
+    }
+
+    /// The gate of AMQP 1.0, if that is the protocol.
+    pub fn amqp10(&mut self) -> Option<&mut amqp10::Gate> {
+        match self {
+            Self::Amqp10(gate) => Some(gate),
+        }
+    }
+
+    pub fn id(&self) -> ConnectionId {
+        each!(self, gate => gate.id)
+    }
+
+    /// `address:port -> address:port`, as people see it.
+    pub fn name(&self) -> &Arc<str> {
+        each!(self, gate => &gate.name)
+    }
+
+    pub fn phase(&self) -> Phase {
+        each!(self, gate => gate.phase)
+    }
+
+    // ---- the socket -----------------------------------------------------------------------------------------
+
+    /// Whether the socket is to be read.
+    pub fn takes_input(&self) -> bool {
+        each!(self, gate => gate.takes_input())
+    }
+
+    /// Takes the frames at the start of `input` that say only that the peer is there. Returns their bytes.
+    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
+        each!(self, gate => gate.handle_heartbeats(input, now_ms))
+    }
+
+    /// Handles the frames at the start of `input` that are whole and shorter than `large` bytes, as long as the connection
+    /// listens. Returns their bytes. The rest begins with a large frame or with a part of a frame, unless nobody listens.
+    #[inline]
+    pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
+        each!(self, gate => gate.handle_input(input, large, cx))
+    }
+
+    /// Handles one whole frame or protocol header, in a buffer that may be kept.
+    pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_frame(frame, cx))
+    }
+
+    /// Returns the length of the frame that `input` begins with, as far as it can be told.
+    ///
+    /// # Errors
+    /// No frame begins so: see [`Gate::handle_bad_frame`].
+    pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
+        each!(self, gate => gate.frame_len(input))
+    }
+
+    /// Ends the connection because no frame begins like `input`.
+    pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_bad_frame(input, cx))
+    }
+
+    /// Bytes of deliveries whose end has not come.
+    pub fn incomplete_bytes(&mut self) -> usize {
+        each!(self, gate => gate.incomplete_bytes())
+    }
+
+    /// The bytes to write.
+    pub fn output(&mut self) -> &mut Output {
+        each!(self, gate => gate.output())
+    }
+
+    /// Some of the output was written.
+    pub fn handle_written(&mut self, now_ms: u64) {
+        each!(self, gate => gate.handle_written(now_ms))
+    }
+
+    /// Whether something waits for the client to read.
+    pub fn has_pending(&self) -> bool {
+        each!(self, gate => gate.has_pending())
+    }
+
+    /// Writes what the turn has brought.
+    pub fn flush(&mut self, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.flush(cx))
+    }
+
+    // ---- its shard ------------------------------------------------------------------------------------------
+
+    /// The shard to which the connection wants to be taken. It takes no input until [`Gate::go_on`] is called, there or here.
+    pub fn wants_to(&self) -> Option<ShardId> {
+        each!(self, gate => gate.wants_to())
+    }
+
+    /// The connection has been taken to another shard, where this is its key.
+    pub fn take_place(&mut self, key: usize) {
+        each!(self, gate => gate.take_place(key))
+    }
+
+    /// The connection is in its place.
+    pub fn go_on(&mut self, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.go_on(cx))
+    }
+
+    /// Stops or resumes publishing.
+    pub fn set_blocked(&mut self, blocked: bool) {
+        each!(self, gate => gate.set_blocked(blocked))
+    }
+
+    /// When [`Gate::handle_timeout`] has something to do.
+    pub fn next_deadline(&self) -> Option<u64> {
+        each!(self, gate => gate.next_deadline())
+    }
+
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_timeout(cx))
+    }
+
+    /// The socket is gone.
+    pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_disconnect(cx))
+    }
+
+    /// The broker ends the connection, and tells the client why if it can be told.
+    pub fn end(&mut self, ending: Ending, why: &str, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.end_connection(ending, why, cx))
+    }
+
+    // ---- queues and the catalog -----------------------------------------------------------------------------
+
+    /// A queue says something to a consumer of this connection.
+    pub fn handle_effect(&mut self, to: GateAddress, effect: Effect, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_effect(to.place, effect, cx))
+    }
+
+    /// Offers a delivery to a consumer of this connection. Returns false if it reads a stream and has no room now.
+    #[inline]
+    pub fn handle_delivery(&mut self, to: GateAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+        each!(self, gate => gate.handle_delivery(to.place, lent, cx))
+    }
+
+    /// One queue says what became of the publishes `first..=last` of a publisher of this connection.
+    pub fn handle_receipts(
+        &mut self,
+        to: GateAddress,
+        queue: QueueId,
+        range: (u64, u64),
+        verdict: Verdict,
+        cx: &mut Cx<'_>,
+    ) {
+        each!(self, gate => gate.handle_receipts(to.place, queue, range, verdict, cx))
+    }
+
+    /// A queue answers a ticket of this connection.
+    pub fn handle_ticket(&mut self, ticket: Ticket, effect: Effect, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_ticket(ticket, effect, cx))
+    }
+
+    /// The catalog answers a ticket of this connection.
+    pub fn handle_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_answer(ticket, result, cx))
+    }
+
+    /// The queue of this name is gone, to which a publisher of this connection sends.
+    pub fn handle_target_gone(&mut self, to: GateAddress, queue: &str, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_target_gone(to.place, queue, cx))
+    }
+
+    /// Whether the consumer at this place takes the replies to this name.
+    pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
+        each!(self, gate => gate.takes_replies(at.place, vhost, to))
+    }
+
+    /// Delivers a reply now or never. Whoever sent it is told that it was accepted either way.
+    pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
+        each!(self, gate => gate.handle_reply(at.place, message, cx))
+    }
+
+    // ---- people -----------------------------------------------------------------------------------------------
+
+    /// Sessions that are open.
+    pub fn session_count(&self) -> usize {
+        each!(self, gate => gate.session_count())
+    }
+
+    /// A row for listings; `None` before the connection is open.
+    pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
+        each!(self, gate => gate.report(node, recv_bytes, send_bytes))
+    }
+
+    /// What may stop its links; `None` before the connection is open. `unwritten_bytes` are those that the socket has not
+    /// taken, `incomplete_bytes` those of a frame whose end has not come.
+    pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
+        each!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes))
+    }
+
+    /// Whether the connection matters for what is to be explained.
+    pub fn is_wanted(&self, wanted: &Wanted) -> bool {
+        each!(self, gate => gate.is_wanted(wanted))
+    }
+
+    /// Calls `each` for every consumer of the connection that reads a stream.
+    pub fn stream_consumers(&self, mut each: impl FnMut(QueueId, ConsumerId)) {
+        each!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)))
+    }
+}

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use broker::PEER;
-use broker::gate::amqp10::Phase;
+use broker::gate::Phase;
 use broker::ids::ShardId;
 use bytes::BufMut;
 use tokio::io::AsyncReadExt;
@@ -245,7 +245,7 @@ pub(super) fn write_dirty(
 fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> bool {
     let now_ms = shard.now_ms();
     let Some(conn) = shard.conn(key) else { return false };
-    let output = conn.gate.connection().output();
+    let output = conn.gate.output();
     let mut written = 0;
     let mut failed = false;
     while !output.is_empty() && !socket.blocked.get() {
@@ -274,7 +274,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     conn.send_bytes += written as u64;
     conn.unwritten_bytes = left;
     if written > 0 {
-        conn.gate.connection().handle_written(now_ms);
+        conn.gate.handle_written(now_ms);
         socket.written.notify_one();
     }
     let done = conn.gate.phase() == Phase::Done;

@@ -92,7 +92,7 @@ impl Shard {
         match self.connections.publisher(publisher) {
             Some(&mut PublisherAddress::Gate(to)) => {
                 self.gates().with(to.connection, |gate, cx| {
-                    gate.handle_receipts(to, queue, first, last, verdict, cx);
+                    gate.handle_receipts(to, queue, (first, last), verdict, cx);
                 });
             }
             Some(PublisherAddress::DeadLetter(wait)) => {

@@ -132,7 +132,7 @@ impl Client {
         let at = world.connect(shard);
         // The broker's ids start near the wrap as well.
         if let Some(conn) = world.shards[shard].conn(at.key) {
-            conn.gate.connection().start_ids_at(hello.start);
+            conn.gate.amqp10().expect("it is AMQP").connection().start_ids_at(hello.start);
         }
         let mut client = Self {
             at,

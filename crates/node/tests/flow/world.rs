@@ -112,14 +112,14 @@ impl World {
 
     /// Bytes of output that wait for the socket.
     pub fn waiting(&mut self, at: Socket) -> usize {
-        self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.connection().output_len())
+        self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.output().len())
     }
 
     /// The socket takes up to `max` bytes of output.
     pub fn output(&mut self, at: Socket, max: usize, into: &mut Vec<u8>) -> usize {
         let now_ms = self.now_ms;
         let Some(conn) = self.shards[at.shard].conn(at.key) else { return 0 };
-        let output = conn.gate.connection().output();
+        let output = conn.gate.output();
         let mut taken = 0;
         while taken < max && !output.is_empty() {
             let mut slices = [IoSlice::new(&[]); 16];
@@ -133,7 +133,7 @@ impl World {
             output.advance(taken - before);
         }
         if taken > 0 {
-            conn.gate.connection().handle_written(now_ms);
+            conn.gate.handle_written(now_ms);
             if conn.gate.has_pending() {
                 self.shards[at.shard].touch(at.key);
             }

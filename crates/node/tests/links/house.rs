@@ -400,9 +400,9 @@ impl Peer {
         let Some(conn) = shard.conn(self.key) else { return moved };
         let before = self.input.len();
         if !self.deaf {
-            take(conn.gate.connection().output(), &mut self.input);
+            take(conn.gate.output(), &mut self.input);
         }
-        conn.unwritten_bytes = conn.gate.connection().output_len();
+        conn.unwritten_bytes = conn.gate.output().len();
         let came = self.input.len() > before;
         moved |= came;
         if came && conn.gate.has_pending() {
@@ -475,7 +475,8 @@ pub fn message(body: &[u8]) -> Bytes {
     message.into()
 }
 
-fn take(output: &mut amqp10::Output, into: &mut Vec<u8>) {
+/// Takes all of an output.
+pub fn take(output: &mut amqp10::Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [std::io::IoSlice::new(&[]); 16];
         let n = output.slices(&mut slices);

@@ -91,7 +91,7 @@ fn a_frame_that_is_not_whole_stays_with_the_others() {
     h.settle();
     let conn = h.shards[0].conn(h.peers[consumer].key).expect("it is connected");
     let mut slices = [IoSlice::new(&[]); 64];
-    let output = conn.gate.connection().output();
+    let output = conn.gate.output();
     let n = output.slices(&mut slices);
     let there = start..start.wrapping_add(READ_BUFFER);
     let in_place = slices[..n].iter().filter(|slice| there.contains(&slice.as_ptr()));

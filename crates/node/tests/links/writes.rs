@@ -77,7 +77,7 @@ fn the_frames_of_twenty_sessions_leave_in_one_write() {
     shard.take_dirty(&mut dirty);
     let key = house.peers[consumer].key;
     assert_eq!(dirty.iter().filter(|dirty| **dirty == key).count(), 1, "it is written once");
-    let output = shard.conn(key).expect("it is open").gate.connection().output();
+    let output = shard.conn(key).expect("it is open").gate.output();
     let mut slices = [IoSlice::new(&[]); SLICES];
     let n = output.slices(&mut slices);
     let written: Vec<u8> = slices[..n].iter().flat_map(|slice| slice.iter().copied()).collect();

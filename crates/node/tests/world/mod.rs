@@ -664,7 +664,7 @@ impl World {
                 continue;
             };
             let Some(conn) = shard.conn(key) else { continue };
-            client::take(conn.gate.connection().output(), &mut placed.down);
+            client::take(conn.gate.output(), &mut placed.down);
             if conn.gate.has_pending() {
                 shard.touch(key);
             }

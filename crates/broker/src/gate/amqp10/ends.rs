@@ -1,9 +1,9 @@
 //! How connections, sessions and links end: by the client's word, by ours, or because the socket is gone. What goes with
 //! them is given up in one place, and an answer waits until the queues that go with them are gone.
 
-use amqp10::{AmqpError, Attach, Role, Symbol, condition};
+use amqp10::{AmqpError, Attach, Role, condition};
 
-use super::{Gate, LinkRole, Phase, error, told};
+use super::{Ending, Gate, LinkRole, Phase, error, told};
 use crate::PEER;
 use crate::cx::Cx;
 
@@ -43,11 +43,6 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    /// Closes the connection because it holds more than the node can give it.
-    pub fn close_for(&mut self, condition: Symbol, why: &str, cx: &mut Cx<'_>) {
-        self.fail(error(condition, why), cx);
-    }
-
     /// The socket is gone, or the node is done with the connection.
     pub fn handle_disconnect(&mut self, cx: &mut Cx<'_>) {
         self.drop_all_sessions(true, cx);
@@ -57,8 +52,16 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    /// The node stops, or an operator closes the connection.
-    pub fn shut_down(&mut self, condition: Symbol, why: &str, cx: &mut Cx<'_>) {
+    /// The broker ends the connection. The standard has a condition for a node that stops [2.8.16]; an operator closes with the
+    /// reference's condition (behaviour A.3).
+    pub fn end_connection(&mut self, ending: Ending, why: &str, cx: &mut Cx<'_>) {
+        let condition = match ending {
+            Ending::TooMuchMemory => {
+                return self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, why), cx);
+            }
+            Ending::NodeStops => condition::CONNECTION_FORCED,
+            Ending::Operator => condition::INTERNAL_ERROR,
+        };
         if self.can_be_told() {
             self.fail(error(condition, format!("Connection forced: {why}")), cx);
         } else {

@@ -4,7 +4,7 @@ use amqp10::{AmqpError, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol
 use queue::{RejectReason, Verdict};
 
 use super::flush::Told;
-use super::{Gate, LinkRole, Session};
+use super::{Gate, LinkRole, Session, parts};
 use crate::catalog::Catalog;
 use crate::cx::Cx;
 use crate::ids::QueueId;
@@ -63,17 +63,16 @@ impl Gate {
         note(&mut s.dispositions, (delivery.id, delivery.id), Answer::to(delivery), state);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a receipt has that many parts, and they are used at once")]
-    pub(super) fn handle_intake_receipts(
+    /// See [`crate::gate::Gate::handle_receipts`].
+    pub fn handle_receipts(
         &mut self,
-        session: u16,
-        link: u32,
+        at: u64,
         queue: QueueId,
-        first: u64,
-        last: u64,
+        range: (u64, u64),
         verdict: Verdict,
         cx: &mut Cx<'_>,
     ) {
+        let (session, link) = parts(at);
         let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) else { return };
         let Session { links, dispositions } = &mut **s;
         let Some(Some(LinkRole::Intake(intake))) = links.get_mut(link as usize) else { return };
@@ -86,7 +85,7 @@ impl Gate {
             };
             note(dispositions, (run.first.id, run.last.id), run.first.answer, state);
         };
-        intake.handle_receipts((first, last), verdict, cx, tell);
+        intake.handle_receipts(range, verdict, cx, tell);
         self.touch(session, link);
     }
 

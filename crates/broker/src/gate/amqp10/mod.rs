@@ -27,10 +27,12 @@ use std::sync::Arc;
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    AmqpError, Chunk, Connection, Event, Fault, Flow, Map, Radius, Role, SessionConfig, Symbol, condition,
+    AmqpError, Chunk, Connection, Event, Fault, Flow, Map, Output, Radius, Role, SessionConfig, Symbol,
+    condition,
 };
+use bytes::Bytes;
 use hashbrown::HashMap;
-use queue::{Effect, Lent, Ticket, Verdict};
+use queue::{Effect, Lent, Ticket};
 
 use self::ends::Farewell;
 use self::flush::Told;
@@ -39,13 +41,14 @@ use self::intake::Published;
 use self::management::Pair;
 use self::outbound::Consuming;
 use self::replies::Replies;
+use super::{BadFrame, Ending, Phase};
 use crate::access::{AccessRefused, Identity};
 use crate::catalog::{Answer, CatalogError, DEFAULT_VHOST};
 use crate::cx::Cx;
 use crate::farewell::OwnQueues;
 use crate::follow::Follow;
 use crate::home::Input;
-use crate::ids::{ConnectionId, QueueId};
+use crate::ids::ConnectionId;
 use crate::intake::Intake;
 use crate::mail::{GateAddress, TicketOwner};
 use crate::reply_to::ReplyTo;
@@ -90,25 +93,6 @@ pub struct Client {
     pub properties: Option<Map>,
 }
 
-/// How far a connection has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Phase {
-    /// Before OPEN.
-    Handshake,
-    /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
-    Refused,
-    Open,
-    /// To be closed when the output is written.
-    Done,
-}
-
-impl Phase {
-    /// Whether what the client sends is looked at.
-    pub fn listens(self) -> bool {
-        matches!(self, Self::Handshake | Self::Open)
-    }
-}
-
 /// What an asked ticket was for.
 #[derive(Debug)]
 enum Waiting {
@@ -144,14 +128,14 @@ impl Waiting {
 /// One connection.
 #[derive(Debug)]
 pub struct Gate {
-    id: ConnectionId,
+    pub(super) id: ConnectionId,
     /// Key on its shard.
     key: usize,
     peer: IpAddr,
     /// `address:port -> address:port`, as people see it.
-    name: Arc<str>,
+    pub(super) name: Arc<str>,
     conn: Connection,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// When the handshake ends, by OPEN not having come or by telling that the login was refused.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
@@ -225,25 +209,35 @@ impl Gate {
         }
     }
 
-    pub fn id(&self) -> ConnectionId {
-        self.id
-    }
-
-    pub fn name(&self) -> &Arc<str> {
-        &self.name
-    }
-
-    pub fn phase(&self) -> Phase {
-        self.phase
-    }
-
-    pub fn identity(&self) -> Option<&Identity> {
-        self.identity.as_ref()
-    }
-
     /// The sans-IO connection: its output is to be written, its input to be split.
     pub fn connection(&mut self) -> &mut Connection {
         &mut self.conn
+    }
+
+    pub fn output(&mut self) -> &mut Output {
+        self.conn.output()
+    }
+
+    pub fn handle_written(&mut self, now_ms: u64) {
+        self.conn.handle_written(now_ms);
+    }
+
+    pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
+        self.conn.handle_heartbeats(input, now_ms)
+    }
+
+    pub fn incomplete_bytes(&mut self) -> usize {
+        self.conn.incomplete_bytes()
+    }
+
+    pub fn frame_len(&self, input: &[u8]) -> Result<Option<usize>, BadFrame> {
+        self.conn.frame_len(input).map_err(|_| BadFrame)
+    }
+
+    pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
+        if let Err(fault) = self.conn.frame_len(input) {
+            self.handle_fault(&fault, cx);
+        }
     }
 
     // ---- from the socket --------------------------------------------------------------------------------
@@ -264,7 +258,7 @@ impl Gate {
             match self.conn.frame_len(rest) {
                 Ok(Some(len)) if len <= rest.len() && len < large => {
                     let (frame, behind) = rest.split_at(len);
-                    self.handle_frame(Chunk::Borrowed(frame), cx);
+                    self.handle_chunk(Chunk::Borrowed(frame), cx);
                     rest = behind;
                 }
                 Ok(_) => break,
@@ -274,8 +268,12 @@ impl Gate {
         input.len() - rest.len()
     }
 
-    /// One frame or protocol header, whole.
-    pub fn handle_frame(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
+    /// One frame or protocol header, whole and in a buffer that may be kept.
+    pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
+        self.handle_chunk(Chunk::Owned(frame), cx);
+    }
+
+    fn handle_chunk(&mut self, input: Chunk<'_>, cx: &mut Cx<'_>) {
         if !self.phase.listens() {
             return;
         }
@@ -319,7 +317,7 @@ impl Gate {
     }
 
     /// Punishes a violation as far as it reaches.
-    pub fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
+    fn handle_fault(&mut self, fault: &Fault, cx: &mut Cx<'_>) {
         let mut error = fault.violation.to_error();
         let link = fault.session.zip(fault.link).and_then(|(s, l)| self.conn.session(s)?.link(l));
         if let Some((link, description)) = link.zip(error.description.as_mut()) {
@@ -399,30 +397,16 @@ impl Gate {
 
     // ---- from queues and the catalog ------------------------------------------------------------------------
 
-    /// What a queue has to say to a consumer of this connection.
-    pub fn handle_effect(&mut self, to: GateAddress, effect: Effect, cx: &mut Cx<'_>) {
-        let (session, link) = parts(to.place);
+    /// See [`super::Gate::handle_effect`].
+    pub fn handle_effect(&mut self, at: u64, effect: Effect, cx: &mut Cx<'_>) {
+        let (session, link) = parts(at);
         self.handle_outlet_effect(session, link, effect, cx);
     }
 
-    /// A message for a consumer of this connection. False if it reads a stream and does not take it now.
-    pub fn handle_delivery(&mut self, to: GateAddress, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
-        let (session, link) = parts(to.place);
+    /// See [`super::Gate::handle_delivery`].
+    pub fn handle_delivery(&mut self, at: u64, lent: Lent<'_>, cx: &mut Cx<'_>) -> bool {
+        let (session, link) = parts(at);
         self.deliver(session, link, lent, cx)
-    }
-
-    /// What became of the publishes `first..=last` of a link at one queue.
-    pub fn handle_receipts(
-        &mut self,
-        to: GateAddress,
-        queue: QueueId,
-        first: u64,
-        last: u64,
-        verdict: Verdict,
-        cx: &mut Cx<'_>,
-    ) {
-        let (session, link) = parts(to.place);
-        self.handle_intake_receipts(session, link, queue, first, last, verdict, cx);
     }
 
     /// A queue answers a ticket of this connection.
@@ -457,8 +441,8 @@ impl Gate {
     }
 
     /// The queue that a link of this connection publishes to is gone.
-    pub fn handle_target_gone(&mut self, to: GateAddress, queue: &str, cx: &mut Cx<'_>) {
-        let (session, link) = parts(to.place);
+    pub fn handle_target_gone(&mut self, at: u64, queue: &str, cx: &mut Cx<'_>) {
+        let (session, link) = parts(at);
         if matches!(self.role(session, link), Some(LinkRole::Intake(_))) {
             self.detach_from_deleted(session, link, queue, cx);
         }

@@ -14,7 +14,6 @@ use super::attach::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Permission, Resource};
 use crate::intake::Target;
-use crate::mail::GateAddress;
 use crate::reply_to::ReplyTo;
 
 /// The capability by which a client asks for such a link.
@@ -135,13 +134,13 @@ impl Gate {
     }
 
     /// Whether the link at this place takes the replies to this name.
-    pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
-        *self.vhost == *vhost && matches!(self.role_at(at.place), Some(LinkRole::Replies(r)) if r.to == to)
+    pub fn takes_replies(&self, at: u64, vhost: &str, to: ReplyTo) -> bool {
+        *self.vhost == *vhost && matches!(self.role_at(at), Some(LinkRole::Replies(r)) if r.to == to)
     }
 
     /// A reply: to be delivered now or never. Whoever sent it is told that it was accepted either way.
-    pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
-        let (session, link) = parts(at.place);
+    pub fn handle_reply(&mut self, at: u64, message: &Message, cx: &mut Cx<'_>) -> Verdict {
+        let (session, link) = parts(at);
         let credit = self.conn.session(session).filter(|s| {
             // As many as a queue would have sent ahead may wait for a client that does not read.
             s.pending_len() < cx.settings.max_queue_credit.max(1) as usize

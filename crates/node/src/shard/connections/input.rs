@@ -1,7 +1,7 @@
 //! Bytes from the sockets: frames for the gates, and the beginnings of frames whose rest has not come.
 
 use amqp10::frame::HEADER_SIZE;
-use amqp10::{Chunk, Fault};
+use broker::gate::BadFrame;
 use bytes::{Buf, BytesMut};
 
 use crate::shard::Shard;
@@ -34,9 +34,9 @@ impl Shard {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         conn.recv_bytes += input.len() as u64;
         if conn.partial.is_empty() {
-            let heartbeats = conn.gate.connection().handle_heartbeats(input, self.here.now_ms);
+            let heartbeats = conn.gate.handle_heartbeats(input, self.here.now_ms);
             input.advance(heartbeats);
-            if heartbeats > 0 && !conn.gate.connection().output().is_empty() {
+            if heartbeats > 0 && !conn.gate.output().is_empty() {
                 self.touch(key);
             }
         }
@@ -79,7 +79,7 @@ impl Shard {
                 }
                 if *stays.get_or_insert_with(|| self.is_fair_part(key, input)) {
                     let frame = input.split_to(len).freeze();
-                    self.gates().with(key, |gate, cx| gate.handle_frame(Chunk::Owned(frame), cx));
+                    self.gates().with(key, |gate, cx| gate.handle_frame(frame, cx));
                 }
             } else {
                 let wanted = self.partial_wants(key).unwrap_or(HEADER_SIZE);
@@ -97,7 +97,7 @@ impl Shard {
     fn is_fair_part(&mut self, key: usize, input: &[u8]) -> bool {
         let Some(conn) = self.connections.conns.get_mut(key) else { return false };
         let (mut rest, mut large) = (input, 0);
-        while let Ok(Some(len)) = conn.gate.connection().frame_len(rest)
+        while let Ok(Some(len)) = conn.gate.frame_len(rest)
             && let Some(behind) = rest.get(len..)
             && large < FAIR_PART
         {
@@ -168,7 +168,7 @@ impl Shard {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         if conn.partial.len() >= len {
             let frame = std::mem::take(&mut conn.partial).freeze();
-            self.gates().with(key, |gate, cx| gate.handle_frame(Chunk::Owned(frame), cx));
+            self.gates().with(key, |gate, cx| gate.handle_frame(frame, cx));
         } else {
             conn.partial.reserve(len - conn.partial.len());
         }
@@ -181,16 +181,12 @@ impl Shard {
         if !conn.gate.phase().listens() {
             return None;
         }
-        match conn.gate.connection().frame_len(input) {
+        match conn.gate.frame_len(input) {
             Ok(len) => len,
-            Err(fault) => {
-                self.handle_fault(key, &fault);
+            Err(BadFrame) => {
+                self.gates().with(key, |gate, cx| gate.handle_bad_frame(input, cx));
                 None
             }
         }
-    }
-
-    fn handle_fault(&mut self, key: usize, fault: &Fault) {
-        self.gates().with(key, |gate, cx| gate.handle_fault(fault, cx));
     }
 }

@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use amqp10::condition;
 use broker::PEER;
-use broker::gate::amqp10::Phase;
+use broker::gate::{Ending, Phase};
 
 use super::Conn;
 use crate::shard::Shard;
@@ -48,18 +47,17 @@ impl Shard {
         }
     }
 
-    /// The node stops: every connection is told why. The standard has a condition for it [2.8.16], by which clients know
-    /// that they may come again.
+    /// The node stops: every connection is told why.
     pub fn shut_down(&mut self, why: &str) {
         self.stopping = true;
         for key in self.connection_keys() {
-            self.gates().with(key, |gate, cx| gate.shut_down(condition::CONNECTION_FORCED, why, cx));
+            self.gates().with(key, |gate, cx| gate.end(Ending::NodeStops, why, cx));
         }
     }
 
-    /// Closes one connection for an operator, with the reference's condition (behaviour A.3).
+    /// Closes one connection for an operator.
     pub fn close(&mut self, key: usize, why: &str) {
-        self.gates().with(key, |gate, cx| gate.shut_down(condition::INTERNAL_ERROR, why, cx));
+        self.gates().with(key, |gate, cx| gate.end(Ending::Operator, why, cx));
     }
 
     /// Stops or resumes publishing on every connection.

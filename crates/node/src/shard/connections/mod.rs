@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use broker::counters::Counters;
 use broker::cx::Cx;
-use broker::gate::amqp10::Gate;
+use broker::gate::Gate;
 use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
 use broker::intake::Budget;

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use amqp10::condition;
+use broker::gate::Ending;
 use bytes::BytesMut;
 
 use broker::ids::ShardId;
@@ -75,7 +75,7 @@ impl Shard {
     pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let bytes = match conn.gate.phase().listens() {
-            true => conn.gate.connection().incomplete_bytes() + conn.partial.len() + conn.partial_taken,
+            true => conn.gate.incomplete_bytes() + conn.partial.len() + conn.partial_taken,
             false => {
                 // Nobody looks at the rest of it.
                 conn.partial = BytesMut::new();
@@ -122,7 +122,7 @@ impl Shard {
             "deliveries whose end has not come take more than the {limit} bytes of amqp10.unfinished_memory, and this \
              connection holds the most of them, {bytes} bytes"
         );
-        self.gates().with(key, |gate, cx| gate.close_for(condition::RESOURCE_LIMIT_EXCEEDED, &why, cx));
+        self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
         if let Some(conn) = self.connections.conns.get_mut(key) {
             conn.partial = BytesMut::new();
             conn.unfinished = 0;

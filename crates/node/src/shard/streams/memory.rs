@@ -121,10 +121,10 @@ impl Shard {
     /// Readers of a connection that have no credit or no room give back what was read for them.
     fn let_go_of_idle(&mut self, key: usize) {
         let Some(conn) = self.connections.get(key) else { return };
-        for (queue, consumer) in conn.gate.stream_consumers() {
+        conn.gate.stream_consumers(|queue, consumer| {
             if let Some(following) = self.streams.following.get_mut(&queue) {
                 following.readers.let_go(consumer);
             }
-        }
+        });
     }
 }
