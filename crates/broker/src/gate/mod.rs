@@ -4,6 +4,8 @@
 //! beside this module (`intake`, `outlet`, `follow`, `farewell`), and writes frames.
 
 pub mod amqp10;
+#[cfg(debug_assertions)]
+pub mod line;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -58,8 +60,15 @@ pub struct BadFrame;
 
 /// One connection, as its protocol's gate.
 #[derive(Debug)]
+#[cfg_attr(
+    debug_assertions,
+    expect(clippy::large_enum_variant, reason = "nearly all connections are the large one")
+)]
 pub enum Gate {
+    /// Also before the protocol header has come: this is the protocol that answers a header that nobody knows.
     Amqp10(amqp10::Gate),
+    #[cfg(debug_assertions)]
+    Line(line::Gate),
 }
 
 /// Calls the same method of whichever gate it is.
@@ -67,6 +76,19 @@ macro_rules! each {
     ($self:expr, $gate:ident => $body:expr) => {
         match $self {
             Gate::Amqp10($gate) => $body,
+            #[cfg(debug_assertions)]
+            Gate::Line($gate) => $body,
+        }
+    };
+}
+
+/// What only AMQP 1.0 has so far; the value for others.
+macro_rules! amqp10_or {
+    ($self:expr, $gate:ident => $body:expr, $other:expr) => {
+        match $self {
+            Gate::Amqp10($gate) => $body,
+            #[cfg(debug_assertions)]
+            Gate::Line(_) => $other,
         }
     };
 }
@@ -88,6 +110,21 @@ impl Gate {
     pub fn amqp10(&mut self) -> Option<&mut amqp10::Gate> {
         match self {
             Self::Amqp10(gate) => Some(gate),
+            #[cfg(debug_assertions)]
+            Self::Line(_) => None,
+        }
+    }
+
+    /// Chooses the protocol by the first bytes of the connection, before they are handled. The product has one protocol.
+    #[inline]
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "there is no choice"))]
+    fn choose(&mut self, input: &[u8]) {
+        #[cfg(debug_assertions)]
+        if let Self::Amqp10(gate) = self
+            && gate.is_new()
+            && input.starts_with(line::HEADER)
+        {
+            *self = Self::Line(gate.to_line());
         }
     }
 
@@ -108,23 +145,25 @@ impl Gate {
 
     /// Whether the socket is to be read.
     pub fn takes_input(&self) -> bool {
-        each!(self, gate => gate.takes_input())
+        amqp10_or!(self, gate => gate.takes_input(), true)
     }
 
     /// Takes the frames at the start of `input` that say only that the peer is there. Returns their bytes.
     pub fn handle_heartbeats(&mut self, input: &[u8], now_ms: u64) -> usize {
-        each!(self, gate => gate.handle_heartbeats(input, now_ms))
+        amqp10_or!(self, gate => gate.handle_heartbeats(input, now_ms), 0)
     }
 
     /// Handles the frames at the start of `input` that are whole and shorter than `large` bytes, as long as the connection
     /// listens. Returns their bytes. The rest begins with a large frame or with a part of a frame, unless nobody listens.
     #[inline]
     pub fn handle_input<'a>(&mut self, input: &'a [u8], large: usize, cx: &mut Cx<'a>) -> usize {
+        self.choose(input);
         each!(self, gate => gate.handle_input(input, large, cx))
     }
 
     /// Handles one whole frame or protocol header, in a buffer that may be kept.
     pub fn handle_frame(&mut self, frame: Bytes, cx: &mut Cx<'_>) {
+        self.choose(&frame);
         each!(self, gate => gate.handle_frame(frame, cx))
     }
 
@@ -138,27 +177,31 @@ impl Gate {
 
     /// Ends the connection because no frame begins like `input`.
     pub fn handle_bad_frame(&mut self, input: &[u8], cx: &mut Cx<'_>) {
-        each!(self, gate => gate.handle_bad_frame(input, cx))
+        amqp10_or!(self, gate => gate.handle_bad_frame(input, cx), ())
     }
 
     /// Bytes of deliveries whose end has not come.
     pub fn incomplete_bytes(&mut self) -> usize {
-        each!(self, gate => gate.incomplete_bytes())
+        amqp10_or!(self, gate => gate.incomplete_bytes(), 0)
     }
 
     /// The bytes to write.
     pub fn output(&mut self) -> &mut Output {
-        each!(self, gate => gate.output())
+        match self {
+            Self::Amqp10(gate) => gate.output(),
+            #[cfg(debug_assertions)]
+            Self::Line(gate) => &mut gate.output,
+        }
     }
 
     /// Some of the output was written.
     pub fn handle_written(&mut self, now_ms: u64) {
-        each!(self, gate => gate.handle_written(now_ms))
+        amqp10_or!(self, gate => gate.handle_written(now_ms), ())
     }
 
     /// Whether something waits for the client to read.
     pub fn has_pending(&self) -> bool {
-        each!(self, gate => gate.has_pending())
+        amqp10_or!(self, gate => gate.has_pending(), false)
     }
 
     /// Writes what the turn has brought.
@@ -170,31 +213,31 @@ impl Gate {
 
     /// The shard to which the connection wants to be taken. It takes no input until [`Gate::go_on`] is called, there or here.
     pub fn wants_to(&self) -> Option<ShardId> {
-        each!(self, gate => gate.wants_to())
+        amqp10_or!(self, gate => gate.wants_to(), None)
     }
 
     /// The connection has been taken to another shard, where this is its key.
     pub fn take_place(&mut self, key: usize) {
-        each!(self, gate => gate.take_place(key))
+        amqp10_or!(self, gate => gate.take_place(key), ())
     }
 
     /// The connection is in its place.
     pub fn go_on(&mut self, cx: &mut Cx<'_>) {
-        each!(self, gate => gate.go_on(cx))
+        amqp10_or!(self, gate => gate.go_on(cx), ())
     }
 
     /// Stops or resumes publishing.
     pub fn set_blocked(&mut self, blocked: bool) {
-        each!(self, gate => gate.set_blocked(blocked))
+        amqp10_or!(self, gate => gate.set_blocked(blocked), ())
     }
 
     /// When [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
-        each!(self, gate => gate.next_deadline())
+        amqp10_or!(self, gate => gate.next_deadline(), None)
     }
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        each!(self, gate => gate.handle_timeout(cx))
+        amqp10_or!(self, gate => gate.handle_timeout(cx), ())
     }
 
     /// The socket is gone.
@@ -249,39 +292,39 @@ impl Gate {
 
     /// Whether the consumer at this place takes the replies to this name.
     pub fn takes_replies(&self, at: GateAddress, vhost: &str, to: ReplyTo) -> bool {
-        each!(self, gate => gate.takes_replies(at.place, vhost, to))
+        amqp10_or!(self, gate => gate.takes_replies(at.place, vhost, to), false)
     }
 
     /// Delivers a reply now or never. Whoever sent it is told that it was accepted either way.
     pub fn handle_reply(&mut self, at: GateAddress, message: &Message, cx: &mut Cx<'_>) -> Verdict {
-        each!(self, gate => gate.handle_reply(at.place, message, cx))
+        amqp10_or!(self, gate => gate.handle_reply(at.place, message, cx), Verdict::Accepted)
     }
 
     // ---- people -----------------------------------------------------------------------------------------------
 
     /// Sessions that are open.
     pub fn session_count(&self) -> usize {
-        each!(self, gate => gate.session_count())
+        amqp10_or!(self, gate => gate.session_count(), 0)
     }
 
     /// A row for listings; `None` before the connection is open.
     pub fn report(&self, node: &Arc<str>, recv_bytes: u64, send_bytes: u64) -> Option<ConnectionRow> {
-        each!(self, gate => gate.report(node, recv_bytes, send_bytes))
+        amqp10_or!(self, gate => gate.report(node, recv_bytes, send_bytes), None)
     }
 
     /// What may stop its links; `None` before the connection is open. `unwritten_bytes` are those that the socket has not
     /// taken, `incomplete_bytes` those of a frame whose end has not come.
     pub fn facts(&self, unwritten_bytes: u64, incomplete_bytes: u64) -> Option<ConnectionFacts> {
-        each!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes))
+        amqp10_or!(self, gate => gate.facts(unwritten_bytes, incomplete_bytes), None)
     }
 
     /// Whether the connection matters for what is to be explained.
     pub fn is_wanted(&self, wanted: &Wanted) -> bool {
-        each!(self, gate => gate.is_wanted(wanted))
+        amqp10_or!(self, gate => gate.is_wanted(wanted), false)
     }
 
     /// Calls `each` for every consumer of the connection that reads a stream.
     pub fn stream_consumers(&self, mut each: impl FnMut(QueueId, ConsumerId)) {
-        each!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)))
+        amqp10_or!(self, gate => gate.stream_consumers().for_each(|(queue, consumer)| each(queue, consumer)), ())
     }
 }

@@ -33,6 +33,17 @@ pub trait Publication: Copy {
     fn is_followed_by(&self, next: &Self) -> bool;
 }
 
+/// A number that the publisher counts up, for protocols in which every publish is answered.
+impl Publication for u64 {
+    fn wants_receipt(&self) -> bool {
+        true
+    }
+
+    fn is_followed_by(&self, next: &Self) -> bool {
+        *self + 1 == *next
+    }
+}
+
 /// Consecutive publishes that have the same outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run<P> {

@@ -11,6 +11,7 @@
 //! peer. It says with an `A` what it needs to answer a settlement for which its peer waits.
 
 mod bridge;
+mod holder;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use queue::{Attach, ConsumerId, Effect, GoneReason, Mode, Outcome, Refusal, Requ
 
 pub use self::bridge::CreditReport;
 use self::bridge::{Bridge, Grant};
+pub use self::holder::Holder;
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries};
 use crate::cx::Cx;

@@ -9,6 +9,7 @@ mod explain;
 mod follow;
 mod house;
 mod large;
+mod line;
 mod own_queues;
 mod readers;
 mod refused;

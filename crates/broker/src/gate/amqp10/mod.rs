@@ -214,6 +214,18 @@ impl Gate {
         &mut self.conn
     }
 
+    /// Whether nothing has come from the client.
+    #[cfg(debug_assertions)]
+    pub(super) fn is_new(&self) -> bool {
+        self.conn.state() == amqp10::ConnectionState::Header
+    }
+
+    /// The same connection for the tests' protocol.
+    #[cfg(debug_assertions)]
+    pub(super) fn to_line(&self) -> super::line::Gate {
+        super::line::Gate::new(self.id, self.key, self.name.clone())
+    }
+
     pub fn output(&mut self) -> &mut Output {
         self.conn.output()
     }
