@@ -27,7 +27,7 @@ pub(super) struct Bridge {
 
 /// What to tell the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Grant {
+pub(super) struct Batch {
     pub delivery_count: u32,
     pub credit: u32,
     pub drain: bool,
@@ -89,17 +89,17 @@ impl Bridge {
 
     /// Asks a stream to go on with what it may still deliver, when there was no room for it and now is. In place of an
     /// answer that is still to come, this one is answered.
-    pub fn go_on(&mut self) -> Option<Grant> {
+    pub fn go_on(&mut self) -> Option<Batch> {
         if self.queue_credit == 0 {
             return None;
         }
         self.in_flight = true;
-        Some(Grant { delivery_count: self.queue_count, credit: self.queue_credit, drain: self.drain })
+        Some(Batch { delivery_count: self.queue_count, credit: self.queue_credit, drain: self.drain })
     }
 
     /// The next thing to ask of the queue. `room`: deliveries that may still be left unsettled. `blocked`:
     /// deliveries wait for the peer's window or socket, so no more are fetched.
-    pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Grant> {
+    pub fn poll_grant(&mut self, client_credit: u32, room: u32, blocked: bool) -> Option<Batch> {
         if self.in_flight {
             return None;
         }
@@ -112,7 +112,7 @@ impl Bridge {
         self.in_flight = true;
         self.queue_credit = batch;
         self.asked_echo |= std::mem::take(&mut self.echo);
-        Some(Grant { delivery_count: self.queue_count, credit: batch, drain: self.drain })
+        Some(Batch { delivery_count: self.queue_count, credit: batch, drain: self.drain })
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
         let grant = bridge.poll_grant(u32::MAX, ROOM, false);
-        assert_eq!(grant, Some(Grant { delivery_count: 0, credit: 256, drain: false }));
+        assert_eq!(grant, Some(Batch { delivery_count: 0, credit: 256, drain: false }));
         assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None, "one request in flight");
         assert_eq!(bridge.handle_credit_state(state(0, 256, 0, false), u32::MAX, ROOM), None);
         for _ in 0..255 {
@@ -145,7 +145,7 @@ mod tests {
             "nothing more while the client does not take it"
         );
         let grant = bridge.poll_grant(1000, ROOM, false);
-        assert_eq!(grant, Some(Grant { delivery_count: 256, credit: 256, drain: false }));
+        assert_eq!(grant, Some(Batch { delivery_count: 256, credit: 256, drain: false }));
     }
 
     #[test]
@@ -160,7 +160,7 @@ mod tests {
         bridge.handle_credit_state(state(0, 10, 0, false), 7, ROOM);
         assert_eq!(
             bridge.poll_grant(7, ROOM, false),
-            Some(Grant { delivery_count: 0, credit: 7, drain: false })
+            Some(Batch { delivery_count: 0, credit: 7, drain: false })
         );
         bridge.handle_credit_state(state(0, 7, 0, false), 7, ROOM);
         assert_eq!(bridge.poll_grant(7, ROOM, false), None);
@@ -172,14 +172,14 @@ mod tests {
         bridge.handle_flow(true, false);
         assert_eq!(
             bridge.poll_grant(5, ROOM, false),
-            Some(Grant { delivery_count: 0, credit: 2, drain: true })
+            Some(Batch { delivery_count: 0, credit: 2, drain: true })
         );
         bridge.handle_delivery();
         bridge.handle_delivery();
         assert_eq!(bridge.handle_credit_state(state(2, 0, 1, true), 3, ROOM), None);
         assert_eq!(
             bridge.poll_grant(3, ROOM, false),
-            Some(Grant { delivery_count: 2, credit: 2, drain: true })
+            Some(Batch { delivery_count: 2, credit: 2, drain: true })
         );
         bridge.handle_delivery();
         let report = bridge.handle_credit_state(state(4, 0, 0, true), 2, ROOM);
@@ -224,7 +224,7 @@ mod tests {
         bridge.handle_flow(false, true);
         assert_eq!(
             bridge.poll_grant(0, ROOM, true),
-            Some(Grant { delivery_count: 0, credit: 0, drain: false })
+            Some(Batch { delivery_count: 0, credit: 0, drain: false })
         );
         let report = bridge.handle_credit_state(state(0, 0, 3, false), 0, ROOM);
         assert_eq!(report, Some(CreditReport { available: 3, drain: false }));

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use queue::{Attach, ConsumerId, Effect, GoneReason, Mode, Outcome, Refusal, Request};
 
 pub use self::bridge::CreditReport;
-use self::bridge::{Bridge, Grant};
+use self::bridge::{Batch, Bridge};
 pub use self::holder::Holder;
 use crate::catalog::QueueRecord;
 use crate::counters::{Counters, Deliveries};
@@ -207,8 +207,8 @@ impl<A> Outlet<A> {
         }
     }
 
-    fn grant(&self, grant: Grant, cx: &mut Cx<'_>) {
-        let Grant { delivery_count, credit, drain } = grant;
+    fn grant(&self, batch: Batch, cx: &mut Cx<'_>) {
+        let Batch { delivery_count, credit, drain } = batch;
         let request = Request::Grant { consumer: self.consumer, delivery_count, credit, drain, echo: true };
         cx.post.request(self.queue, request);
     }
