@@ -1,6 +1,7 @@
 //! `/api/connections` and their sessions and links.
 
-use broker::desk::{ConnectionRow, Desk, LinkRow, SessionRow};
+use broker::desk::{ConnectionRow, Desk, ProtocolRow};
+use broker::gate::amqp10::rows::{LinkRow, SessionRow};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 
@@ -38,6 +39,7 @@ pub async fn close<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
 
 pub async fn sessions<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
     let row = require_connection(call).await?;
+    let ProtocolRow::Amqp10(row) = &row.protocol;
     let rows = row.sessions.iter().map(session).collect();
     Ok(Reply::Json(shape::list(rows, &call.query, &["channel_number"])?))
 }
@@ -59,6 +61,7 @@ fn no_connection(name: &str) -> Failure {
 fn to_json(row: &ConnectionRow) -> Value {
     let (peer, here) = row.name.split_once(" -> ").unwrap_or((&row.name, ""));
     let ((peer_host, peer_port), (host, port)) = (host_and_port(peer), host_and_port(here));
+    let ProtocolRow::Amqp10(of_protocol) = &row.protocol;
     json!({
         "name": *row.name,
         "node": *row.node,
@@ -68,20 +71,20 @@ fn to_json(row: &ConnectionRow) -> Value {
         "user": *row.user,
         "auth_mechanism": row.auth_mechanism,
         "vhost": *row.vhost,
-        "container_id": row.container_id,
-        "client_properties": from_amqp(&row.client_properties.clone().unwrap_or_default().into()),
+        "container_id": of_protocol.container_id,
+        "client_properties": from_amqp(&of_protocol.client_properties.clone().unwrap_or_default().into()),
         "peer_host": peer_host,
         "peer_port": peer_port,
         "host": host,
         "port": port,
         "ssl": false,
-        "channels": row.sessions.len(),
-        "channel_max": row.channel_max,
-        "frame_max": row.frame_max,
+        "channels": of_protocol.sessions.len(),
+        "channel_max": of_protocol.channel_max,
+        "frame_max": of_protocol.frame_max,
         "connected_at": row.connected_at_ms,
         "recv_oct": row.recv_bytes,
         "send_oct": row.send_bytes,
-        "sessions": row.sessions.iter().map(session).collect::<Value>(),
+        "sessions": of_protocol.sessions.iter().map(session).collect::<Value>(),
     })
 }
 

@@ -7,7 +7,8 @@ mod http;
 mod metrics;
 mod policies;
 
-use broker::desk::{ConnectionRow, LinkRow, SessionRow};
+use broker::desk::{ConnectionRow, ProtocolRow};
+use broker::gate::amqp10::rows::{Amqp10Row, LinkRow, SessionRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};
@@ -380,25 +381,27 @@ fn connection(name: &str, user: &str) -> ConnectionRow {
         user: user.into(),
         auth_mechanism: "PLAIN",
         vhost: "/".into(),
-        container_id: "c".into(),
-        client_properties: Some([(amqp10::Symbol::from_static("product"), "p")].into_iter().collect()),
-        channel_max: 63,
-        frame_max: 131_072,
         connected_at_ms: 1,
         recv_bytes: 2,
         send_bytes: 3,
-        sessions: vec![SessionRow {
-            channel: 0,
-            handle_max: 255,
-            next_incoming_id: 1,
-            incoming_window: 400,
-            next_outgoing_id: 2,
-            remote_incoming_window: 2048,
-            outgoing_unsettled: 3,
-            outgoing_pending: 4,
-            links: vec![link(0, true, "/exchanges/x/k"), link(1, false, "/queues/a%2Fb")],
-        }],
         node: "n@h".into(),
+        protocol: ProtocolRow::Amqp10(Amqp10Row {
+            container_id: "c".into(),
+            client_properties: Some([(amqp10::Symbol::from_static("product"), "p")].into_iter().collect()),
+            channel_max: 63,
+            frame_max: 131_072,
+            sessions: vec![SessionRow {
+                channel: 0,
+                handle_max: 255,
+                next_incoming_id: 1,
+                incoming_window: 400,
+                next_outgoing_id: 2,
+                remote_incoming_window: 2048,
+                outgoing_unsettled: 3,
+                outgoing_pending: 4,
+                links: vec![link(0, true, "/exchanges/x/k"), link(1, false, "/queues/a%2Fb")],
+            }],
+        }),
     }
 }
 

@@ -13,6 +13,7 @@ pub use queue::Start;
 use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 use crate::explain::{Explanation, Subject};
+use crate::gate::amqp10::rows::Amqp10Row;
 
 /// Why the desk did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,38 +92,6 @@ pub struct BrowsedRow {
     pub message: Bytes,
 }
 
-/// A link of a session.
-#[derive(Clone, Debug)]
-pub struct LinkRow {
-    pub handle: u32,
-    pub name: String,
-    /// The client publishes on it.
-    pub incoming: bool,
-    pub source_address: Option<String>,
-    pub target_address: Option<String>,
-    pub snd_settle_mode: &'static str,
-    pub max_message_size: u64,
-    pub delivery_count: u32,
-    pub credit: u32,
-    /// Publishing: messages without receipt. Consuming: deliveries not settled.
-    pub unsettled: u64,
-}
-
-/// A session of a connection.
-#[derive(Clone, Debug)]
-pub struct SessionRow {
-    pub channel: u16,
-    pub handle_max: u32,
-    pub next_incoming_id: u32,
-    pub incoming_window: u32,
-    pub next_outgoing_id: u32,
-    pub remote_incoming_window: u32,
-    pub outgoing_unsettled: u64,
-    /// Deliveries that wait for the client's window or socket; of links that read streams, one each.
-    pub outgoing_pending: u64,
-    pub links: Vec<LinkRow>,
-}
-
 /// A connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionRow {
@@ -132,15 +101,17 @@ pub struct ConnectionRow {
     /// The SASL mechanism that the user has logged in by.
     pub auth_mechanism: &'static str,
     pub vhost: Arc<str>,
-    pub container_id: String,
-    pub client_properties: Option<amqp10::Map>,
-    pub channel_max: u16,
-    pub frame_max: u32,
     pub connected_at_ms: u64,
     pub recv_bytes: u64,
     pub send_bytes: u64,
-    pub sessions: Vec<SessionRow>,
     pub node: Arc<str>,
+    pub protocol: ProtocolRow,
+}
+
+/// What only connections of one protocol have.
+#[derive(Clone, Debug)]
+pub enum ProtocolRow {
+    Amqp10(Amqp10Row),
 }
 
 /// Memory that clients can make the node take, of one kind.

@@ -9,7 +9,8 @@ use std::sync::{Arc, Mutex};
 use amqp10::Value;
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Command, DeclareQueue};
-use broker::desk::SessionRow;
+use broker::desk::ProtocolRow;
+use broker::gate::amqp10::rows::SessionRow;
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
@@ -297,7 +298,8 @@ impl World {
     pub fn session(&mut self, at: Socket) -> SessionRow {
         let conn = self.shards[at.shard].conn(at.key).expect("it is there");
         let node: Arc<str> = "n".into();
-        let mut row = conn.gate.report(&node, 0, 0).expect("it is open");
+        let row = conn.gate.report(&node, 0, 0).expect("it is open");
+        let ProtocolRow::Amqp10(mut row) = row.protocol;
         row.sessions.remove(0)
     }
 

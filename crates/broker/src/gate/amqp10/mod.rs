@@ -20,6 +20,7 @@ mod open;
 mod outbound;
 mod replies;
 mod report;
+pub mod rows;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

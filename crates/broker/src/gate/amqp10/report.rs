@@ -6,8 +6,9 @@ use amqp10::SenderSettleMode;
 
 use super::address::encode_segment;
 use super::outbound::Consuming;
+use super::rows::{Amqp10Row, LinkRow, SessionRow};
 use super::{Gate, LinkRole, Phase, Waiting};
-use crate::desk::{ConnectionRow, LinkRow, SessionRow};
+use crate::desk::{ConnectionRow, ProtocolRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
 use crate::intake::Target;
 
@@ -27,19 +28,21 @@ impl Gate {
             user: self.identity.as_ref()?.user.clone(),
             auth_mechanism: self.mechanism,
             vhost: self.vhost.clone(),
-            container_id: self.client.container_id.clone(),
-            client_properties: self.client.properties.clone(),
-            channel_max: self.conn.channel_max(),
-            frame_max: self.conn.remote_max_frame_size(),
             connected_at_ms: self.connected_at_ms,
             recv_bytes,
             send_bytes,
-            sessions: self
-                .conn
-                .sessions()
-                .map(|(number, session)| self.session_row(number, session))
-                .collect(),
             node: node.clone(),
+            protocol: ProtocolRow::Amqp10(Amqp10Row {
+                container_id: self.client.container_id.clone(),
+                client_properties: self.client.properties.clone(),
+                channel_max: self.conn.channel_max(),
+                frame_max: self.conn.remote_max_frame_size(),
+                sessions: self
+                    .conn
+                    .sessions()
+                    .map(|(number, session)| self.session_row(number, session))
+                    .collect(),
+            }),
         })
     }
 
