@@ -1,5 +1,5 @@
 //! Memory of the readers of streams: what was read for them and is not written to their sockets. A read that would take too
-//! much waits (docs/decisions/0023-readers-of-streams-wait-where-they-read.md).
+//! much waits (docs/decisions/0024-readers-of-streams-wait-where-they-read.md).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
