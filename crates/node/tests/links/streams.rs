@@ -64,6 +64,33 @@ fn a_stream_is_looked_into_from_afar() {
     assert_eq!(house.shards[0].stream_delivered(stream), 0, "nobody consumes");
 }
 
+/// A message that is larger than one read is read when the node has room for it. A look for it waits alone.
+#[test]
+fn a_look_that_waits_for_memory_holds_up_no_other() {
+    let mut house = House::new(1, Settings { reader_memory: 1 << 20, ..Settings::default() });
+    let publisher = house.connect(0);
+    let [large, small] = [("large", 1_000_000), ("small", 100_000)].map(|(name, bytes)| {
+        let arguments = [("x-queue-type".to_owned(), "stream".into())];
+        let stream = house.declare(name, arguments.into_iter().collect());
+        let out = house.sender(publisher, &format!("/queues/{name}"));
+        (0..30).for_each(|_| house.send(publisher, out, &vec![b'x'; bytes]));
+        stream
+    });
+    let deaf = house.connect(0);
+    let link = house.reader(deaf, "/queues/small");
+    house.peers[deaf].deaf = true;
+    house.grant(deaf, link, 100);
+    let (_, first) = browse(&mut house, large, 1);
+    assert!(first.lock().unwrap().is_empty(), "the node has no room for a large message");
+    let (_, second) = browse(&mut house, small, 1);
+    // What a look has brought counts until it is gone.
+    assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always room for a small read");
+    let key = house.peers[deaf].key;
+    house.shards[0].disconnect(key);
+    house.settle();
+    assert_eq!(first.lock().unwrap().len(), 1);
+}
+
 /// Also when the disk fails all the time, and is asked again until it does not.
 #[test]
 fn a_look_that_nobody_waits_for_leaves_nothing() {

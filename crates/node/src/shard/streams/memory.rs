@@ -18,6 +18,15 @@ const CONNECTION_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// some back.
 const RETRY_LOADS_MS: u64 = 100;
 
+/// Loads that wait for memory behind each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Line {
+    /// All loads of the connection with this key.
+    Connection(usize),
+    /// One load of a look from the desk, by its ticket.
+    Look(u64),
+}
+
 /// Memory of the readers of streams of one node: what was read for them and is not written to their sockets.
 pub(in crate::shard) fn node_budget(limit: u64) -> Held {
     Held::new(limit, LOAD_BYTES.into(), None)
@@ -43,9 +52,9 @@ impl Shard {
         (self.streams.tails(), TAILS_BYTES as u64)
     }
 
-    /// Whose memory a load takes: the key of the connection, and its budget. A look from the desk holds
-    /// few bytes and never waits for another: each of its reads has a budget of its own.
-    fn budget_of(&mut self, who: Asked) -> (usize, Arc<Held>) {
+    /// Returns the line that a load waits in, and the budget that it takes memory from. Each load of a look from the desk has
+    /// a line and a budget of its own, so that a look whose message is large holds up no other look.
+    fn budget_of(&mut self, ticket: u64, who: Asked) -> (Line, Arc<Held>) {
         let connection = match who {
             Asked::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
             Asked::Ticket(_) => None,
@@ -54,20 +63,20 @@ impl Shard {
             Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
         };
         match connection.and_then(|key| Some((key, self.connections.reader_memory(key, part)?))) {
-            Some(found) => found,
-            None => (usize::MAX, part(self.connections.node_reader_memory())),
+            Some((key, held)) => (Line::Connection(key), held),
+            None => (Line::Look(ticket), part(self.connections.node_reader_memory())),
         }
     }
 
     /// Has chunks read as soon as there is memory for them.
     pub(super) fn begin_load(&mut self, ticket: u64, load: Load) {
-        let (key, _) = self.budget_of(load.who);
+        let (line, _) = self.budget_of(ticket, load.who);
         self.streams.loads.insert(ticket, load);
         if self.streams.waiting.is_empty() {
             self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
-        self.streams.waiting.entry(key).or_default().push_back(ticket);
-        self.admit(key, true);
+        self.streams.waiting.entry(line).or_default().push_back(ticket);
+        self.admit(line, true);
     }
 
     /// Tries again what waits for memory.
@@ -79,26 +88,26 @@ impl Shard {
         if is_due {
             self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
-        let keys: Vec<usize> = self.streams.waiting.keys().copied().collect();
-        keys.into_iter().for_each(|key| self.admit(key, is_due));
+        let lines: Vec<Line> = self.streams.waiting.keys().copied().collect();
+        lines.into_iter().for_each(|line| self.admit(line, is_due));
     }
 
-    /// Has those of a connection read that there is memory for. If there is none, its readers may have to let go of what
-    /// they cannot use.
-    fn admit(&mut self, key: usize, mut may_let_go: bool) {
-        while let Some(&ticket) = self.streams.waiting.get(&key).and_then(VecDeque::front) {
+    /// Begins the loads of a line that there is memory for. If there is none, the readers of its connection may have to let
+    /// go of what they cannot use.
+    fn admit(&mut self, line: Line, mut may_let_go: bool) {
+        while let Some(&ticket) = self.streams.waiting.get(&line).and_then(VecDeque::front) {
             let is_wanted = self.streams.loads.get(&ticket).is_some_and(|load| {
                 let following = self.streams.following.get(&load.queue);
                 following.is_some_and(|following| following.readers.is_loading(load.who))
             });
             let load = self.streams.loads.get(&ticket).filter(|_| is_wanted);
             if let Some((who, bytes)) = load.map(|load| (load.who, load.bytes)) {
-                let (_, held) = self.budget_of(who);
+                let (_, held) = self.budget_of(ticket, who);
                 if !held.has_room(bytes, 0) {
                     if !std::mem::take(&mut may_let_go) {
                         return;
                     }
-                    self.let_go_of_idle(key);
+                    self.let_go_of_idle(line);
                     continue;
                 }
                 if let Some(load) = self.streams.loads.get_mut(&ticket) {
@@ -109,17 +118,18 @@ impl Shard {
             } else {
                 self.streams.loads.remove(&ticket);
             }
-            if let Some(waiting) = self.streams.waiting.get_mut(&key) {
+            if let Some(waiting) = self.streams.waiting.get_mut(&line) {
                 waiting.pop_front();
                 if waiting.is_empty() {
-                    self.streams.waiting.remove(&key);
+                    self.streams.waiting.remove(&line);
                 }
             }
         }
     }
 
     /// Readers of a connection that have no credit or no room give back what was read for them.
-    fn let_go_of_idle(&mut self, key: usize) {
+    fn let_go_of_idle(&mut self, line: Line) {
+        let Line::Connection(key) = line else { return };
         let Some(conn) = self.connections.get(key) else { return };
         conn.gate.stream_consumers(|queue, consumer| {
             if let Some(following) = self.streams.following.get_mut(&queue) {

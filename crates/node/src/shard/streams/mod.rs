@@ -28,6 +28,7 @@ use queue::{
     Verdict, Work,
 };
 
+use self::memory::Line;
 pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
@@ -88,8 +89,8 @@ pub(super) struct Streams {
     next_ticket: u64,
     /// By ticket.
     loads: HashMap<u64, Load>,
-    /// Tickets of loads that wait for memory, in their order, by the key of the connection.
-    waiting: BTreeMap<usize, VecDeque<u64>>,
+    /// Tickets of loads that wait for memory, in their order.
+    waiting: BTreeMap<Line, VecDeque<u64>>,
     /// When they are tried again, if nothing happens before.
     retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
