@@ -30,7 +30,7 @@ use tokio::time::{Sleep, sleep};
 use crate::budget::Held;
 use crate::places::{Place, Places, Taken};
 use crate::ports::Ports;
-use crate::reply::{Failure, respond};
+use crate::reply::respond;
 
 /// Bytes of a request's head; a larger one is refused. Of the answer as many wait for the socket, behind the piece that
 /// is being made.
@@ -169,15 +169,13 @@ fn hold(response: Response<Body>, ports: &Ports, exchange: &Exchange) -> Respons
     if bytes <= SEND_BUFFER_BYTES {
         return response;
     }
-    let mut held = ports.answers().hold();
-    if held.grow_to(bytes) {
-        *exchange.held() = Some(held);
-        return response;
+    match ports.hold_answer(bytes) {
+        Ok(held) => {
+            *exchange.held() = Some(held);
+            response
+        }
+        Err(failure) => respond(Err(failure)),
     }
-    let max = ports.answers().bytes_max();
-    respond(Err(Failure::unavailable(format!(
-        "HTTP answers that were not read yet may take {max} bytes of memory: ask for pages, or try again"
-    ))))
 }
 
 /// What a connection's socket and its requests know of each other.

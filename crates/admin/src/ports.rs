@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use broker::PEER;
 use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Held};
+use crate::reply::Failure;
 
 /// Each costs a file descriptor, and up to 200 KiB while it sends a head or reads an answer as slowly as it can.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -16,7 +17,8 @@ const CONNECTIONS_MAX: usize = 1_024;
 const BODIES_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Answers that are not made page by page: lists that must be sorted, and messages of streams (8 MiB and more each). What
-/// is left of such an answer waits in memory until its client reads it.
+/// is left of such an answer waits in memory until its client reads it. Lists that are made page by page count with the
+/// ids of their queues.
 const ANSWERS_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// What peers may hold of all HTTP ports together, and what was refused them.
@@ -76,9 +78,24 @@ impl Ports {
         &self.inner.bodies
     }
 
-    /// For answers that are made at once.
+    /// For answers that are made at once, and lists that are made page by page.
     pub(crate) fn answers(&self) -> &Arc<Budget> {
         &self.inner.answers
+    }
+
+    /// Counts the memory of an answer until what is returned is dropped.
+    ///
+    /// # Errors
+    /// 503: there is too much of that.
+    pub(crate) fn hold_answer(&self, bytes: usize) -> Result<Held, Failure> {
+        let mut held = self.answers().hold();
+        if held.grow_to(bytes) {
+            return Ok(held);
+        }
+        let max = self.answers().bytes_max();
+        Err(Failure::unavailable(format!(
+            "HTTP answers that were not read yet may take {max} bytes of memory: ask for pages, or try again"
+        )))
     }
 
     /// The node at a glance, with the budgets of its HTTP ports behind its own.

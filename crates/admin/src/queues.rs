@@ -3,10 +3,13 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use broker::access::Identity;
 use broker::catalog::QueueRecord;
 use broker::desk::{Desk, DeskError, QueueRow, QueueSpec};
+use broker::ids::QueueId;
 use serde_json::{Value, json};
 
+use crate::budget::Held;
 use crate::call::Call;
 use crate::overview::require_vhost;
 use crate::pages::{self, PAGE_BYTES, Source};
@@ -17,8 +20,10 @@ use crate::{json, query::Query};
 /// Rows that the desk is asked for at once, if all are needed.
 const CHUNK_ROWS: usize = 10_000;
 
-/// The same for a page: some 50 KiB of text.
-const PAGE_ROWS: usize = 64;
+/// The same for a page, if its rows have their usual size in bytes. A page ends with the row that fills it: the rows behind
+/// it are thrown away and asked for again.
+const PAGE_ROWS: std::ops::RangeInclusive<usize> = 4..=64;
+const ROW_BYTES: usize = 800;
 
 /// Queues of a list without pages; a longer one is refused and has to be asked for in pages.
 const LIST_ROWS_MAX: usize = 100_000;
@@ -33,9 +38,8 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             (Reply::Json(shape::ready_page(rows, total, page, &call.query)?), total)
         }
         None if !shape::wants_other_order(&call.query) => {
-            let records = records(call, vhost).await?;
-            let total = records.len();
-            let list = List { desk: call.desk.clone(), query: call.query.clone(), records, shown: 0 };
+            let list = List::new(call, &records(call, vhost).await?)?;
+            let total = list.ids.len();
             (Reply::Rows(pages::body(list).await?), total)
         }
         _ => {
@@ -68,28 +72,54 @@ async fn records<D: Desk>(call: &Call<'_, D>, vhost: Option<&str>) -> Result<Vec
     Ok(records)
 }
 
-/// The whole list, page by page.
+/// The whole list, page by page. Until it is read it keeps the ids of its queues, and not what the catalog knows of them:
+/// that would stay in memory when they are deleted.
 struct List<D> {
     desk: D,
+    who: Identity,
     query: Query,
-    records: Vec<Arc<QueueRecord>>,
-    shown: usize,
+    ids: Vec<QueueId>,
+    /// What the ids take.
+    _held: Held,
+    /// Queues that were shown, or were gone.
+    next: usize,
+    /// What stands in front of the next row.
+    comma: &'static str,
+}
+
+impl<D: Desk> List<D> {
+    fn new(call: &Call<'_, D>, records: &[Arc<QueueRecord>]) -> Result<Self, Failure> {
+        let ids: Vec<QueueId> = records.iter().map(|record| record.id).collect();
+        let held = call.ports.hold_answer(ids.capacity() * size_of::<QueueId>())?;
+        let (desk, who, query) = (call.desk.clone(), call.who.clone(), call.query.clone());
+        Ok(Self { desk, who, query, ids, _held: held, next: 0, comma: "" })
+    }
 }
 
 impl<D: Desk> Source for List<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
-        let mut page = String::from(if self.shown == 0 { "[" } else { "" });
-        while page.len() < PAGE_BYTES && self.shown < self.records.len() {
-            let until = self.records.len().min(self.shown + PAGE_ROWS);
-            for row in self.desk.numbered(&self.records[self.shown..until]).await? {
-                let comma = if self.shown == 0 { "" } else { "," };
-                let row = shape::columns(to_json(&row, &self.query), &self.query);
+        let mut page = String::from(if self.next == 0 { "[" } else { "" });
+        while page.len() < PAGE_BYTES && self.next < self.ids.len() {
+            let fit = (PAGE_BYTES - page.len()) / ROW_BYTES;
+            let rows = fit.clamp(*PAGE_ROWS.start(), *PAGE_ROWS.end());
+            let until = self.ids.len().min(self.next + rows);
+            let records = self.desk.queues_by_id(&self.who, &self.ids[self.next..until]).await?;
+            let rows = self.desk.numbered(&records).await?;
+            let mut shown = until;
+            for (record, row) in records.iter().zip(&rows) {
+                if page.len() >= PAGE_BYTES {
+                    let behind = self.ids[self.next..until].iter().position(|id| *id == record.id);
+                    shown = behind.map_or(until, |behind| self.next + behind);
+                    break;
+                }
+                let row = shape::columns(to_json(row, &self.query), &self.query);
                 // Writing to a string cannot fail.
-                let _ = write!(page, "{comma}{row}");
-                self.shown += 1;
+                let _ = write!(page, "{}{row}", self.comma);
+                self.comma = ",";
             }
+            self.next = shown;
         }
-        if self.shown < self.records.len() {
+        if self.next < self.ids.len() {
             return Ok((page, Some(self)));
         }
         page.push(']');

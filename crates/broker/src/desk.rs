@@ -14,6 +14,7 @@ use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 use crate::explain::{Explanation, Subject};
 use crate::gate::amqp10::rows::Amqp10Row;
+use crate::ids::QueueId;
 
 /// Why the desk did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -211,6 +212,14 @@ pub trait Desk: Clone + Send + Sync + 'static {
         &self,
         who: &Identity,
         vhost: Option<&str>,
+    ) -> impl Future<Output = Result<Vec<Arc<QueueRecord>>, DeskError>> + Send;
+
+    /// The queues with these ids, in this order, for [`Desk::numbered`]. Those that were deleted, and those that the user does
+    /// not see, are left out.
+    fn queues_by_id(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
     ) -> impl Future<Output = Result<Vec<Arc<QueueRecord>>, DeskError>> + Send;
 
     /// These queues with their numbers. One that has been deleted meanwhile has none.

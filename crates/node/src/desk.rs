@@ -19,6 +19,7 @@ use broker::desk::{
     QueueSpec, Start,
 };
 use broker::explain::{Explanation, Subject};
+use broker::ids::QueueId;
 use broker::settings::{SLUICE_VERSION, Settings};
 use bytes::BytesMut;
 use message::DeliveryHeads;
@@ -255,6 +256,21 @@ impl Desk for NodeDesk {
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let mut records = self.visible_queues(who, vhost).await?;
         records.sort_unstable_by(by_name);
+        Ok(records)
+    }
+
+    async fn queues_by_id(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
+    ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        let ids = ids.to_vec();
+        let found = move |shard: &mut Shard| {
+            let catalog = shard.catalog();
+            ids.iter().filter_map(|id| catalog.queue_by_id(*id).cloned()).collect::<Vec<_>>()
+        };
+        let mut records = self.call(0, found).await?;
+        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
         Ok(records)
     }
 

@@ -1,16 +1,28 @@
 //! Ports that somebody else has filled with connections.
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use amqp10::sasl::Secret;
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody as _};
+use axum::extract::{ConnectInfo, Request};
+use axum::http::Response;
+use broker::access::Identity;
 use broker::desk::{Desk as _, QueueSpec};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
+use super::desk::FakeDesk;
 use super::http::{Server, request};
-use crate::Ports;
+use crate::pages::PAGE_BYTES;
+use crate::{Ports, management_router};
 
 /// More connections than a port has places.
 const CROWD: usize = 1_100;
@@ -50,14 +62,23 @@ async fn health_checks_answer_whoever_fills_the_port() {
 /// With eleven measures, some 3 MB of text.
 const QUEUES: usize = 4_000;
 
-async fn declare_queues(server: &Server) {
-    let who = server.desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).unwrap();
-    for number in 0..QUEUES {
-        let name = format!("q{number:04}").as_str().into();
+fn guest(desk: &FakeDesk) -> Identity {
+    desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).unwrap()
+}
+
+async fn declare_queues(desk: &FakeDesk, names: impl Iterator<Item = String>) {
+    let who = guest(desk);
+    for name in names {
         let (durable, auto_delete) = (true, false);
-        let spec = QueueSpec { vhost: "/".into(), name, durable, auto_delete, arguments: Default::default() };
-        server.desk.declare_queue(&who, spec).await.unwrap();
+        let (vhost, name, arguments) = ("/".into(), name.into(), Default::default());
+        let spec = QueueSpec { vhost, name, durable, auto_delete, arguments };
+        desk.declare_queue(&who, spec).await.unwrap();
     }
+}
+
+/// `q0000` and so on.
+async fn declare_many_queues(desk: &FakeDesk) {
+    declare_queues(desk, (0..QUEUES).map(|number| format!("q{number:04}"))).await;
 }
 
 /// Sends a request whose answer it does not read, and has little room for.
@@ -85,7 +106,7 @@ async fn rows_in_the_end(server: &Server) -> usize {
 #[tokio::test]
 async fn answers_that_nobody_reads_are_not_made() {
     let server = Server::start().await;
-    declare_queues(&server).await;
+    declare_many_queues(&server.desk).await;
     let (metrics, management) = (server.metrics, server.management);
     let per_object = "GET /metrics/per-object HTTP/1.1\r\nHost: h\r\n\r\n".to_owned();
     let list = format!("GET /api/queues HTTP/1.1\r\nHost: h\r\n{LOGIN}\r\n");
@@ -103,7 +124,7 @@ async fn answers_that_nobody_reads_are_not_made() {
 #[tokio::test]
 async fn an_answer_of_many_pages_is_whole() {
     let server = Server::start().await;
-    declare_queues(&server).await;
+    declare_many_queues(&server.desk).await;
     let page = request(server.metrics, "GET", "/metrics/per-object", "", "").await;
     assert_eq!(page.header("content-length"), None);
     for family in ["queue_messages_ready", "queue_consumers", "queue_messages_acked_total"] {
@@ -117,6 +138,71 @@ async fn an_answer_of_many_pages_is_whole() {
     let list = request(server.management, "GET", "/api/queues?columns=name", LOGIN, "").await;
     let names: Vec<String> = (0..QUEUES).map(|number| format!("{{\"name\":\"q{number:04}\"}}")).collect();
     assert_eq!(list.body, format!("[{}]", names.join(",")));
+}
+
+/// What a router answers, without a socket that would take a part of it.
+async fn answer(router: &Router, path: &str) -> Response<Body> {
+    let login = LOGIN.trim().strip_prefix("Authorization: ").unwrap();
+    let request = Request::get(path).header("host", "h").header("authorization", login);
+    let mut request = request.body(Body::empty()).unwrap();
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 1))));
+    TowerToHyperService::new(router.clone()).call(request).await.unwrap()
+}
+
+/// The pages that a body is made in, from the next one on.
+async fn pages(mut body: Body) -> Vec<Bytes> {
+    let mut pages = Vec::new();
+    while let Some(page) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
+        pages.push(page.unwrap().into_data().unwrap());
+    }
+    pages
+}
+
+/// So a client that reads nothing costs no more, however long the names are.
+#[tokio::test]
+async fn a_page_ends_with_the_row_that_fills_it() {
+    let (desk, ports) = (FakeDesk::new(), Ports::default());
+    declare_queues(&desk, (0..400).map(|number| format!("{number:0200}"))).await;
+    let list = management_router(desk.clone(), ports.clone());
+    let sizes: Vec<usize> =
+        pages(answer(&list, "/api/queues").await.into_body()).await.iter().map(Bytes::len).collect();
+    assert!(sizes.len() > 10 && sizes.iter().all(|size| *size < PAGE_BYTES + 2_000), "{sizes:?}");
+}
+
+#[tokio::test]
+async fn lists_that_nobody_reads_count_with_their_queues() {
+    let (desk, ports) = (FakeDesk::new(), Ports::with_bytes(1, 1, QUEUES * 20));
+    declare_many_queues(&desk).await;
+    let router = management_router(desk, ports.clone());
+    let unread = [answer(&router, "/api/queues").await, answer(&router, "/api/queues").await];
+    assert_eq!(ports.answers().used(), 2 * QUEUES * 8);
+    let refused = answer(&router, "/api/queues").await;
+    assert_eq!(refused.status(), 503);
+    let reason = pages(refused.into_body()).await.concat();
+    let reason = String::from_utf8_lossy(&reason);
+    assert!(reason.contains("may take 80000 bytes of memory: ask for pages"), "{reason}");
+    assert_eq!(answer(&router, "/api/queues?page=1").await.status(), 200, "a page needs no list");
+    for unread in unread {
+        pages(unread.into_body()).await;
+    }
+    assert_eq!(ports.answers().used(), 0);
+    assert_eq!(answer(&router, "/api/queues").await.status(), 200);
+}
+
+/// Nor does it show them.
+#[tokio::test]
+async fn a_list_that_nobody_reads_keeps_no_deleted_queue() {
+    let desk = FakeDesk::new();
+    declare_many_queues(&desk).await;
+    let unread = answer(&management_router(desk.clone(), Ports::default()), "/api/queues").await;
+    let last = format!("q{:04}", QUEUES - 1);
+    let record = desk.state().catalog.queue("/", &last).map(Arc::downgrade).unwrap();
+    desk.delete_queue(&guest(&desk), "/", &last, false, false).await.unwrap();
+    assert!(record.upgrade().is_none(), "the list keeps it");
+    let list = pages(unread.into_body()).await.concat();
+    let list: Vec<serde_json::Value> = serde_json::from_slice(&list).unwrap();
+    assert_eq!(list.len(), QUEUES - 1);
+    assert_eq!(list[QUEUES - 2]["name"], format!("q{:04}", QUEUES - 2));
 }
 
 /// A part of the body of a request.

@@ -13,6 +13,7 @@ use broker::catalog::{
 use broker::counters::{Counters, Deliveries};
 use broker::desk::*;
 use broker::explain::{ConnectionFacts, Explanation, Look, QueueFacts, Subject};
+use broker::ids::QueueId;
 
 /// What stands behind the desk; tests change it at will.
 #[derive(Default)]
@@ -180,6 +181,16 @@ impl Desk for FakeDesk {
         let mut records: Vec<_> = state.catalog.queues().filter(seen).cloned().collect();
         records.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(records)
+    }
+
+    async fn queues_by_id(
+        &self,
+        who: &Identity,
+        ids: &[QueueId],
+    ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        let state = self.state();
+        let found = ids.iter().filter_map(|id| state.catalog.queue_by_id(*id));
+        Ok(found.filter(|q| state.check_vhost(who, Some(&q.vhost)).is_ok()).cloned().collect())
     }
 
     async fn numbered(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
