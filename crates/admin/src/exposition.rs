@@ -61,6 +61,11 @@ pub struct Family<'a> {
 }
 
 impl Family<'_> {
+    /// Bytes of the whole page.
+    pub fn page_len(&self) -> usize {
+        self.page.len()
+    }
+
     /// One sample. Label values are escaped: the format knows three escapes, and other control characters, of which some
     /// end the line or the page for its readers, are spelled out.
     pub fn sample(&mut self, labels: &[(&str, &str)], value: u64) -> &mut Self {

@@ -16,8 +16,10 @@ use crate::reply::{Failure, respond};
 /// Queues that get rows of their own; `rabbitmq_queues` tells how many there are.
 const QUEUE_ROWS_MAX: usize = 10_000;
 
-/// Rows that the desk is asked for at once: some 20 KiB of text.
-const PAGE_ROWS: usize = 256;
+/// Rows that the desk is asked for at once, as many as fit into the page if they have their usual size in bytes. A page ends
+/// with the row that fills it: the rows behind it are thrown away and asked for again.
+const BATCH_ROWS: std::ops::RangeInclusive<usize> = 16..=256;
+const ROW_BYTES: usize = 80;
 
 const PROTOCOL: (&str, &str) = ("protocol", "amqp10");
 const CLASSIC: (&str, &str) = ("queue_type", "rabbit_classic_queue");
@@ -54,7 +56,7 @@ pub async fn per_object<D: Desk>(State(Source { desk, ports }): State<Source<D>>
     match ports.overview(&desk).await {
         Ok(overview) => {
             let page = common(&overview, &desk.alarms(), ports.counts());
-            match pages::body(PerQueue { desk, page, measure: 0, from: 0, shown: 0, all: None }).await {
+            match pages::body(PerQueue { desk, page, measure: 0, from: 0, shown: 0 }).await {
                 Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
                 Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
             }
@@ -63,7 +65,8 @@ pub async fn per_object<D: Desk>(State(Source { desk, ports }): State<Source<D>>
     }
 }
 
-/// Every measure of every queue. A family stands in one piece, so that the queues are gone through once for each.
+/// Every measure of every queue. A family stands in one piece, so that the queues are gone through once for each. No row is
+/// kept for the next family: an answer that nobody reads would keep it.
 struct PerQueue<D> {
     desk: D,
     page: Exposition,
@@ -73,37 +76,34 @@ struct PerQueue<D> {
     from: usize,
     /// Rows of this measure.
     shown: usize,
-    /// All queues, if they are few: then they are asked for once.
-    all: Option<Vec<QueueRow>>,
 }
 
 impl<D: Desk> pages::Source for PerQueue<D> {
     async fn next_page(mut self) -> Result<(String, Option<Self>), Failure> {
         while let Some((kind, name, help, of)) = MEASURES.get(self.measure) {
-            if self.page.len() >= PAGE_BYTES {
+            let room = PAGE_BYTES.saturating_sub(self.page.len());
+            if room == 0 {
                 return Ok((std::mem::take(&mut self.page).into_text(), Some(self)));
             }
-            let (rows, next) = match self.all.take() {
-                Some(all) => (all, None),
-                None => {
-                    let limit = PAGE_ROWS.min(QUEUE_ROWS_MAX - self.shown);
-                    self.desk.queue_rows(self.from, limit).await?
-                }
-            };
+            let limit = (room / ROW_BYTES).clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end());
+            let limit = limit.min(QUEUE_ROWS_MAX - self.shown);
+            let rows = self.desk.queue_rows(self.from, limit).await?;
             let mut family = match self.shown {
                 0 => self.page.family(*kind, name, help),
                 _ => self.page.same_family(name),
             };
-            for row in &rows {
+            let mut used = 0;
+            for (place, row) in &rows {
                 family.sample(&[("vhost", &row.vhost), ("queue", &row.name)], of(row));
-            }
-            self.shown += rows.len();
-            match next.filter(|_| self.shown < QUEUE_ROWS_MAX) {
-                Some(next) => self.from = next,
-                None => {
-                    self.all = (self.shown == rows.len()).then_some(rows);
-                    (self.measure, self.from, self.shown) = (self.measure + 1, 0, 0);
+                (used, self.from) = (used + 1, place + 1);
+                if family.page_len() >= PAGE_BYTES {
+                    break;
                 }
+            }
+            self.shown += used;
+            let is_last = used == rows.len() && rows.len() < limit;
+            if is_last || self.shown == QUEUE_ROWS_MAX {
+                (self.measure, self.from, self.shown) = (self.measure + 1, 0, 0);
             }
         }
         Ok((self.page.into_text(), None))

@@ -347,14 +347,15 @@ pub trait Desk: Clone + Send + Sync + 'static {
         subject: Subject,
     ) -> impl Future<Output = Result<Explanation, DeskError>> + Send;
 
-    /// Up to `limit` queues of all virtual hosts, and where the next ones begin, if there may be any. `from` is 0, or
-    /// where the last answer said. For whoever reads the metrics: he has no identity, and it is the operator who lets
-    /// him reach the port. A desk that does not say otherwise has no such rows.
+    /// Returns up to `limit` queues of all virtual hosts, from place `from` on, each with its place. Fewer than `limit` rows
+    /// are the last ones. The next call begins at the place of the last row plus one; queues may come and go in between.
+    /// The metrics use this call: their readers do not log in, and the operator decides who reaches the port. A desk
+    /// without such rows refuses it.
     fn queue_rows(
         &self,
         from: usize,
         limit: usize,
-    ) -> impl Future<Output = Result<(Vec<QueueRow>, Option<usize>), DeskError>> + Send {
+    ) -> impl Future<Output = Result<Vec<(usize, QueueRow)>, DeskError>> + Send {
         let _ = (from, limit);
         async { Err(DeskError::Refused("figures per queue are not available".into())) }
     }

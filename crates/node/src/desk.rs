@@ -458,19 +458,13 @@ impl Desk for NodeDesk {
         self.explained(who, &subject).await
     }
 
-    async fn queue_rows(
-        &self,
-        from: usize,
-        limit: usize,
-    ) -> Result<(Vec<QueueRow>, Option<usize>), DeskError> {
+    async fn queue_rows(&self, from: usize, limit: usize) -> Result<Vec<(usize, QueueRow)>, DeskError> {
         let found = move |shard: &mut Shard| {
             let found = shard.catalog().queues_from(from).take(limit);
             found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
         };
-        let found = self.call(0, found).await?;
-        let next = found.last().filter(|_| found.len() == limit).map(|(place, _)| place + 1);
-        let records: Vec<_> = found.into_iter().map(|(_, queue)| queue).collect();
-        Ok((self.numbered(&records).await?, next))
+        let (places, records): (Vec<_>, Vec<_>) = self.call(0, found).await?.into_iter().unzip();
+        Ok(places.into_iter().zip(self.numbered(&records).await?).collect())
     }
 
     fn alarms(&self) -> Alarms {

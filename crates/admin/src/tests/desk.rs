@@ -380,15 +380,12 @@ impl Desk for FakeDesk {
         look.explain(&look, &subject).map_err(DeskError::Catalog)
     }
 
-    async fn queue_rows(
-        &self,
-        from: usize,
-        limit: usize,
-    ) -> Result<(Vec<QueueRow>, Option<usize>), DeskError> {
-        let found: Vec<_> =
-            self.state().catalog.queues_from(from).take(limit).map(|(_, q)| q.clone()).collect();
-        let next = (found.len() == limit).then_some(from + limit);
-        Ok((self.numbered(&found).await?, next))
+    async fn queue_rows(&self, from: usize, limit: usize) -> Result<Vec<(usize, QueueRow)>, DeskError> {
+        let (places, found): (Vec<_>, Vec<_>) = {
+            let state = self.state();
+            state.catalog.queues_from(from).take(limit).map(|(place, q)| (place, q.clone())).unzip()
+        };
+        Ok(places.into_iter().zip(self.numbered(&found).await?).collect())
     }
 
     fn alarms(&self) -> Alarms {
