@@ -98,7 +98,10 @@ pub async fn run(
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 tracing::error!(target: PEER, "cannot accept HTTP connections: {error}");
-                tokio::time::sleep(ACCEPT_RETRY).await;
+                tokio::select! {
+                    () = sleep(ACCEPT_RETRY) => {}
+                    () = &mut shutdown => break,
+                }
             }
         }
     }

@@ -90,6 +90,21 @@ async fn a_connection_that_is_kept_has_a_time_of_its_own() {
     is_closed(idle.into_split().0).await;
 }
 
+/// Also while it waits to accept again.
+#[tokio::test(start_paused = true)]
+async fn a_port_that_cannot_accept_stops_at_once() {
+    // It is bound, and does not listen: every attempt fails.
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let listener = TcpListener::from_std(socket.into()).unwrap();
+    let shutdown = ACCEPT_RETRY / 10;
+    let begin = tokio::time::Instant::now();
+    run(listener, Router::new(), BOUNDS, &Ports::new(1), sleep(shutdown)).await.unwrap();
+    // The clock of the test only goes on when everybody waits.
+    assert!(begin.elapsed() < ACCEPT_RETRY, "{:?}", begin.elapsed());
+}
+
 #[tokio::test]
 async fn an_answer_that_nobody_takes_is_closed() {
     let (address, _) = port(Bounds { stall: SHORT, ..BOUNDS }).await;
