@@ -214,7 +214,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
         (
             "handshakes_evicted_total",
             "Connections closed before they logged in, to make room for others",
-            c.handshakes_evicted,
+            overview.handshakes_evicted,
         ),
         ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
         ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),

@@ -31,8 +31,6 @@ pub struct Counters {
     pub auth_attempts_failed: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
-    /// Connections closed before they logged in, to make room for others.
-    pub handshakes_evicted: u64,
     pub sessions_opened: u64,
     /// Links to addresses of format v1.
     pub address_v1_links: u64,
@@ -105,7 +103,6 @@ impl Counters {
             auth_attempts_failed,
             connections_opened,
             connections_closed,
-            handshakes_evicted,
             sessions_opened,
             address_v1_links,
             queues_declared,
@@ -115,7 +112,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 25] = [
+        let pairs: [(&mut u64, &u64); 24] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -132,7 +129,6 @@ impl Counters {
             (&mut self.auth_attempts_failed, auth_attempts_failed),
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
-            (&mut self.handshakes_evicted, handshakes_evicted),
             (&mut self.sessions_opened, sessions_opened),
             (&mut self.address_v1_links, address_v1_links),
             (&mut self.queues_declared, queues_declared),

@@ -160,6 +160,8 @@ pub struct Overview {
     pub counters: crate::counters::Counters,
     /// Every budget of memory.
     pub budgets: Vec<BudgetRow>,
+    /// AMQP connections closed before they logged in, to make room for others. No shard counts them: the listeners do.
+    pub handshakes_evicted: u64,
     /// No AMQP connection is accepted: the file descriptors that are left are for storage and operators.
     pub accepting_paused: bool,
     pub uptime_ms: u64,

@@ -229,7 +229,7 @@ impl Desk for NodeDesk {
             BudgetRow::add_all(&mut overview.budgets, totals.budgets);
         }
         self.inner.logins.add_to(&mut overview.counters);
-        overview.counters.handshakes_evicted += self.inner.admission.evicted();
+        overview.handshakes_evicted = self.inner.admission.evicted();
         overview.accepting_paused = self.inner.admission.is_paused();
         overview.connections = overview.counters.connections;
         overview.consumers = overview.counters.consumers;

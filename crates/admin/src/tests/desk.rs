@@ -146,6 +146,7 @@ impl Desk for FakeDesk {
                 ..Default::default()
             },
             listeners,
+            handshakes_evicted: 4,
             budgets: vec![
                 BudgetRow { name: "one", used: 1, limit: 10 },
                 BudgetRow { name: "two", used: 2, limit: 20 },

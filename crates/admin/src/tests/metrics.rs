@@ -38,7 +38,7 @@ async fn sums_over_everything() {
         "sluice_budget_limit_bytes{budget=\"two\"} 20",
         "sluice_budget_used_bytes{budget=\"http_bodies\"} 0",
         "sluice_budget_limit_bytes{budget=\"http_answers\"} 67108864",
-        "rabbitmq_handshakes_evicted_total 0",
+        "rabbitmq_handshakes_evicted_total 4",
         "rabbitmq_alarms_file_descriptor_limit 0",
         "rabbitmq_alarms_memory_used_watermark 0",
         "rabbitmq_alarms_free_disk_space_watermark 1",
