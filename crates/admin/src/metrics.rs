@@ -133,7 +133,7 @@ fn common(overview: &Overview, alarms: &Alarms, http: Counts) -> Exposition {
         ("http_connections_evicted_total", "HTTP connections closed to make room for others", http.evicted),
         ("http_connections_refused_total", "HTTP connections that there was no room for", http.refused),
     ] {
-        page.family(Kind::Counter, name, help).sample(&[], value);
+        page.own_family(Kind::Counter, name, help).sample(&[], value);
     }
     page
 }
@@ -177,7 +177,7 @@ fn global(page: &mut Exposition, overview: &Overview) {
         }
     }
     let never_written = "Durable messages settled before they were written to disk";
-    page.family(Kind::Counter, "global_messages_never_written_total", never_written)
+    page.own_family(Kind::Counter, "global_messages_never_written_total", never_written)
         .sample(&[PROTOCOL, CLASSIC], c.never_written);
     // A reply that its link has no credit for counts as one too many, as in the reference.
     let (expired, rejected, maxlen) =
@@ -211,13 +211,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     let counters = [
         ("connections_opened_total", "Connections opened", c.connections_opened),
         ("connections_closed_total", "Connections closed or terminated", c.connections_closed),
-        (
-            "handshakes_evicted_total",
-            "Connections closed before they logged in, to make room for others",
-            overview.handshakes_evicted,
-        ),
         ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
-        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),
         ("queues_declared_total", "Queues declared", c.queues_declared),
         ("queues_created_total", "Queues created", c.queues_created),
         ("queues_deleted_total", "Queues deleted", c.queues_deleted),
@@ -231,6 +225,13 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     ];
     for (name, help, value) in counters {
         page.family(Kind::Counter, name, help).sample(&[], value);
+    }
+    let evicted = "Connections closed before they logged in, to make room for others";
+    for (name, help, value) in [
+        ("handshakes_evicted_total", evicted, overview.handshakes_evicted),
+        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),
+    ] {
+        page.own_family(Kind::Counter, name, help).sample(&[], value);
     }
     let gauges = [
         ("connections", "Connections currently open", overview.connections),

@@ -246,7 +246,7 @@ impl Gate {
                 address = shown(address),
                 "an address of format v1 is in use, which is deprecated: use /queues/:queue and \
                  /exchanges/:exchange/:routing-key; further ones are counted only \
-                 (rabbitmq_amqp_address_v1_links_total)"
+                 (sluice_amqp_address_v1_links_total)"
             );
         }
         cx.counters.address_v1_links += 1;
