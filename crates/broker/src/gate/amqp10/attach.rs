@@ -306,11 +306,11 @@ impl Gate {
             }
         };
         self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
-        if declare && cx.catalog.queue(&self.vhost, &queue).is_none() {
-            return self.make_named_queue((session, link), attach, queue, cx);
-        }
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
+        }
+        if declare && cx.catalog.queue(&self.vhost, &queue).is_none() {
+            return self.make_named_queue((session, link), attach, queue, cx);
         }
         let record = self.usable_queue(&queue, cx)?;
         if let Some(locked) = record.locked_to(Some(self.id)) {
