@@ -178,10 +178,12 @@ impl Link {
         matches!(self.end, End::Sending(_))
     }
 
-    /// Forgets the delivery whose last transfer has not come. Returns its bytes.
+    /// Forgets the delivery whose last transfer has not come. Returns the bytes of memory that it took.
     pub(crate) fn forget_partial(&mut self) -> usize {
         match &mut self.end {
-            End::Receiving(receiving) => receiving.partial.take().map_or(0, |partial| partial.parts.len()),
+            End::Receiving(receiving) => {
+                receiving.partial.take().map_or(0, |partial| partial.parts.capacity())
+            }
             End::Sending(_) => 0,
         }
     }
@@ -192,10 +194,10 @@ impl Receiving {
         Self { credit: ReceiverCredit::starting_at(initial_delivery_count), partial: None }
     }
 
-    /// Bytes of the delivery whose last transfer has not come.
+    /// Bytes of memory that the delivery whose last transfer has not come takes.
     #[inline(always)]
     pub(crate) fn partial_bytes(&self) -> usize {
-        self.partial.as_ref().map_or(0, |partial| partial.parts.len())
+        self.partial.as_ref().map_or(0, |partial| partial.parts.capacity())
     }
 
     /// One TRANSFER; the checks are those of behaviour B.4, in its order.

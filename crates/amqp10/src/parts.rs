@@ -1,18 +1,23 @@
 //! A message that comes in several transfers.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 
-/// What has come is copied while it is shorter than this, to make room for more. Beyond it a new part is begun: to copy
-/// 8 MiB holds a shard for milliseconds, and many links can ask for that at once.
-const PART_BYTES: usize = if cfg!(test) { 1024 } else { 1024 * 1024 };
+/// A part grows while it is shorter than this; what comes behind it begins a new part. To copy more each time a part grows
+/// would hold a shard for too long, and many links can ask for that at once.
+const PART_BYTES: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
+
+/// A part that must grow gets this part of its length beyond what it needs, and no more: nobody is charged for memory that
+/// was never asked for, and small transfers are copied a few times each.
+const SPARE_PART: usize = 8;
 
 /// What has come of a message. Nobody says in advance how long it will be.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    full: Vec<BytesMut>,
-    /// Bytes of the full ones.
+    full: Vec<Vec<u8>>,
+    /// Bytes and capacity of the full ones.
     full_bytes: usize,
-    last: BytesMut,
+    full_capacity: usize,
+    last: Vec<u8>,
 }
 
 impl Parts {
@@ -20,12 +25,21 @@ impl Parts {
         self.full_bytes + self.last.len()
     }
 
+    /// Bytes of memory: at most an eighth more than have come.
+    pub fn capacity(&self) -> usize {
+        self.full_capacity + self.last.capacity()
+    }
+
     pub fn push(&mut self, payload: &[u8]) {
         let has_room = self.last.capacity() - self.last.len() >= payload.len();
         if !has_room && self.last.len() + payload.len() > PART_BYTES && !self.last.is_empty() {
-            let next = BytesMut::with_capacity(PART_BYTES.max(payload.len()));
-            self.full_bytes += self.last.len();
-            self.full.push(std::mem::replace(&mut self.last, next));
+            let full = std::mem::take(&mut self.last);
+            self.full_bytes += full.len();
+            self.full_capacity += full.capacity();
+            self.full.push(full);
+        }
+        if !has_room {
+            self.last.reserve_exact(payload.len() + self.last.len() / SPARE_PART);
         }
         self.last.extend_from_slice(payload);
     }
@@ -33,14 +47,14 @@ impl Parts {
     /// The whole message, in one piece.
     pub fn join(self) -> Bytes {
         if self.full.is_empty() {
-            return self.last.freeze();
+            return self.last.into();
         }
-        let mut whole = BytesMut::with_capacity(self.len());
-        // Each part goes as soon as it is copied.
+        let mut whole = Vec::with_capacity(self.len());
+        // Each part is freed as soon as it is copied.
         for part in self.full.into_iter().chain([self.last]) {
             whole.extend_from_slice(&part);
         }
-        whole.freeze()
+        whole.into()
     }
 }
 
@@ -49,8 +63,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_is_what_came_whatever_the_parts() {
-        for sizes in [vec![], vec![1], vec![700, 700], vec![5000, 1, 0, 1023, 1024, 1025], vec![90; 200]] {
+    fn a_message_is_what_came_and_takes_little_more_memory() {
+        for sizes in [
+            vec![],
+            vec![1],
+            vec![700, 700],
+            vec![1025, 1],
+            vec![1000, 1000, 1],
+            vec![5000, 1, 0, 1023, 1024, 1025],
+            vec![1; 3000],
+            vec![90; 200],
+        ] {
             let mut parts = Parts::default();
             let mut whole = Vec::new();
             for (number, size) in sizes.into_iter().enumerate() {
@@ -58,6 +81,9 @@ mod tests {
                 parts.push(&payload);
                 whole.extend(payload);
                 assert_eq!(parts.len(), whole.len());
+                let held = parts.full.iter().chain([&parts.last]).map(Vec::capacity).sum::<usize>();
+                assert_eq!(parts.capacity(), held);
+                assert!(held <= whole.len() + whole.len() / 8, "{held} for {}", whole.len());
             }
             assert_eq!(parts.join(), whole);
         }
@@ -67,8 +93,7 @@ mod tests {
     fn what_has_come_is_copied_only_while_it_is_short() {
         let mut parts = Parts::default();
         (0..1000).for_each(|_| parts.push(&[7; 90]));
-        let capacities = parts.full.iter().chain([&parts.last]).map(BytesMut::capacity);
-        assert!(capacities.clone().all(|capacity| capacity <= 2 * PART_BYTES));
-        assert!(capacities.sum::<usize>() <= parts.len() + parts.len() / 8 + 2 * PART_BYTES);
+        let longest = PART_BYTES + PART_BYTES / SPARE_PART;
+        assert!(parts.full.iter().all(|part| part.len() > PART_BYTES - 90 && part.len() <= longest));
     }
 }

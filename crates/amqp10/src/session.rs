@@ -77,7 +77,7 @@ pub struct Session {
     /// The highest handle that both sides can use.
     handle_max: u32,
     links: Vec<Option<Link>>,
-    /// Bytes of deliveries whose last transfer has not come.
+    /// Bytes of memory that deliveries take whose last transfer has not come.
     partial_bytes: usize,
     /// Our link number by the peer's handle.
     by_remote_handle: Vec<Option<u32>>,
@@ -171,7 +171,7 @@ impl Session {
         self.unsettled.len()
     }
 
-    /// Bytes of deliveries whose last transfer has not come.
+    /// Bytes of memory that deliveries take whose last transfer has not come.
     pub fn partial_bytes(&self) -> usize {
         self.partial_bytes
     }

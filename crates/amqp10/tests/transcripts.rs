@@ -148,6 +148,18 @@ fn the_window_opens_at_half() {
     assert_eq!(opened, [window(), vec![], vec![], window(), vec![]]);
 }
 
+/// A delivery that grows takes a little more memory than it has bytes. The bound is for memory.
+#[test]
+fn deliveries_under_way_count_with_the_memory_that_they_take() {
+    let mut script = Script::attached(Role::Sender, 10);
+    script.endpoint.grant(0, 0, 2, false, false);
+    let first = TransferHead { more: true, ..head(0, b"t") };
+    assert_eq!(script.transfer(&first, &[0; INCOMPLETE_MAX - 2]), Ok(None));
+    assert_eq!(script.endpoint.incomplete_bytes(), INCOMPLETE_MAX - 2);
+    let fault = script.transfer(&first, b"x").unwrap_err();
+    assert_eq!(fault.violation, Violation::IncompleteDeliveries { max: INCOMPLETE_MAX });
+}
+
 #[test]
 fn deliveries_under_way_are_bounded_over_all_links() {
     // [2.7.5] The largest message bounds each of them, and a client may have thousands of links.

@@ -154,7 +154,7 @@ impl Connection {
         Some((number, session, &mut self.output))
     }
 
-    /// Bytes of deliveries whose last transfer has not come, over all links.
+    /// Bytes of memory that deliveries take whose last transfer has not come, over all links.
     pub fn incomplete_bytes(&mut self) -> usize {
         if !self.has_incomplete {
             return 0;
