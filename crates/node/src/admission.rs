@@ -3,8 +3,8 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use broker::PEER;
@@ -36,6 +36,13 @@ const HANDSHAKE_GRACE: Duration = Duration::from_secs(1);
 /// How often a listener at the reserve looks whether the connection that was evicted is gone, or is old enough.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
+/// With less room than this part of all descriptors, the others are counted every second on any system.
+const NEAR_PART: u64 = 8;
+
+/// How often the open descriptors are listed where they must be listed to be counted, and there is more room. Listing 20,000
+/// takes 25 ms. Meanwhile storage would have to open more than [`NEAR_PART`] of all descriptors to lose some of its reserve.
+const LIST_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How often a listener that pauses looks for room.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -48,6 +55,10 @@ pub(crate) struct Admission {
     reserve: u64,
     /// Descriptors that are no connections, as they were counted last.
     others: AtomicU64,
+    /// That was more than a second ago.
+    is_old: AtomicBool,
+    /// When the descriptors are listed again.
+    list_at: Mutex<Instant>,
     occupancy: Arc<Occupancy>,
     handshakes: Arc<Handshakes>,
     shards: Shards,
@@ -71,13 +82,15 @@ impl Admission {
             limit,
             reserve: storage + reserved,
             others: AtomicU64::new(OTHERS_UNKNOWN),
+            is_old: AtomicBool::new(true),
+            list_at: Mutex::new(Instant::now()),
             occupancy,
             handshakes,
             shards,
             paused: AtomicBool::new(false),
             evicted: AtomicU64::new(0),
         };
-        admission.count();
+        admission.count(Instant::now());
         if let Some(limit) = limit {
             let connections = admission.room();
             tracing::info!(
@@ -90,19 +103,48 @@ impl Admission {
         admission
     }
 
-    /// Counts the descriptors that are no connections anew. Takes as long as listing them.
-    pub fn count(&self) {
+    /// Counts the descriptors that are no connections anew, if that is cheap or needed. Called once a second.
+    pub fn count(&self, now: Instant) {
         if self.limit.is_none() {
             return;
         }
+        let is_counted = self.note(told_open) || (self.is_listing_due(now) && self.list(now));
+        self.is_old.store(!is_counted, Relaxed);
+    }
+
+    /// Whether the descriptors must be listed, on a system that does not tell how many are open.
+    fn is_listing_due(&self, now: Instant) -> bool {
+        self.is_near(self.room()) || *self.list_at.lock().unwrap_or_else(PoisonError::into_inner) <= now
+    }
+
+    /// Counts the descriptors by listing them. Returns false if the system has no such list.
+    fn list(&self, now: Instant) -> bool {
+        *self.list_at.lock().unwrap_or_else(PoisonError::into_inner) = now + LIST_INTERVAL;
+        self.note(listed_open)
+    }
+
+    /// Notes how many descriptors are no connections. Returns false if it cannot be known.
+    fn note(&self, count_open: fn() -> Option<u64>) -> bool {
         let connections = self.occupancy.total();
-        if let Ok(open) = fs::read_dir("/proc/self/fd") {
-            // The listing itself has one open.
-            let open = (open.count() as u64).saturating_sub(1);
-            // Those that went meanwhile may not have been listed.
-            let connections = connections.min(self.occupancy.total());
-            self.others.store(open.saturating_sub(connections), Relaxed);
+        let Some(open) = count_open() else { return false };
+        // Those that went meanwhile may not have been counted.
+        let connections = connections.min(self.occupancy.total());
+        self.others.store(open.saturating_sub(connections), Relaxed);
+        true
+    }
+
+    fn is_near(&self, room: u64) -> bool {
+        self.limit.is_some_and(|limit| room < limit / NEAR_PART)
+    }
+
+    /// How many more connections there is room for. Near the reserve, what it is reckoned from is at most a second old.
+    fn room_now(&self) -> u64 {
+        let room = self.room();
+        if self.is_near(room) && self.is_old.swap(false, Relaxed) {
+            self.list(Instant::now());
+            return self.room();
         }
+        room
     }
 
     /// How many more connections there is room for.
@@ -115,7 +157,7 @@ impl Admission {
     /// in are closed for it; if there is none, accepting pauses until others have gone.
     pub async fn wait_for_room(&self) {
         loop {
-            let room = self.room();
+            let room = self.room_now();
             let is_paused = self.paused.load(Relaxed);
             let wanted = if is_paused { self.limit.unwrap_or(0) / RESUME_PART } else { 0 };
             if room > wanted {
@@ -194,5 +236,66 @@ impl Admission {
     fn go_on(&self, room: u64) {
         self.paused.store(false, Relaxed);
         tracing::info!(target: PEER, room, "accepting AMQP connections goes on");
+    }
+}
+
+const DESCRIPTORS: &str = "/proc/self/fd";
+
+/// How many descriptors are open, as Linux tells since 6.2: it takes some microseconds however many they are. `None` if
+/// the system does not tell.
+fn told_open() -> Option<u64> {
+    fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0)
+}
+
+/// The same by listing them, which takes a microsecond and more for each.
+fn listed_open() -> Option<u64> {
+    // The listing itself has one open.
+    fs::read_dir(DESCRIPTORS).ok().map(|open| (open.count() as u64).saturating_sub(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many others are believed to be open.
+    fn admission(limit: u64, others: u64) -> Admission {
+        let occupancy = Arc::new(Occupancy::new(1));
+        let admission = Admission::new(0, Handshakes::new(1, 1), occupancy, Vec::new());
+        let admission = Admission { limit: Some(limit), reserve: 100, ..admission };
+        admission.others.store(others, Relaxed);
+        admission
+    }
+
+    #[test]
+    fn what_the_system_tells_is_what_it_lists() {
+        // Other tests open files meanwhile.
+        let same = || told_open().is_none_or(|told| Some(told) == listed_open());
+        assert!((0..1000).any(|_| same()));
+    }
+
+    #[test]
+    fn descriptors_are_listed_rarely_unless_room_gets_short() {
+        let begin = Instant::now();
+        let admission = admission(1 << 40, 0);
+        assert!(admission.list(begin));
+        let second = Duration::from_secs(1);
+        let listed = (1..=600).filter(|n| {
+            let now = begin + second * *n;
+            admission.is_listing_due(now) && admission.list(now)
+        });
+        assert_eq!(listed.count(), 10);
+        admission.others.store((1 << 40) - (1 << 36), Relaxed);
+        assert!(admission.is_listing_due(begin + second * 601));
+    }
+
+    #[test]
+    fn near_the_reserve_no_connection_is_let_in_by_an_old_count() {
+        let (limit, old) = (1_000_000, 999_000);
+        let admission = admission(limit, old);
+        admission.is_old.store(false, Relaxed);
+        assert_eq!(admission.room_now(), limit - 100 - old, "a new count is not counted again");
+        admission.is_old.store(true, Relaxed);
+        assert!(admission.room_now() > limit / 2, "nothing of it was open");
+        assert!(!admission.is_old.load(Relaxed));
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use broker::access::Access;
 use broker::catalog::Change;
@@ -215,9 +216,9 @@ impl Node {
             }
         };
         let watch =
-            Watch::start(alarms, &data_dir, on_change, move || to_count.count()).map_err(|error| {
-                StartError::Io { what: "cannot start the watch over memory and disk".into(), error }
-            })?;
+            Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
+                |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
+            )?;
         let desk =
             NodeDesk::new(shards.clone(), settings, access, clock, watch.measured(), admission.clone());
         Ok(Self { shards, threads, storage, admission, desk, watch })
