@@ -74,8 +74,9 @@ impl Serve {
         tracing::info!("configuration file: {file}");
         tracing::info!("listeners: {listeners}");
         let (memory, disk_free) = config.alarms.in_bytes();
-        let (shards, backlog) = (config.shards, config.storage.backlog_memory);
-        tracing::info!(memory, disk_free, backlog, shards, "limits in bytes, and event loops");
+        let backlog = config.storage.backlog_memory;
+        tracing::info!(memory, disk_free, backlog, "limits in bytes");
+        tracing::info!("event loops: {}", config.shards);
         tracing::info!("{file_descriptors}");
         for warning in &config.warnings {
             tracing::warn!("{warning}");
