@@ -6,7 +6,7 @@
 //!  | 8     | 16   | u64  | u64     | u64    | u32   |
 //! ```
 //!
-//! Little-endian.
+//! Numbers are little-endian, as in all files of the log. Those of the notes of streams (`stream/notes.rs`) are big-endian.
 //!
 //! * `magic`: `SluiceN1`. Another one is none of this program's, and says nothing.
 //! * `life`: what the system calls this boot of the machine; zeros if it does not say.

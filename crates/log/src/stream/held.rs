@@ -11,15 +11,19 @@ use bytes::Bytes;
 pub struct Held {
     bytes: AtomicU64,
     limit: u64,
-    /// Who holds less may always read more.
+    /// Bytes. A budget that holds less has room for more: see [`Held::new`].
     floor: u64,
     /// The budget that this one is a part of.
     of: Option<Arc<Held>>,
 }
 
 impl Held {
-    /// A budget of `limit` bytes, as a part of another. Whoever holds less than `floor` has room for as much again even if
-    /// there is none, so that a reader gets on whatever others hold; and for anything, if nobody holds more.
+    /// Makes a budget of `limit` bytes. With `of` it is a part of that budget, and its bytes count there as well.
+    ///
+    /// Two rules let every reader go on, also when there is no room:
+    ///
+    /// - A part that holds less than `floor` bytes has room for `floor` bytes more.
+    /// - If the whole budget holds less than `floor` bytes, too, there is room for a buffer of any size.
     pub fn new(limit: u64, floor: u64, of: Option<Arc<Self>>) -> Self {
         Self { bytes: AtomicU64::new(0), limit, floor, of }
     }

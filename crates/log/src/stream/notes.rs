@@ -7,12 +7,14 @@
 //!  | u32   | u64    | u64  | u64  | u64    | u64   | u64     | u64    | u32   |
 //! ```
 //!
-//! Big-endian.
+//! Numbers are big-endian, as in all files of streams. Those of the note of the log (`note.rs`) are little-endian.
 //!
-//! * `magic`: `SLsn`. Zeros: nothing stands here.
-//! * `life`: as in the note of the log (`note.rs`), its halves as one; 0 if the system does not say. All ones: something was
-//!   missing in the boot in which the note was made, and is so in every other.
-//! * `from`: what is missing in front of this offset went before: by retention, or by power loss.
+//! * `magic`: `SLsn`. Zeros say that the place is free.
+//! * `life`: which boot of the machine this is: the two halves of `life` in the note of the log, combined by XOR. 0: the system
+//!   does not say. All bits set: a part of the stream was found missing in the boot that wrote the note, so that it counts
+//!   as damage in every later boot as well.
+//! * `from`: nothing may be missing from this offset on. What is missing in front of it was removed by retention, or lost
+//!   with the power.
 //! * `newest`: the first offset of the newest segment. `bytes`: how much of it was confirmed.
 //! * `written`, `synced`: every entry below was confirmed as written, or synced.
 //! * `check`: CRC-32C over bytes 0..60.

@@ -1,7 +1,13 @@
 //! Damage is never silent: the broker is killed with SIGKILL, one of its files is damaged, and it is started again.
 //!
-//! A round fills two classic queues and two streams, one of each with `x-fsync`, and waits until the broker has noted how far it
-//! came. After the kill one fault is made: see [`fault`]. Then the broker starts, or says which file is to blame and starts once lost definitions are accepted. Then:
+//! A round has four steps:
+//!
+//! - It fills two classic queues and two streams, one of each with `x-fsync`. It waits until the broker has written its note
+//!   of how far the log and the streams came.
+//! - It kills the broker and makes one fault: see [`fault`].
+//! - It starts the broker. If definitions may be lost, the broker must refuse and name the damaged file. Then the round
+//!   starts it with `accept_lost_definitions`.
+//! - It checks this:
 //!
 //! 1. What was confirmed is there, synced or not, or its queue is damaged. A consumer of a stream may come to the damage first.
 //! 2. What comes was sent, octet by octet, and comes once.

@@ -346,7 +346,8 @@ impl Gate {
             }
         }
         for filter in &left_out {
-            tracing::warn!(target: PEER, connection = %self.name, link = shown(&attach.name), queue = %record.name, "{filter}");
+            let (connection, link) = (&self.name, shown(&attach.name));
+            tracing::warn!(target: PEER, %connection, link, queue = %record.name, "{filter}");
         }
         let priority = attach.properties.as_ref().and_then(|p| match p.get("rabbitmq:priority") {
             // Other types of number are ignored (behaviour L.13).

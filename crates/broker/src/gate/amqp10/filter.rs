@@ -11,13 +11,18 @@
 //!  apache.org:selector-filter:string, 0x468C00000004    a string
 //! ```
 //!
-//! The name of a filter does not matter; the reference takes expressions under the name `sql-filter` alone. The last is a selector of JMS, which clients of JMS can say and nothing else: so it is also where they say the place
-//! and the chunks that they want (docs/decisions/0018). What the filters for those say comes first.
+//! The name of a filter does not matter. The reference takes SQL expressions only under the name `sql-filter`.
 //!
-//! Filters must be described values [3.5.8]. One that we do not know or cannot read is left out, and the answer to
-//! ATTACH has exactly the others [3.5.3]. Few clients look there, so that the log and `sluice explain` name it too. An
-//! offset that cannot be read refuses the consumer, as in the reference, and so
-//! does a selector, for a client of JMS does not look at what is in place.
+//! The last filter is a selector of JMS. Clients of JMS can send no other filter. So a selector can also say where the
+//! consumer begins and which chunks it wants (docs/decisions/0018). If the source has the filters for place or chunks as
+//! well, those count for place and chunks.
+//!
+//! Filters must be described values [3.5.8]. A filter that is unknown or cannot be read is left out. The answer to ATTACH
+//! has exactly the filters that are in place [3.5.3]. Few clients look there, so the log and `sluice explain` name the
+//! filters that were left out. Two filters refuse the consumer instead if they cannot be read:
+//!
+//! - an offset, as in the reference;
+//! - a selector, because a client of JMS does not look at the answer.
 
 use std::fmt;
 use std::sync::Arc;
