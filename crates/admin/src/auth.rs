@@ -1,4 +1,4 @@
-//! Who asks, and what the tags of a user open. What may be done to queues and exchanges is the desk's to say.
+//! Who asks, and what the tags of a user open. Everything else is the desk's to say. Both ask [`broker::access`].
 
 use std::net::IpAddr;
 
@@ -7,52 +7,39 @@ use axum::http::{HeaderMap, header};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use broker::PEER;
-use broker::access::Identity;
+use broker::access::{self, Identity, Verb};
 use broker::desk::Desk;
 
 use crate::reply::Failure;
 
-/// Tags of which a user must have one to use this API at all.
-const MANAGEMENT_TAGS: &[&str] = &["administrator", "monitoring", "policymaker", "management"];
-
 /// Bytes of an `Authorization` header that are looked at; more is a refusal.
 const AUTHORIZATION_MAX: usize = 4096;
 
-/// The one way in: basic credentials, the right place to come from, and a management tag.
+/// The one way in: basic credentials, and the right place to come from.
 ///
 /// # Errors
-/// 401, with a challenge unless the user is known and only lacks the tag.
+/// 401 with a challenge.
 pub fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
     let (user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
     let who = desk.login(&user, &password, peer).map_err(|error| {
         tracing::warn!(target: PEER, %peer, user, ?error, "HTTP access denied");
         Failure::from(error)
     })?;
-    if !MANAGEMENT_TAGS.iter().any(|tag| who.has_tag(tag)) {
-        tracing::warn!(target: PEER, %peer, user, "HTTP access denied: not a management user");
-        return Err(Failure::not_authorised("Not management user"));
-    }
     Ok(who)
 }
 
-/// Whether the user sees what belongs to other users.
-pub fn is_monitor(who: &Identity) -> bool {
-    who.has_tag("administrator") || who.has_tag("monitoring")
-}
-
+/// Checks those of a route's verbs that the tags of a user decide. The desk checks the others.
+///
 /// # Errors
-/// The user sees only his own.
-pub fn require_monitor(who: &Identity) -> Result<(), Failure> {
-    if is_monitor(who) { Ok(()) } else { Err(Failure::not_authorised("Not monitor user")) }
-}
-
-/// # Errors
-/// The thing is another user's, and this one is no administrator.
-pub fn require_owner(who: &Identity, owner: &str) -> Result<(), Failure> {
-    if who.has_tag("administrator") || *who.user == *owner {
-        return Ok(());
+/// 401 without a challenge: the user is known, and lacks the tag.
+pub fn permit(who: &Identity, verbs: &[Verb], peer: IpAddr) -> Result<(), Failure> {
+    for verb in verbs.iter().filter(|verb| verb.is_by_tag()) {
+        access::permit(who, None, "", *verb, &[]).map_err(|refused| {
+            tracing::warn!(target: PEER, %peer, user = %who.user, "HTTP access denied: {refused}");
+            Failure::not_authorised(refused.reason)
+        })?;
     }
-    Err(Failure::not_authorised("User not authorised to access object"))
+    Ok(())
 }
 
 fn credentials(headers: &HeaderMap) -> Option<(String, Secret)> {

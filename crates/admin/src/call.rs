@@ -16,7 +16,7 @@ use crate::budget::{Budget, Held};
 use crate::ports::Ports;
 use crate::query::Query;
 use crate::reply::{Failure, Reply, respond};
-use crate::routes::{Action, Found, Verb, find};
+use crate::routes::{Action, Found, Method, find};
 use crate::{
     auth, bindings, browse, connections, exchanges, explain, health, json, overview, policies, queues,
 };
@@ -81,23 +81,24 @@ async fn answer<D: Desk>(
     request: Request,
 ) -> Result<Reply, Failure> {
     let (head, body) = request.into_parts();
-    let verb = Verb::parse(head.method.as_str());
-    let (action, params, in_vhost) = match find(verb, head.uri.path()) {
-        Found::Route { action, params, in_vhost } => (action, params, in_vhost),
+    let method = Method::parse(head.method.as_str());
+    let (route, params, in_vhost) = match find(method, head.uri.path()) {
+        Found::Route { route, params, in_vhost } => (route, params, in_vhost),
         Found::Nothing => return Err(Failure::not_found("Not Found")),
         Found::BadPath => return Err(Failure::bad_request("the path is not UTF-8")),
-        Found::OtherVerbs(verbs) => {
-            let allow: Vec<String> = verbs.iter().map(Verb::to_string).collect();
+        Found::OtherMethods(methods) => {
+            let allow: Vec<String> = methods.iter().map(Method::to_string).collect();
             return Err(Failure::method_not_allowed(allow.join(", ")));
         }
     };
-    if action == Action::Index {
-        return overview::index(desk).await;
+    if route.action == Action::Index {
+        return Ok(overview::index());
     }
     let who = auth::authenticate(desk, &head.headers, peer.ip())?;
+    auth::permit(&who, route.verbs, peer.ip())?;
     // Held for the fields, too, until the request has been carried out.
     let mut held = ports.bodies().hold();
-    let fields = if verb.is_some_and(Verb::has_body) {
+    let fields = if method.is_some_and(Method::has_body) {
         let announced =
             head.headers.get(header::CONTENT_LENGTH).and_then(|l| l.to_str().ok()?.parse::<usize>().ok());
         json::parse_body(&read_body(body, announced, &mut held, ports.bodies()).await?)?
@@ -108,7 +109,7 @@ async fn answer<D: Desk>(
     let reason = head.headers.get("x-reason").and_then(|r| r.to_str().ok());
     let reason = reason.map(|r| r.chars().take(REASON_CHARS_MAX).collect());
     let call = Call { desk, ports, who, query, fields, reason, params };
-    match dispatch(action, &call).await {
+    match dispatch(route.action, &call).await {
         // A desk says no to whatever is in a virtual host that does not exist; the reference says 404.
         Err(refused) if refused.status == StatusCode::UNAUTHORIZED => {
             if in_vhost {

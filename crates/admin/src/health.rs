@@ -8,7 +8,7 @@ use crate::reply::{Failure, Reply};
 
 /// Any alarm anywhere; with a node's name, on that node.
 pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, Failure> {
-    let mut alarms: Alarms = call.desk.alarms();
+    let mut alarms: Alarms = call.desk.alarms(&call.who)?;
     alarms.retain(|(_, at)| node.is_none_or(|node| node == at));
     if alarms.is_empty() {
         return Ok(ok());
@@ -24,13 +24,13 @@ pub fn alarms<D: Desk>(call: &Call<'_, D>, node: Option<&str>) -> Result<Reply, 
 }
 
 pub async fn local_alarms<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let node = call.desk.overview().await?.node;
+    let node = call.desk.overview(&call.who).await?.node;
     alarms(call, Some(&node))
 }
 
 /// Somebody listens for clients, and the broker answers.
 pub async fn ready<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let listeners = call.desk.overview().await?.listeners;
+    let listeners = call.desk.overview(&call.who).await?.listeners;
     if listeners.iter().any(|(protocol, ..)| protocol.starts_with("amqp")) {
         return Ok(ok());
     }

@@ -47,6 +47,7 @@ use tokio::net::TcpListener;
 
 use self::listen::Bounds;
 pub use ports::{Counts, Ports};
+pub use routes::{Action, Method, ROUTES, Route, To, Whose};
 pub use shown::{body as message_body, object as message_to_json};
 
 /// A head is one packet, sent at once. A client that needs longer holds a place that others could use.

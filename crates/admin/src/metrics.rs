@@ -3,8 +3,9 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use broker::access::Identity;
 use broker::counters::Deliveries;
-use broker::desk::{Alarms, BudgetRow, Desk, Overview, QueueRow};
+use broker::desk::{Alarms, BudgetRow, Desk, DeskError, Overview, QueueRow};
 
 use crate::call::Source;
 use crate::exposition::{CONTENT_TYPE, Exposition, Kind};
@@ -29,10 +30,9 @@ const DISABLED: (&str, &str) = ("dead_letter_strategy", "disabled");
 const AT_MOST_ONCE: (&str, &str) = ("dead_letter_strategy", "at_most_once");
 
 /// Everything, each sum once.
-pub async fn aggregated<D: Desk>(State(Source { desk, ports }): State<Source<D>>) -> Response {
-    match ports.overview(&desk).await {
-        Ok(overview) => {
-            let mut page = common(&overview, &desk.alarms(), ports.counts());
+pub async fn aggregated<D: Desk>(State(source): State<Source<D>>) -> Response {
+    match overview_page(&source, &Identity::metrics_reader()).await {
+        Ok((mut page, overview)) => {
             let (ready, unacked) = (overview.messages_ready, overview.messages_unacknowledged);
             for (name, help, value) in [
                 ("queue_messages_ready", "Messages ready to be delivered to consumers", ready),
@@ -52,11 +52,12 @@ pub async fn aggregated<D: Desk>(State(Source { desk, ports }): State<Source<D>>
 }
 
 /// The same with rows per queue instead of sums over queues.
-pub async fn per_object<D: Desk>(State(Source { desk, ports }): State<Source<D>>) -> Response {
-    match ports.overview(&desk).await {
-        Ok(overview) => {
-            let page = common(&overview, &desk.alarms(), ports.counts());
-            match pages::body(PerQueue { desk, page, measure: 0, from: 0, shown: 0 }).await {
+pub async fn per_object<D: Desk>(State(source): State<Source<D>>) -> Response {
+    let who = Identity::metrics_reader();
+    match overview_page(&source, &who).await {
+        Ok((page, _)) => {
+            let desk = source.desk;
+            match pages::body(PerQueue { desk, who, page, measure: 0, from: 0, shown: 0 }).await {
                 Ok(body) => ([(header::CONTENT_TYPE, CONTENT_TYPE)], body).into_response(),
                 Err(failure) => respond(Err(Failure::unavailable(failure.reason))),
             }
@@ -65,10 +66,20 @@ pub async fn per_object<D: Desk>(State(Source { desk, ports }): State<Source<D>>
     }
 }
 
+/// The part that both pages have, and what it was made from.
+async fn overview_page<D: Desk>(
+    Source { desk, ports }: &Source<D>,
+    who: &Identity,
+) -> Result<(Exposition, Overview), DeskError> {
+    let overview = ports.overview(desk, who).await?;
+    Ok((common(&overview, &desk.alarms(who)?, ports.counts()), overview))
+}
+
 /// Every measure of every queue. A family stands in one piece, so that the queues are gone through once for each. No row is
 /// kept for the next family: an answer that nobody reads would keep it.
 struct PerQueue<D> {
     desk: D,
+    who: Identity,
     page: Exposition,
     /// Of [`MEASURES`].
     measure: usize,
@@ -87,7 +98,7 @@ impl<D: Desk> pages::Source for PerQueue<D> {
             }
             let limit = (room / ROW_BYTES).clamp(*BATCH_ROWS.start(), *BATCH_ROWS.end());
             let limit = limit.min(QUEUE_ROWS_MAX - self.shown);
-            let rows = self.desk.queue_rows(self.from, limit).await?;
+            let rows = self.desk.queue_rows(&self.who, self.from, limit).await?;
             let mut family = match self.shown {
                 0 => self.page.family(*kind, name, help),
                 _ => self.page.same_family(name),

@@ -5,27 +5,27 @@ use std::sync::Arc;
 
 use broker::catalog::{DEFAULT_VHOST, ExchangeKind};
 use broker::desk::{BudgetRow, Desk, Overview};
+use broker::settings::SLUICE_VERSION;
 use serde_json::{Value, json};
 
-use crate::auth::require_monitor;
 use crate::call::Call;
 use crate::process::Process;
 use crate::reply::{Failure, Reply};
 use crate::shape;
 
 /// For whoever opens the port in a browser. Needs no credentials and shows nothing that needs any.
-pub async fn index<D: Desk>(desk: &D) -> Result<Reply, Failure> {
-    let version = escape_html(&desk.overview().await?.sluice_version);
-    Ok(Reply::Page(format!(
+pub fn index() -> Reply {
+    let version = escape_html(SLUICE_VERSION);
+    Reply::Page(format!(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Sluice</title></head>\n\
          <body><h1>Sluice {version}</h1>\n\
          <p>A message broker. The management API is at <a href=\"/api/overview\">/api/overview</a> \
          (basic authentication).</p></body></html>\n"
-    )))
+    ))
 }
 
 pub async fn overview<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    let overview = call.desk.overview().await?;
+    let overview = call.desk.overview(&call.who).await?;
     Ok(Reply::Json(shape::columns(to_json(&overview), &call.query)))
 }
 
@@ -63,29 +63,27 @@ async fn visible_vhosts<D: Desk>(call: &Call<'_, D>) -> Result<BTreeSet<Arc<str>
 }
 
 pub async fn list_nodes<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    require_monitor(&call.who)?;
-    let row = node(call, &call.ports.overview(call.desk).await?);
+    let row = node(call, &call.ports.overview(call.desk, &call.who).await?)?;
     Ok(Reply::Json(shape::list(vec![row], &call.query, &["name"])?))
 }
 
 pub async fn get_node<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
-    require_monitor(&call.who)?;
-    let overview = call.ports.overview(call.desk).await?;
+    let overview = call.ports.overview(call.desk, &call.who).await?;
     if overview.node != call.param(0) {
         return Err(Failure::not_found(format!("no node '{}'", call.param(0))));
     }
-    Ok(Reply::Json(shape::columns(node(call, &overview), &call.query)))
+    Ok(Reply::Json(shape::columns(node(call, &overview)?, &call.query)))
 }
 
 fn vhost(name: &str) -> Value {
     json!({ "name": name, "description": "", "tags": [], "default_queue_type": "classic", "tracing": false })
 }
 
-fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Value {
+fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Result<Value, Failure> {
     let process = Process::read();
-    let alarms = call.desk.alarms();
+    let alarms = call.desk.alarms(&call.who)?;
     let alarm = |what: &str| alarms.iter().any(|(kind, node)| *kind == what && *node == overview.node);
-    json!({
+    Ok(json!({
         "name": overview.node,
         "type": "disc",
         "running": true,
@@ -98,7 +96,7 @@ fn node<D: Desk>(call: &Call<'_, D>, overview: &Overview) -> Value {
         "fd_used": process.open_fds,
         "fd_total": process.max_fds,
         "budgets": overview.budgets.iter().map(budget).collect::<Vec<_>>(),
-    })
+    }))
 }
 
 fn budget(row: &BudgetRow) -> Value {

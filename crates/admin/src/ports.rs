@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::PEER;
+use broker::access::Identity;
 use broker::desk::{BudgetRow, Desk, DeskError, Overview};
 
 use crate::budget::{Budget, Held};
@@ -102,8 +103,8 @@ impl Ports {
     ///
     /// # Errors
     /// As of the desk.
-    pub(crate) async fn overview<D: Desk>(&self, desk: &D) -> Result<Overview, DeskError> {
-        let mut overview = desk.overview().await?;
+    pub(crate) async fn overview<D: Desk>(&self, desk: &D, who: &Identity) -> Result<Overview, DeskError> {
+        let mut overview = desk.overview(who).await?;
         let row = |name, budget: &Budget| BudgetRow {
             name,
             used: budget.used() as u64,

@@ -46,7 +46,7 @@ pub async fn list<D: Desk>(call: &Call<'_, D>) -> Result<Reply, Failure> {
             let records = records(call, vhost).await?;
             let mut rows = Vec::new();
             for records in records.chunks(CHUNK_ROWS) {
-                let chunk = call.desk.numbered(records).await?;
+                let chunk = call.desk.numbered(&call.who, records).await?;
                 rows.extend(chunk.iter().map(|row| to_json(row, &call.query)));
             }
             (Reply::Json(shape::list(rows, &call.query, &["vhost", "name"])?), records.len())
@@ -104,7 +104,7 @@ impl<D: Desk> Source for List<D> {
             let rows = fit.clamp(*PAGE_ROWS.start(), *PAGE_ROWS.end());
             let until = self.ids.len().min(self.next + rows);
             let records = self.desk.queues_by_id(&self.who, &self.ids[self.next..until]).await?;
-            let rows = self.desk.numbered(&records).await?;
+            let rows = self.desk.numbered(&self.who, &records).await?;
             let mut shown = until;
             for (record, row) in records.iter().zip(&rows) {
                 if page.len() >= PAGE_BYTES {

@@ -1,19 +1,21 @@
-//! The table of routes. What is not in it does not exist; what is in it is authorized before it runs.
+//! The table of routes. What is not in it does not exist. Each says which verbs of the broker it comes to, which decide
+//! who may use it.
 
 use std::fmt;
 
+use broker::access::Verb;
 use percent_encoding::percent_decode_str;
 
-/// What a request may do to a resource.
+/// The methods of HTTP that routes have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verb {
+pub enum Method {
     Get,
     Put,
     Post,
     Delete,
 }
 
-impl Verb {
+impl Method {
     /// HEAD is a GET whose body the server leaves out.
     pub fn parse(method: &str) -> Option<Self> {
         match method {
@@ -31,7 +33,7 @@ impl Verb {
     }
 }
 
-impl fmt::Display for Verb {
+impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Get => "GET",
@@ -101,92 +103,271 @@ pub enum Whose {
     Operators,
 }
 
-/// Every route. A part in braces matches any one segment.
-pub const ROUTES: &[(Verb, &str, Action)] = &[
-    (Verb::Get, "/", Action::Index),
-    (Verb::Get, "/api/overview", Action::Overview),
-    (Verb::Get, "/api/whoami", Action::Whoami),
-    (Verb::Get, "/api/vhosts", Action::ListVhosts),
-    (Verb::Get, "/api/vhosts/{vhost}", Action::GetVhost),
-    (Verb::Get, "/api/nodes", Action::ListNodes),
-    (Verb::Get, "/api/nodes/{node}", Action::GetNode),
-    (Verb::Get, "/api/queues", Action::ListQueues),
-    (Verb::Get, "/api/queues/{vhost}", Action::ListQueues),
-    (Verb::Get, "/api/queues/{vhost}/{name}", Action::GetQueue),
-    (Verb::Put, "/api/queues/{vhost}/{name}", Action::PutQueue),
-    (Verb::Delete, "/api/queues/{vhost}/{name}", Action::DeleteQueue),
-    (Verb::Delete, "/api/queues/{vhost}/{name}/contents", Action::PurgeQueue),
-    (Verb::Get, "/api/queues/{vhost}/{name}/messages", Action::BrowseQueue),
-    (Verb::Get, "/api/queues/{vhost}/{name}/bindings", Action::QueueBindings),
-    (Verb::Get, "/api/exchanges", Action::ListExchanges),
-    (Verb::Get, "/api/exchanges/{vhost}", Action::ListExchanges),
-    (Verb::Get, "/api/exchanges/{vhost}/{name}", Action::GetExchange),
-    (Verb::Put, "/api/exchanges/{vhost}/{name}", Action::PutExchange),
-    (Verb::Delete, "/api/exchanges/{vhost}/{name}", Action::DeleteExchange),
-    (Verb::Get, "/api/exchanges/{vhost}/{name}/bindings/source", Action::SourceBindings),
-    (Verb::Get, "/api/exchanges/{vhost}/{name}/bindings/destination", Action::DestinationBindings),
-    (Verb::Get, "/api/bindings", Action::ListBindings),
-    (Verb::Get, "/api/bindings/{vhost}", Action::ListBindings),
-    (Verb::Get, "/api/bindings/{vhost}/e/{source}/q/{destination}", Action::PairBindings(To::Queue)),
-    (Verb::Post, "/api/bindings/{vhost}/e/{source}/q/{destination}", Action::Bind(To::Queue)),
-    (Verb::Get, "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}", Action::GetBinding(To::Queue)),
-    (Verb::Delete, "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}", Action::Unbind(To::Queue)),
-    (Verb::Get, "/api/bindings/{vhost}/e/{source}/e/{destination}", Action::PairBindings(To::Exchange)),
-    (Verb::Post, "/api/bindings/{vhost}/e/{source}/e/{destination}", Action::Bind(To::Exchange)),
-    (Verb::Get, "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}", Action::GetBinding(To::Exchange)),
-    (Verb::Delete, "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}", Action::Unbind(To::Exchange)),
-    (Verb::Get, "/api/policies", Action::ListPolicies(Whose::Users)),
-    (Verb::Get, "/api/policies/{vhost}", Action::ListPolicies(Whose::Users)),
-    (Verb::Get, "/api/policies/{vhost}/{name}", Action::GetPolicy(Whose::Users)),
-    (Verb::Put, "/api/policies/{vhost}/{name}", Action::PutPolicy(Whose::Users)),
-    (Verb::Delete, "/api/policies/{vhost}/{name}", Action::DeletePolicy(Whose::Users)),
-    (Verb::Get, "/api/operator-policies", Action::ListPolicies(Whose::Operators)),
-    (Verb::Get, "/api/operator-policies/{vhost}", Action::ListPolicies(Whose::Operators)),
-    (Verb::Get, "/api/operator-policies/{vhost}/{name}", Action::GetPolicy(Whose::Operators)),
-    (Verb::Put, "/api/operator-policies/{vhost}/{name}", Action::PutPolicy(Whose::Operators)),
-    (Verb::Delete, "/api/operator-policies/{vhost}/{name}", Action::DeletePolicy(Whose::Operators)),
-    (Verb::Get, "/api/connections", Action::ListConnections),
-    (Verb::Get, "/api/connections/{name}", Action::GetConnection),
-    (Verb::Delete, "/api/connections/{name}", Action::CloseConnection),
-    (Verb::Get, "/api/connections/{name}/sessions", Action::ListSessions),
-    (Verb::Get, "/api/explain/links/{name}", Action::ExplainLink),
-    (Verb::Get, "/api/explain/links/{vhost}/{name}", Action::ExplainLinkOfVhost),
-    (Verb::Get, "/api/explain/queues/{vhost}/{name}", Action::ExplainQueue),
-    (Verb::Get, "/api/explain/connections/{name}", Action::ExplainConnection),
-    (Verb::Get, "/api/health/checks/alarms", Action::Alarms),
-    (Verb::Get, "/api/health/checks/local-alarms", Action::LocalAlarms),
-    (Verb::Get, "/api/health/checks/ready-to-serve-clients", Action::Ready),
-];
+/// One route.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub method: Method,
+    /// A part in braces matches any one segment.
+    pub path: &'static str,
+    pub action: Action,
+    /// What it comes to for [`broker::access`]. A declaration comes to the second of its verbs only if it has the argument
+    /// that names an exchange.
+    pub verbs: &'static [Verb],
+}
+
+const fn route(method: Method, path: &'static str, action: Action, verbs: &'static [Verb]) -> Route {
+    Route { method, path, action, verbs }
+}
+
+/// Every route.
+pub const ROUTES: &[Route] = {
+    use Method::{Delete, Get, Post, Put};
+    &[
+        route(Get, "/", Action::Index, &[]),
+        route(Get, "/api/overview", Action::Overview, &[Verb::Manage, Verb::ReadOverview]),
+        route(Get, "/api/whoami", Action::Whoami, &[Verb::Manage]),
+        route(Get, "/api/vhosts", Action::ListVhosts, &[Verb::Manage, Verb::ReadVhost]),
+        route(Get, "/api/vhosts/{vhost}", Action::GetVhost, &[Verb::Manage, Verb::ReadVhost]),
+        route(Get, "/api/nodes", Action::ListNodes, &[Verb::Manage, Verb::ReadNodes]),
+        route(Get, "/api/nodes/{node}", Action::GetNode, &[Verb::Manage, Verb::ReadNodes]),
+        route(Get, "/api/queues", Action::ListQueues, &[Verb::Manage, Verb::ReadQueue]),
+        route(Get, "/api/queues/{vhost}", Action::ListQueues, &[Verb::Manage, Verb::ReadQueue]),
+        route(Get, "/api/queues/{vhost}/{name}", Action::GetQueue, &[Verb::Manage, Verb::ReadQueue]),
+        route(
+            Put,
+            "/api/queues/{vhost}/{name}",
+            Action::PutQueue,
+            &[Verb::Manage, Verb::DeclareQueue, Verb::DeadLetterTo],
+        ),
+        route(Delete, "/api/queues/{vhost}/{name}", Action::DeleteQueue, &[Verb::Manage, Verb::DeleteQueue]),
+        route(
+            Delete,
+            "/api/queues/{vhost}/{name}/contents",
+            Action::PurgeQueue,
+            &[Verb::Manage, Verb::PurgeQueue],
+        ),
+        route(Get, "/api/queues/{vhost}/{name}/messages", Action::BrowseQueue, &[Verb::Manage, Verb::Get]),
+        route(
+            Get,
+            "/api/queues/{vhost}/{name}/bindings",
+            Action::QueueBindings,
+            &[Verb::Manage, Verb::ReadQueue, Verb::ReadBinding],
+        ),
+        route(Get, "/api/exchanges", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
+        route(Get, "/api/exchanges/{vhost}", Action::ListExchanges, &[Verb::Manage, Verb::ReadExchange]),
+        route(Get, "/api/exchanges/{vhost}/{name}", Action::GetExchange, &[Verb::Manage, Verb::ReadExchange]),
+        route(
+            Put,
+            "/api/exchanges/{vhost}/{name}",
+            Action::PutExchange,
+            &[Verb::Manage, Verb::DeclareExchange, Verb::AlternateTo],
+        ),
+        route(
+            Delete,
+            "/api/exchanges/{vhost}/{name}",
+            Action::DeleteExchange,
+            &[Verb::Manage, Verb::DeleteExchange],
+        ),
+        route(
+            Get,
+            "/api/exchanges/{vhost}/{name}/bindings/source",
+            Action::SourceBindings,
+            &[Verb::Manage, Verb::ReadExchange, Verb::ReadBinding],
+        ),
+        route(
+            Get,
+            "/api/exchanges/{vhost}/{name}/bindings/destination",
+            Action::DestinationBindings,
+            &[Verb::Manage, Verb::ReadExchange, Verb::ReadBinding],
+        ),
+        route(Get, "/api/bindings", Action::ListBindings, &[Verb::Manage, Verb::ReadBinding]),
+        route(Get, "/api/bindings/{vhost}", Action::ListBindings, &[Verb::Manage, Verb::ReadBinding]),
+        route(
+            Get,
+            "/api/bindings/{vhost}/e/{source}/q/{destination}",
+            Action::PairBindings(To::Queue),
+            &[Verb::Manage, Verb::ReadBinding],
+        ),
+        route(
+            Post,
+            "/api/bindings/{vhost}/e/{source}/q/{destination}",
+            Action::Bind(To::Queue),
+            &[Verb::Manage, Verb::Bind],
+        ),
+        route(
+            Get,
+            "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}",
+            Action::GetBinding(To::Queue),
+            &[Verb::Manage, Verb::ReadBinding],
+        ),
+        route(
+            Delete,
+            "/api/bindings/{vhost}/e/{source}/q/{destination}/{props}",
+            Action::Unbind(To::Queue),
+            &[Verb::Manage, Verb::ReadBinding, Verb::Unbind],
+        ),
+        route(
+            Get,
+            "/api/bindings/{vhost}/e/{source}/e/{destination}",
+            Action::PairBindings(To::Exchange),
+            &[Verb::Manage, Verb::ReadBinding],
+        ),
+        route(
+            Post,
+            "/api/bindings/{vhost}/e/{source}/e/{destination}",
+            Action::Bind(To::Exchange),
+            &[Verb::Manage, Verb::Bind],
+        ),
+        route(
+            Get,
+            "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}",
+            Action::GetBinding(To::Exchange),
+            &[Verb::Manage, Verb::ReadBinding],
+        ),
+        route(
+            Delete,
+            "/api/bindings/{vhost}/e/{source}/e/{destination}/{props}",
+            Action::Unbind(To::Exchange),
+            &[Verb::Manage, Verb::ReadBinding, Verb::Unbind],
+        ),
+        route(Get, "/api/policies", Action::ListPolicies(Whose::Users), &[Verb::Manage, Verb::ReadPolicy]),
+        route(
+            Get,
+            "/api/policies/{vhost}",
+            Action::ListPolicies(Whose::Users),
+            &[Verb::Manage, Verb::ReadPolicy],
+        ),
+        route(
+            Get,
+            "/api/policies/{vhost}/{name}",
+            Action::GetPolicy(Whose::Users),
+            &[Verb::Manage, Verb::ReadPolicy],
+        ),
+        route(
+            Put,
+            "/api/policies/{vhost}/{name}",
+            Action::PutPolicy(Whose::Users),
+            &[Verb::Manage, Verb::SetPolicy],
+        ),
+        route(
+            Delete,
+            "/api/policies/{vhost}/{name}",
+            Action::DeletePolicy(Whose::Users),
+            &[Verb::Manage, Verb::SetPolicy],
+        ),
+        route(
+            Get,
+            "/api/operator-policies",
+            Action::ListPolicies(Whose::Operators),
+            &[Verb::Manage, Verb::ReadOperatorPolicy],
+        ),
+        route(
+            Get,
+            "/api/operator-policies/{vhost}",
+            Action::ListPolicies(Whose::Operators),
+            &[Verb::Manage, Verb::ReadOperatorPolicy],
+        ),
+        route(
+            Get,
+            "/api/operator-policies/{vhost}/{name}",
+            Action::GetPolicy(Whose::Operators),
+            &[Verb::Manage, Verb::ReadOperatorPolicy],
+        ),
+        route(
+            Put,
+            "/api/operator-policies/{vhost}/{name}",
+            Action::PutPolicy(Whose::Operators),
+            &[Verb::Manage, Verb::SetOperatorPolicy],
+        ),
+        route(
+            Delete,
+            "/api/operator-policies/{vhost}/{name}",
+            Action::DeletePolicy(Whose::Operators),
+            &[Verb::Manage, Verb::SetOperatorPolicy],
+        ),
+        route(Get, "/api/connections", Action::ListConnections, &[Verb::Manage, Verb::ReadConnection]),
+        route(Get, "/api/connections/{name}", Action::GetConnection, &[Verb::Manage, Verb::ReadConnection]),
+        route(
+            Delete,
+            "/api/connections/{name}",
+            Action::CloseConnection,
+            &[Verb::Manage, Verb::CloseConnection],
+        ),
+        route(
+            Get,
+            "/api/connections/{name}/sessions",
+            Action::ListSessions,
+            &[Verb::Manage, Verb::ReadConnection],
+        ),
+        route(
+            Get,
+            "/api/explain/links/{name}",
+            Action::ExplainLink,
+            &[Verb::Manage, Verb::ExplainConnection],
+        ),
+        route(
+            Get,
+            "/api/explain/links/{vhost}/{name}",
+            Action::ExplainLinkOfVhost,
+            &[Verb::Manage, Verb::ExplainConnection],
+        ),
+        route(
+            Get,
+            "/api/explain/queues/{vhost}/{name}",
+            Action::ExplainQueue,
+            &[Verb::Manage, Verb::ExplainQueue],
+        ),
+        route(
+            Get,
+            "/api/explain/connections/{name}",
+            Action::ExplainConnection,
+            &[Verb::Manage, Verb::ExplainConnection],
+        ),
+        route(Get, "/api/health/checks/alarms", Action::Alarms, &[Verb::Manage, Verb::ReadAlarms]),
+        route(
+            Get,
+            "/api/health/checks/local-alarms",
+            Action::LocalAlarms,
+            &[Verb::Manage, Verb::ReadOverview, Verb::ReadAlarms],
+        ),
+        route(
+            Get,
+            "/api/health/checks/ready-to-serve-clients",
+            Action::Ready,
+            &[Verb::Manage, Verb::ReadOverview],
+        ),
+    ]
+};
 
 /// What came of looking a request up.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Found {
-    /// The action and what stands at the parts in braces, decoded; whether the first of them is a virtual host.
-    Route { action: Action, params: Vec<String>, in_vhost: bool },
+    /// The route, and what stands at the parts in braces, decoded; whether the first of them is a virtual host.
+    Route { route: &'static Route, params: Vec<String>, in_vhost: bool },
     /// Nothing has this path.
     Nothing,
-    /// The path exists for these verbs only.
-    OtherVerbs(Vec<Verb>),
+    /// The path exists for these methods only.
+    OtherMethods(Vec<Method>),
     /// A segment is no UTF-8 when decoded.
     BadPath,
 }
 
 /// Looks a request up. `%2F` does not separate segments; one slash at the end is ignored.
-pub fn find(verb: Option<Verb>, path: &str) -> Found {
+pub fn find(method: Option<Method>, path: &str) -> Found {
     let path = if path.len() > 1 { path.strip_suffix('/').unwrap_or(path) } else { path };
     let mut others = Vec::new();
-    for (known, pattern, action) in ROUTES {
-        let Some(raw) = match_pattern(pattern, path) else { continue };
-        if Some(*known) != verb {
-            others.push(*known);
+    for route in ROUTES {
+        let Some(raw) = match_pattern(route.path, path) else { continue };
+        if Some(route.method) != method {
+            others.push(route.method);
             continue;
         }
         let decoded: Result<Vec<String>, _> =
             raw.into_iter().map(|s| percent_decode_str(s).decode_utf8().map(|s| s.into_owned())).collect();
-        let in_vhost = pattern.contains("/{vhost}");
-        return decoded.map_or(Found::BadPath, |params| Found::Route { action: *action, params, in_vhost });
+        let in_vhost = route.path.contains("/{vhost}");
+        return decoded.map_or(Found::BadPath, |params| Found::Route { route, params, in_vhost });
     }
-    if others.is_empty() { Found::Nothing } else { Found::OtherVerbs(others) }
+    if others.is_empty() { Found::Nothing } else { Found::OtherMethods(others) }
 }
 
 /// The segments at the parts in braces, if the path fits.
@@ -211,10 +392,13 @@ mod tests {
     #[test]
     fn an_encoded_slash_is_part_of_its_segment() {
         let route = |action, params: &[&str], in_vhost| {
-            let params = params.iter().map(|p| (*p).to_owned()).collect();
-            Found::Route { action, params, in_vhost }
+            let params = params.iter().map(|p| (*p).to_owned()).collect::<Vec<_>>();
+            Some((action, params, in_vhost))
         };
-        let get = |path| find(Some(Verb::Get), path);
+        let get = |path| match find(Some(Method::Get), path) {
+            Found::Route { route, params, in_vhost } => Some((route.action, params, in_vhost)),
+            _ => None,
+        };
         assert_eq!(get("/api/queues/%2F/a%2fb%20c"), route(Action::GetQueue, &["/", "a/b c"], true));
         assert_eq!(get("/api/connections/c"), route(Action::GetConnection, &["c"], false));
         assert_eq!(get("/api/queues/"), route(Action::ListQueues, &[], false));
@@ -223,20 +407,18 @@ mod tests {
 
     #[test]
     fn the_unknown_and_the_impossible() {
-        assert_eq!(find(Some(Verb::Get), "/api/nope"), Found::Nothing);
-        assert_eq!(find(Some(Verb::Get), ""), Found::Nothing);
-        assert_eq!(find(Some(Verb::Get), "/api/queues/%ff"), Found::BadPath);
-        assert_eq!(find(None, "/api/overview"), Found::OtherVerbs(vec![Verb::Get]));
-        assert_eq!(
-            find(Some(Verb::Put), "/api/connections/c"),
-            Found::OtherVerbs(vec![Verb::Get, Verb::Delete])
-        );
+        let shown = |method, path| format!("{:?}", find(method, path));
+        assert_eq!(shown(Some(Method::Get), "/api/nope"), "Nothing");
+        assert_eq!(shown(Some(Method::Get), ""), "Nothing");
+        assert_eq!(shown(Some(Method::Get), "/api/queues/%ff"), "BadPath");
+        assert_eq!(shown(None, "/api/overview"), "OtherMethods([Get])");
+        assert_eq!(shown(Some(Method::Put), "/api/connections/c"), "OtherMethods([Get, Delete])");
     }
 
     #[test]
     fn no_two_routes_are_the_same() {
-        for (i, (verb, pattern, _)) in ROUTES.iter().enumerate() {
-            assert!(!ROUTES[..i].iter().any(|(v, p, _)| v == verb && p == pattern), "{verb} {pattern}");
+        for (i, Route { method, path, .. }) in ROUTES.iter().enumerate() {
+            assert!(!ROUTES[..i].iter().any(|r| r.method == *method && r.path == *path), "{method} {path}");
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Who may come in, and who may do what. Every protocol verb and every HTTP route asks [`Access::authorize`].
+//! Who may come in, and who may do what. Every protocol's verb and every HTTP route asks [`Access::permit`].
 
 mod guesses;
+mod verbs;
 
 use std::fmt;
 use std::net::IpAddr;
@@ -11,7 +12,8 @@ use hashbrown::HashMap;
 
 use self::guesses::Guesses;
 pub use self::guesses::network;
-use crate::catalog::DEFAULT_EXCHANGE_ALIAS;
+pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
+use crate::catalog::{DEFAULT_EXCHANGE_ALIAS, Destination};
 
 /// What a user may do to the resources of one kind of verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +33,17 @@ pub struct Permissions {
 impl Permissions {
     pub const ALL: Self =
         Self { configure: Grant::Everything, write: Grant::Everything, read: Grant::Everything };
+
+    pub const NONE: Self = Self { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
+
+    fn grants(&self, permission: Permission) -> bool {
+        let grant = match permission {
+            Permission::Configure => self.configure,
+            Permission::Write => self.write,
+            Permission::Read => self.read,
+        };
+        grant == Grant::Everything
+    }
 }
 
 /// A user.
@@ -55,9 +68,14 @@ impl Identity {
     pub fn has_tag(&self, tag: &str) -> bool {
         self.tags.iter().any(|t| t == tag)
     }
+
+    /// Whoever reads the metrics port. This is no user: the operator decides who reaches the port.
+    pub fn metrics_reader() -> Self {
+        Self { user: "".into(), tags: [String::from("monitoring")].into() }
+    }
 }
 
-/// A kind of verb.
+/// What a user may be allowed to do to a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permission {
     Configure,
@@ -65,16 +83,28 @@ pub enum Permission {
     Read,
 }
 
+impl Permission {
+    pub const ALL: [Self; 3] = [Self::Configure, Self::Write, Self::Read];
+}
+
 /// What a verb is done to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resource<'a> {
     Exchange(&'a str),
     Queue(&'a str),
-    /// Whoever sees the virtual host may read it; tags decide who may configure it.
     Policy(&'a str),
     OperatorPolicy(&'a str),
-    /// Of this user: his own to read, and everybody's for monitors.
+    /// A connection, by the name of its user.
     Connection(&'a str),
+}
+
+impl<'a> From<&'a Destination> for Resource<'a> {
+    fn from(destination: &'a Destination) -> Self {
+        match destination {
+            Destination::Queue(name) => Self::Queue(name),
+            Destination::Exchange(name) => Self::Exchange(name),
+        }
+    }
 }
 
 /// Why somebody is not let in. The reason goes to the log, not to the peer.
@@ -162,58 +192,19 @@ impl Access {
         Ok(())
     }
 
-    /// Whether the user may use the virtual host at all.
+    /// Decides whether the user may do this, by the one table.
     ///
     /// # Errors
-    /// He has no permissions there.
-    pub fn check_vhost(&self, identity: &Identity, vhost: &str) -> Result<(), AccessRefused> {
-        if self.users.get(&identity.user).is_some_and(|u| u.permissions.contains_key(vhost)) {
-            return Ok(());
-        }
-        Err(AccessRefused {
-            reason: format!("access to vhost '{vhost}' refused for user '{}'", identity.user),
-        })
-    }
-
-    /// The one question.
-    ///
-    /// # Errors
-    /// The permission is missing.
-    pub fn authorize(
+    /// A condition of the verb does not hold.
+    pub fn permit(
         &self,
         identity: &Identity,
         vhost: &str,
-        resource: Resource<'_>,
-        permission: Permission,
+        verb: Verb,
+        on: &[Resource<'_>],
     ) -> Result<(), AccessRefused> {
-        let setters: &[&str] = match resource {
-            Resource::Policy(_) => &["administrator", "policymaker"],
-            Resource::OperatorPolicy(_) => &["administrator"],
-            Resource::Connection(owner) => {
-                self.check_vhost(identity, vhost)?;
-                let monitor = identity.has_tag("administrator") || identity.has_tag("monitoring");
-                let may = *identity.user == *owner || (permission == Permission::Read && monitor);
-                return may.then_some(()).ok_or_else(|| refused(identity, vhost, resource, permission));
-            }
-            Resource::Exchange(_) | Resource::Queue(_) => &[],
-        };
-        if !setters.is_empty() {
-            self.check_vhost(identity, vhost)?;
-            if permission == Permission::Read || setters.iter().any(|tag| identity.has_tag(tag)) {
-                return Ok(());
-            }
-            return Err(refused(identity, vhost, resource, permission));
-        }
-        let permissions = self.users.get(&identity.user).and_then(|u| u.permissions.get(vhost));
-        let granted = permissions.map(|p| match permission {
-            Permission::Configure => p.configure,
-            Permission::Write => p.write,
-            Permission::Read => p.read,
-        });
-        if granted == Some(Grant::Everything) {
-            return Ok(());
-        }
-        Err(refused(identity, vhost, resource, permission))
+        let rights = self.users.get(&identity.user).and_then(|user| user.permissions.get(vhost));
+        permit(identity, rights.copied(), vhost, verb, on)
     }
 }
 
@@ -297,49 +288,16 @@ mod tests {
     #[test]
     fn each_permission_is_asked_for_by_its_name() {
         let (access, identity) = access(Permissions { write: Grant::Nothing, ..Permissions::ALL });
-        let ask = |resource, permission| access.authorize(&identity, "/", resource, permission);
-        assert_eq!(ask(Resource::Queue("q"), Permission::Read), Ok(()));
+        let ask = |vhost, verb, resource| access.permit(&identity, vhost, verb, &[resource]);
+        assert_eq!(ask("/", Verb::Consume, Resource::Queue("q")), Ok(()));
         assert_eq!(
-            ask(Resource::Exchange(""), Permission::Write).unwrap_err().reason,
+            ask("/", Verb::Publish, Resource::Exchange("")).unwrap_err().reason,
             "write access to exchange 'amq.default' in vhost '/' refused for user 'u'"
         );
-        assert!(access.check_vhost(&identity, "other").is_err());
-    }
-
-    #[test]
-    fn tags_decide_who_sets_policies() {
-        let none = Permissions { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
-        let ask = |tags: &[&str], vhost: &str, resource, permission| {
-            let tags = tags.iter().map(|t| (*t).to_owned()).collect();
-            let (access, identity) = access(none);
-            access.authorize(&Identity { tags, ..identity }, vhost, resource, permission).is_ok()
-        };
-        let (own, operator) = (Resource::Policy("p"), Resource::OperatorPolicy("p"));
-        for (tag, sets_own, sets_operator) in
-            [("administrator", true, true), ("policymaker", true, false), ("monitoring", false, false)]
-        {
-            assert_eq!(ask(&[tag], "/", own, Permission::Configure), sets_own, "{tag}");
-            assert_eq!(ask(&[tag], "/", operator, Permission::Configure), sets_operator, "{tag}");
-            assert!(ask(&[tag], "/", own, Permission::Read) && ask(&[tag], "/", operator, Permission::Read));
-            assert!(!ask(&[tag], "other", own, Permission::Configure), "{tag}");
-            assert!(!ask(&[tag], "other", own, Permission::Read), "{tag}");
-        }
-    }
-
-    #[test]
-    fn connections_are_their_users_and_the_monitors_to_read() {
-        let (access, identity) = access(Permissions::ALL);
-        let ask = |tags: &[&str], owner, vhost, permission| {
-            let tags = tags.iter().map(|t| (*t).to_owned()).collect();
-            let identity = Identity { tags, ..identity.clone() };
-            access.authorize(&identity, vhost, Resource::Connection(owner), permission).is_ok()
-        };
-        for (tag, reads_others) in [("administrator", true), ("monitoring", true), ("management", false)] {
-            assert!(ask(&[tag], "u", "/", Permission::Read), "his own");
-            assert_eq!(ask(&[tag], "other", "/", Permission::Read), reads_others, "{tag}");
-            assert!(!ask(&[tag], "other", "/", Permission::Configure), "{tag}");
-            assert!(!ask(&[tag], "u", "elsewhere", Permission::Read), "{tag}");
-        }
+        assert_eq!(
+            ask("other", Verb::OpenVhost, Resource::Queue("q")).unwrap_err().reason,
+            "access to vhost 'other' refused for user 'u'"
+        );
     }
 
     #[test]

@@ -192,11 +192,11 @@ pub struct ExchangeSpec {
     pub arguments: Arguments,
 }
 
-/// The desk. Every call is authorized by the one function, as the identity given.
+/// The desk. Every call asks the one table ([`crate::access::Verb`]) for the identity given.
 pub trait Desk: Clone + Send + Sync + 'static {
     fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError>;
 
-    fn overview(&self) -> impl Future<Output = Result<Overview, DeskError>> + Send;
+    fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, DeskError>> + Send;
 
     /// Queues of one virtual host or of all, in the order of their names; at most `limit` from `offset` on,
     /// and how many there are.
@@ -227,6 +227,7 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// These queues with their numbers. One that has been deleted meanwhile has none.
     fn numbered(
         &self,
+        who: &Identity,
         records: &[Arc<QueueRecord>],
     ) -> impl Future<Output = Result<Vec<QueueRow>, DeskError>> + Send;
 
@@ -329,10 +330,18 @@ pub trait Desk: Clone + Send + Sync + 'static {
         operator: bool,
     ) -> impl Future<Output = Result<bool, DeskError>> + Send;
 
+    /// The connections that the user may see, in the order of their names.
     fn connections(
         &self,
         who: &Identity,
     ) -> impl Future<Output = Result<Vec<ConnectionRow>, DeskError>> + Send;
+
+    /// A connection by name; `None` if the user sees none of this name.
+    fn connection(
+        &self,
+        who: &Identity,
+        name: &str,
+    ) -> impl Future<Output = Result<Option<ConnectionRow>, DeskError>> + Send;
 
     /// Closes a connection by name; false if there is none.
     fn close_connection(
@@ -355,13 +364,17 @@ pub trait Desk: Clone + Send + Sync + 'static {
     /// without such rows refuses it.
     fn queue_rows(
         &self,
+        who: &Identity,
         from: usize,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(usize, QueueRow)>, DeskError>> + Send {
-        let _ = (from, limit);
+        let _ = (who, from, limit);
         async { Err(DeskError::Refused("figures per queue are not available".into())) }
     }
 
     /// Alarms in force anywhere.
-    fn alarms(&self) -> Alarms;
+    ///
+    /// # Errors
+    /// The user may not read them.
+    fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError>;
 }

@@ -8,10 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Identity, Permission, Resource};
+use broker::access::{Access, Identity, Resource, Verb, permit_exchange, permit_queue};
 use broker::catalog::{
-    Answer, Binding, Command, DeclareExchange, DeclareQueue, Destination, Exchange, Policy, QueueRecord,
-    SetPolicy,
+    Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord, SetPolicy,
 };
 use broker::counters::Counters;
 use broker::desk::{
@@ -97,21 +96,15 @@ impl NodeDesk {
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
-    fn authorize(
-        &self,
-        who: &Identity,
-        vhost: &str,
-        resource: Resource<'_>,
-        permission: Permission,
-    ) -> Result<(), DeskError> {
-        self.inner
-            .access
-            .authorize(who, vhost, resource, permission)
-            .map_err(|refused| DeskError::AccessRefused(refused.reason))
+    /// Asks the one table.
+    fn permit(&self, who: &Identity, vhost: &str, verb: Verb, on: &[Resource<'_>]) -> Result<(), DeskError> {
+        let permitted = self.inner.access.permit(who, vhost, verb, on);
+        permitted.map_err(|refused| DeskError::AccessRefused(refused.reason))
     }
 
-    fn check_vhost(&self, who: &Identity, vhost: &str) -> Result<(), DeskError> {
-        self.inner.access.check_vhost(who, vhost).map_err(|refused| DeskError::AccessRefused(refused.reason))
+    /// Checks that the user may read something in this virtual host, if one is named.
+    fn permit_list(&self, who: &Identity, vhost: Option<&str>, verb: Verb) -> Result<(), DeskError> {
+        vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
     }
 
     fn row(&self, record: &QueueRecord, report: Report) -> QueueRow {
@@ -124,9 +117,7 @@ impl NodeDesk {
         who: &Identity,
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
-        if let Some(vhost) = vhost {
-            self.check_vhost(who, vhost)?;
-        }
+        self.permit_list(who, vhost, Verb::ReadQueue)?;
         let wanted = vhost.map(str::to_owned);
         let mut records = self
             .call(0, move |shard| {
@@ -134,17 +125,32 @@ impl NodeDesk {
                 all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
             })
             .await?;
-        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
+        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
     }
 
-    fn destination_write(&self, who: &Identity, binding: &Binding) -> Result<(), DeskError> {
-        let resource = match &binding.destination {
-            Destination::Queue(name) => Resource::Queue(name),
-            Destination::Exchange(name) => Resource::Exchange(name),
-        };
-        self.authorize(who, &binding.vhost, resource, Permission::Write)?;
-        self.authorize(who, &binding.vhost, Resource::Exchange(&binding.source), Permission::Read)
+    fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
+        let on = [(&binding.destination).into(), Resource::Exchange(&binding.source)];
+        self.permit(who, &binding.vhost, verb, &on)
+    }
+
+    async fn with_numbers(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
+        let reports = self.reports(records).await?;
+        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
+    }
+
+    /// Every connection, whoever may see it.
+    async fn all_connections(&self) -> Result<Vec<ConnectionRow>, DeskError> {
+        let mut rows = Vec::new();
+        for shard in 0..self.inner.shards.len() {
+            let node = self.inner.node.clone();
+            rows.extend(self.call(shard, move |shard| shard.connection_rows(&node)).await?);
+        }
+        Ok(rows)
+    }
+
+    fn permit_connection(&self, who: &Identity, row: &ConnectionRow) -> Result<(), DeskError> {
+        self.permit(who, &row.vhost, Verb::ReadConnection, &[Resource::Connection(&row.user)])
     }
 }
 
@@ -182,8 +188,12 @@ fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<
     rows
 }
 
-fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
-    if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
+/// What setting or clearing a policy is, and of what.
+fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
+    match operator {
+        true => (Verb::SetOperatorPolicy, Resource::OperatorPolicy(name)),
+        false => (Verb::SetPolicy, Resource::Policy(name)),
+    }
 }
 
 fn changed(answer: Answer) -> bool {
@@ -204,7 +214,8 @@ impl Desk for NodeDesk {
         Ok(identity)
     }
 
-    async fn overview(&self) -> Result<Overview, DeskError> {
+    async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
+        self.permit(who, "", Verb::ReadOverview, &[])?;
         let settings = &self.inner.settings;
         let mut overview = Overview {
             product: settings.compat_product.clone(),
@@ -246,7 +257,7 @@ impl Desk for NodeDesk {
         let records = self.visible_queues(who, vhost).await?;
         let total = records.len();
         let page = page_of(records, offset, limit);
-        Ok((self.numbered(&page).await?, total))
+        Ok((self.with_numbers(&page).await?, total))
     }
 
     async fn queue_records(
@@ -270,17 +281,21 @@ impl Desk for NodeDesk {
             ids.iter().filter_map(|id| catalog.queue_by_id(*id).cloned()).collect::<Vec<_>>()
         };
         let mut records = self.call(0, found).await?;
-        records.retain(|q| self.check_vhost(who, &q.vhost).is_ok());
+        records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
     }
 
-    async fn numbered(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
-        let reports = self.reports(records).await?;
-        Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
+    async fn numbered(
+        &self,
+        who: &Identity,
+        records: &[Arc<QueueRecord>],
+    ) -> Result<Vec<QueueRow>, DeskError> {
+        records.iter().try_for_each(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]))?;
+        self.with_numbers(records).await
     }
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
-        self.check_vhost(who, vhost)?;
+        self.permit(who, vhost, Verb::ReadQueue, &[])?;
         let record = self.record(DEADLINE, vhost, name).await?;
         let report = self.reports(std::slice::from_ref(&record)).await?.remove(0);
         Ok(self.row(&record, report))
@@ -288,11 +303,7 @@ impl Desk for NodeDesk {
 
     async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, DeskError> {
         let QueueSpec { vhost, name, durable, auto_delete, arguments } = spec;
-        self.authorize(who, &vhost, Resource::Queue(&name), Permission::Configure)?;
-        if let Some(exchange) = arguments.get("x-dead-letter-exchange").and_then(amqp10::Value::as_str) {
-            self.authorize(who, &vhost, Resource::Queue(&name), Permission::Read)?;
-            self.authorize(who, &vhost, Resource::Exchange(exchange), Permission::Write)?;
-        }
+        permit_queue(&name, &arguments, |verb, on| self.permit(who, &vhost, verb, on))?;
         let declare = DeclareQueue { durable, auto_delete, ..DeclareQueue::new(vhost, name, arguments) };
         Ok(changed(self.change(Command::DeclareQueue(declare)).await?))
     }
@@ -305,13 +316,13 @@ impl Desk for NodeDesk {
         if_unused: bool,
         if_empty: bool,
     ) -> Result<u64, DeskError> {
-        self.authorize(who, vhost, Resource::Queue(name), Permission::Configure)?;
+        self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)])?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, move |ticket| Request::Delete { ticket, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
-        self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+        self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)])?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         self.count(record, |ticket| Request::Purge { ticket }).await
     }
@@ -324,7 +335,7 @@ impl Desk for NodeDesk {
         start: Start,
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
-        self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+        self.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
@@ -337,22 +348,19 @@ impl Desk for NodeDesk {
     }
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
-        if let Some(vhost) = vhost {
-            self.check_vhost(who, vhost)?;
-        }
+        self.permit_list(who, vhost, Verb::ReadExchange)?;
         let mut all = self.call(0, |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>()).await?;
-        all.retain(|x| vhost.is_none_or(|v| *x.vhost == *v) && self.check_vhost(who, &x.vhost).is_ok());
+        all.retain(|x| {
+            vhost.is_none_or(|v| *x.vhost == *v)
+                && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
+        });
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         Ok(all)
     }
 
     async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {
         let ExchangeSpec { vhost, name, kind, durable, auto_delete, internal, arguments } = spec;
-        self.authorize(who, &vhost, Resource::Exchange(&name), Permission::Configure)?;
-        if let Some(alternate) = arguments.get("alternate-exchange").and_then(amqp10::Value::as_str) {
-            self.authorize(who, &vhost, Resource::Exchange(&name), Permission::Read)?;
-            self.authorize(who, &vhost, Resource::Exchange(alternate), Permission::Write)?;
-        }
+        permit_exchange(&name, &arguments, |verb, on| self.permit(who, &vhost, verb, on))?;
         let declare = DeclareExchange { vhost, name, kind, durable, auto_delete, internal, arguments };
         Ok(changed(self.change(Command::DeclareExchange(declare)).await?))
     }
@@ -364,17 +372,17 @@ impl Desk for NodeDesk {
         name: &str,
         if_unused: bool,
     ) -> Result<bool, DeskError> {
-        self.authorize(who, vhost, Resource::Exchange(name), Permission::Configure)?;
+        self.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)])?;
         let command = Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused };
         Ok(changed(self.change(command).await?))
     }
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
-        if let Some(vhost) = vhost {
-            self.check_vhost(who, vhost)?;
-        }
+        self.permit_list(who, vhost, Verb::ReadBinding)?;
         let mut all = self.call(0, |shard| shard.catalog().bindings().collect::<Vec<_>>()).await?;
-        all.retain(|b| vhost.is_none_or(|v| *b.vhost == *v) && self.check_vhost(who, &b.vhost).is_ok());
+        all.retain(|b| {
+            vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
+        });
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });
@@ -382,12 +390,12 @@ impl Desk for NodeDesk {
     }
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
-        self.destination_write(who, &binding)?;
+        self.permit_binding(who, Verb::Bind, &binding)?;
         Ok(changed(self.change(Command::Bind(binding)).await?))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
-        self.destination_write(who, &binding)?;
+        self.permit_binding(who, Verb::Unbind, &binding)?;
         Ok(changed(self.change(Command::Unbind(binding)).await?))
     }
 
@@ -397,24 +405,19 @@ impl Desk for NodeDesk {
         vhost: Option<&str>,
         operator: bool,
     ) -> Result<Vec<Arc<Policy>>, DeskError> {
-        if let Some(vhost) = vhost {
-            self.authorize(who, vhost, policy_resource("", operator), Permission::Read)?;
-        }
+        let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
+        self.permit_list(who, vhost, verb)?;
         let mut all = self
             .call(0, move |shard| shard.catalog().policies(operator).cloned().collect::<Vec<_>>())
             .await?;
-        all.retain(|p| {
-            let resource = policy_resource(&p.name, operator);
-            vhost.is_none_or(|v| *p.vhost == *v)
-                && self.authorize(who, &p.vhost, resource, Permission::Read).is_ok()
-        });
+        all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v) && self.permit(who, &p.vhost, verb, &[]).is_ok());
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         Ok(all)
     }
 
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
-        let resource = policy_resource(&policy.name, policy.operator);
-        self.authorize(who, &policy.vhost, resource, Permission::Configure)?;
+        let (verb, resource) = set_policy(&policy.name, policy.operator);
+        self.permit(who, &policy.vhost, verb, &[resource])?;
         Ok(changed(self.change(Command::SetPolicy(policy)).await?))
     }
 
@@ -425,31 +428,33 @@ impl Desk for NodeDesk {
         name: &str,
         operator: bool,
     ) -> Result<bool, DeskError> {
-        self.authorize(who, vhost, policy_resource(name, operator), Permission::Configure)?;
+        let (verb, resource) = set_policy(name, operator);
+        self.permit(who, vhost, verb, &[resource])?;
         let command = Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator };
         Ok(changed(self.change(command).await?))
     }
 
     async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
-        let mut rows = Vec::new();
-        for shard in 0..self.inner.shards.len() {
-            let node = self.inner.node.clone();
-            rows.extend(self.call(shard, move |shard| shard.connection_rows(&node)).await?);
-        }
-        rows.retain(|row| self.check_vhost(who, &row.vhost).is_ok());
+        let mut rows = self.all_connections().await?;
+        rows.retain(|row| self.permit_connection(who, row).is_ok());
         rows.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(rows)
     }
 
+    async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
+        let found = self.all_connections().await?.into_iter().find(|row| *row.name == *name);
+        // Whoever does not see the virtual host does not see that it has such a connection.
+        let seen = found.filter(|row| self.permit(who, &row.vhost, Verb::ReadVhost, &[]).is_ok());
+        seen.map(|row| self.permit_connection(who, &row).map(|()| row)).transpose()
+    }
+
     async fn close_connection(&self, who: &Identity, name: &str, reason: &str) -> Result<bool, DeskError> {
-        if !who.has_tag("administrator") {
-            return Err(DeskError::AccessRefused(format!("user '{}' may not close connections", who.user)));
-        }
         let mut any = false;
         for shard in 0..self.inner.shards.len() {
-            let (name, reason) = (name.to_owned(), reason.to_owned());
-            let close = move |shard: &mut Shard| shard.close_connection(&name, &reason);
-            any |= self.call_within(CHANGE_DEADLINE, shard, close).await?;
+            let (who, name, reason) = (who.clone(), name.to_owned(), reason.to_owned());
+            let close = move |shard: &mut Shard| shard.close_connection(&who, &name, &reason);
+            let closed = self.call_within(CHANGE_DEADLINE, shard, close).await?;
+            any |= closed.map_err(|refused| DeskError::AccessRefused(refused.reason))?;
         }
         Ok(any)
     }
@@ -458,19 +463,27 @@ impl Desk for NodeDesk {
         self.explained(who, &subject).await
     }
 
-    async fn queue_rows(&self, from: usize, limit: usize) -> Result<Vec<(usize, QueueRow)>, DeskError> {
+    async fn queue_rows(
+        &self,
+        who: &Identity,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
+        self.permit(who, "", Verb::ReadAllQueues, &[])?;
         let found = move |shard: &mut Shard| {
             let found = shard.catalog().queues_from(from).take(limit);
             found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
         };
         let (places, records): (Vec<_>, Vec<_>) = self.call(0, found).await?.into_iter().unzip();
-        Ok(places.into_iter().zip(self.numbered(&records).await?).collect())
+        Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
     }
 
-    fn alarms(&self) -> Alarms {
+    fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {
+        self.permit(who, "", Verb::ReadAlarms, &[])?;
         let measured = *self.inner.measured.lock().unwrap_or_else(PoisonError::into_inner);
         let all = [("memory", measured.memory_alarm), ("disk", measured.disk_alarm)];
-        all.into_iter().filter(|(_, on)| *on).map(|(what, _)| (what, self.inner.node.to_string())).collect()
+        let raised = all.into_iter().filter(|(_, on)| *on);
+        Ok(raised.map(|(what, _)| (what, self.inner.node.to_string())).collect())
     }
 }
 

@@ -5,10 +5,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Grant, Identity, Permission, Permissions, Resource, User};
+use broker::access::{Access, Identity, Permissions, Resource, User, Verb, permit_exchange, permit_queue};
 use broker::catalog::{
-    Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, Exchange,
-    Policy, QueueRecord, SetPolicy,
+    Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange, Policy,
+    QueueRecord, SetPolicy,
 };
 use broker::counters::{Counters, Deliveries};
 use broker::desk::*;
@@ -44,7 +44,6 @@ pub struct FakeDesk(Arc<Mutex<State>>);
 impl FakeDesk {
     /// `guest` is the administrator; `monitor`, `own` and `powerless` have a tag less each, `app` has none.
     pub fn new() -> Self {
-        let none = Permissions { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
         let user = |name: &str, tags: &[&str], permissions| User {
             name: name.into(),
             password: Secret::new(name.to_owned()),
@@ -56,7 +55,7 @@ impl FakeDesk {
             user("guest", &["administrator"], Permissions::ALL),
             user("monitor", &["monitoring"], Permissions::ALL),
             user("own", &["management"], Permissions::ALL),
-            user("powerless", &["management"], none),
+            user("powerless", &["management"], Permissions::NONE),
             user("policymaker", &["policymaker"], Permissions::ALL),
             user("app", &[], Permissions::ALL),
         ]);
@@ -69,13 +68,17 @@ impl FakeDesk {
 }
 
 impl State {
-    fn allow(&self, who: &Identity, vhost: &str, on: Resource<'_>, to: Permission) -> Result<(), DeskError> {
-        self.access.authorize(who, vhost, on, to).map_err(|e| DeskError::AccessRefused(e.reason))
+    fn permit(&self, who: &Identity, vhost: &str, verb: Verb, on: &[Resource<'_>]) -> Result<(), DeskError> {
+        self.access.permit(who, vhost, verb, on).map_err(|e| DeskError::AccessRefused(e.reason))
     }
 
-    fn check_vhost(&self, who: &Identity, vhost: Option<&str>) -> Result<(), DeskError> {
-        let Some(vhost) = vhost else { return Ok(()) };
-        self.access.check_vhost(who, vhost).map_err(|e| DeskError::AccessRefused(e.reason))
+    fn permit_list(&self, who: &Identity, vhost: Option<&str>, verb: Verb) -> Result<(), DeskError> {
+        vhost.map_or(Ok(()), |vhost| self.permit(who, vhost, verb, &[]))
+    }
+
+    /// Whether something in `at` is part of a list of `wanted`.
+    fn is_seen(&self, who: &Identity, wanted: Option<&str>, at: &str, verb: Verb) -> bool {
+        wanted.is_none_or(|wanted| wanted == at) && self.permit(who, at, verb, &[]).is_ok()
     }
 
     fn run(&mut self, command: Command) -> Result<bool, DeskError> {
@@ -100,18 +103,26 @@ impl State {
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 
-    fn may_bind(&self, who: &Identity, b: &Binding) -> Result<(), DeskError> {
-        let destination = match &b.destination {
-            Destination::Queue(name) => Resource::Queue(name),
-            Destination::Exchange(name) => Resource::Exchange(name),
-        };
-        self.allow(who, &b.vhost, destination, Permission::Write)?;
-        self.allow(who, &b.vhost, Resource::Exchange(&b.source), Permission::Read)
+    fn permit_binding(&self, who: &Identity, verb: Verb, b: &Binding) -> Result<(), DeskError> {
+        let on = [(&b.destination).into(), Resource::Exchange(&b.source)];
+        self.permit(who, &b.vhost, verb, &on)
+    }
+
+    fn permit_connection(&self, who: &Identity, verb: Verb, row: &ConnectionRow) -> Result<(), DeskError> {
+        self.permit(who, &row.vhost, verb, &[Resource::Connection(&row.user)])
+    }
+
+    fn rows(&mut self, records: &[Arc<QueueRecord>]) -> Vec<QueueRow> {
+        self.rows += records.len();
+        records.iter().map(|q| self.row(q)).collect()
     }
 }
 
-fn policy_resource(name: &str, operator: bool) -> Resource<'_> {
-    if operator { Resource::OperatorPolicy(name) } else { Resource::Policy(name) }
+fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
+    match operator {
+        true => (Verb::SetOperatorPolicy, Resource::OperatorPolicy(name)),
+        false => (Verb::SetPolicy, Resource::Policy(name)),
+    }
 }
 
 impl Desk for FakeDesk {
@@ -123,8 +134,9 @@ impl Desk for FakeDesk {
         Ok(who)
     }
 
-    async fn overview(&self) -> Result<Overview, DeskError> {
+    async fn overview(&self, who: &Identity) -> Result<Overview, DeskError> {
         let state = self.state();
+        state.permit(who, "", Verb::ReadOverview, &[])?;
         if state.stuck {
             return Err(DeskError::TimedOut);
         }
@@ -166,7 +178,7 @@ impl Desk for FakeDesk {
         let records = self.queue_records(who, vhost).await?;
         let total = records.len();
         let page: Vec<_> = records.into_iter().skip(offset).take(limit).collect();
-        Ok((self.numbered(&page).await?, total))
+        Ok((self.numbered(who, &page).await?, total))
     }
 
     async fn queue_records(
@@ -175,10 +187,8 @@ impl Desk for FakeDesk {
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let state = self.state();
-        state.check_vhost(who, vhost)?;
-        let seen = |q: &&Arc<QueueRecord>| {
-            vhost.is_none_or(|v| v == &*q.vhost) && state.access.check_vhost(who, &q.vhost).is_ok()
-        };
+        state.permit_list(who, vhost, Verb::ReadQueue)?;
+        let seen = |q: &&Arc<QueueRecord>| state.is_seen(who, vhost, &q.vhost, Verb::ReadQueue);
         let mut records: Vec<_> = state.catalog.queues().filter(seen).cloned().collect();
         records.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(records)
@@ -191,24 +201,29 @@ impl Desk for FakeDesk {
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let state = self.state();
         let found = ids.iter().filter_map(|id| state.catalog.queue_by_id(*id));
-        Ok(found.filter(|q| state.check_vhost(who, Some(&q.vhost)).is_ok()).cloned().collect())
+        let may_read = |q: &&Arc<QueueRecord>| state.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok();
+        Ok(found.filter(may_read).cloned().collect())
     }
 
-    async fn numbered(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<QueueRow>, DeskError> {
+    async fn numbered(
+        &self,
+        who: &Identity,
+        records: &[Arc<QueueRecord>],
+    ) -> Result<Vec<QueueRow>, DeskError> {
         let mut state = self.state();
-        state.rows += records.len();
-        Ok(records.iter().map(|q| state.row(q)).collect())
+        records.iter().try_for_each(|q| state.permit(who, &q.vhost, Verb::ReadQueue, &[]))?;
+        Ok(state.rows(records))
     }
 
     async fn queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<QueueRow, DeskError> {
         let state = self.state();
-        state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+        state.permit(who, vhost, Verb::ReadQueue, &[])?;
         Ok(state.row(&*state.record(vhost, name)?))
     }
 
     async fn declare_queue(&self, who: &Identity, spec: QueueSpec) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.allow(who, &spec.vhost, Resource::Queue(&spec.name), Permission::Configure)?;
+        permit_queue(&spec.name, &spec.arguments, |verb, on| state.permit(who, &spec.vhost, verb, on))?;
         state.run(Command::DeclareQueue(DeclareQueue {
             durable: spec.durable,
             auto_delete: spec.auto_delete,
@@ -225,7 +240,7 @@ impl Desk for FakeDesk {
         if_empty: bool,
     ) -> Result<u64, DeskError> {
         let mut state = self.state();
-        state.allow(who, vhost, Resource::Queue(name), Permission::Configure)?;
+        state.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)])?;
         let record = state.record(vhost, name)?;
         let ready = state.ready.get(name).copied().unwrap_or(0);
         if if_empty && ready > 0 {
@@ -237,7 +252,7 @@ impl Desk for FakeDesk {
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
         let mut state = self.state();
-        state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+        state.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)])?;
         state.record(vhost, name)?;
         Ok(state.ready.remove(name).unwrap_or(0))
     }
@@ -251,7 +266,7 @@ impl Desk for FakeDesk {
         count: u32,
     ) -> Result<Vec<BrowsedRow>, DeskError> {
         let mut state = self.state();
-        state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+        state.permit(who, vhost, Verb::Get, &[Resource::Queue(name)])?;
         let record = state.record(vhost, name)?;
         if !record.is_stream() {
             return Err(DeskError::no_stream(&record));
@@ -262,16 +277,14 @@ impl Desk for FakeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         let state = self.state();
-        state.check_vhost(who, vhost)?;
-        let seen = |e: &&Arc<Exchange>| {
-            vhost.is_none_or(|v| v == &*e.vhost) && state.access.check_vhost(who, &e.vhost).is_ok()
-        };
+        state.permit_list(who, vhost, Verb::ReadExchange)?;
+        let seen = |e: &&Arc<Exchange>| state.is_seen(who, vhost, &e.vhost, Verb::ReadExchange);
         Ok(state.catalog.exchanges().filter(seen).cloned().collect())
     }
 
     async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.allow(who, &spec.vhost, Resource::Exchange(&spec.name), Permission::Configure)?;
+        permit_exchange(&spec.name, &spec.arguments, |verb, on| state.permit(who, &spec.vhost, verb, on))?;
         state.run(Command::DeclareExchange(DeclareExchange {
             vhost: spec.vhost,
             name: spec.name,
@@ -291,28 +304,26 @@ impl Desk for FakeDesk {
         if_unused: bool,
     ) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.allow(who, vhost, Resource::Exchange(name), Permission::Configure)?;
+        state.permit(who, vhost, Verb::DeleteExchange, &[Resource::Exchange(name)])?;
         state.run(Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused })
     }
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         let state = self.state();
-        state.check_vhost(who, vhost)?;
-        let seen = |b: &Arc<Binding>| {
-            vhost.is_none_or(|v| v == &*b.vhost) && state.access.check_vhost(who, &b.vhost).is_ok()
-        };
+        state.permit_list(who, vhost, Verb::ReadBinding)?;
+        let seen = |b: &Arc<Binding>| state.is_seen(who, vhost, &b.vhost, Verb::ReadBinding);
         Ok(state.catalog.bindings().filter(seen).collect())
     }
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.may_bind(who, &binding)?;
+        state.permit_binding(who, Verb::Bind, &binding)?;
         state.run(Command::Bind(binding))
     }
 
     async fn unbind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.may_bind(who, &binding)?;
+        state.permit_binding(who, Verb::Unbind, &binding)?;
         state.run(Command::Unbind(binding))
     }
 
@@ -323,17 +334,16 @@ impl Desk for FakeDesk {
         operator: bool,
     ) -> Result<Vec<Arc<Policy>>, DeskError> {
         let state = self.state();
-        if let Some(vhost) = vhost {
-            state.allow(who, vhost, policy_resource("", operator), Permission::Read)?;
-        }
-        let seen = |p: &&Arc<Policy>| vhost.is_none_or(|v| v == &*p.vhost);
+        let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
+        state.permit_list(who, vhost, verb)?;
+        let seen = |p: &&Arc<Policy>| state.is_seen(who, vhost, &p.vhost, verb);
         Ok(state.catalog.policies(operator).filter(seen).cloned().collect())
     }
 
     async fn set_policy(&self, who: &Identity, policy: SetPolicy) -> Result<bool, DeskError> {
         let mut state = self.state();
-        let resource = policy_resource(&policy.name, policy.operator);
-        state.allow(who, &policy.vhost, resource, Permission::Configure)?;
+        let (verb, resource) = set_policy(&policy.name, policy.operator);
+        state.permit(who, &policy.vhost, verb, &[resource])?;
         state.run(Command::SetPolicy(policy))
     }
 
@@ -345,19 +355,32 @@ impl Desk for FakeDesk {
         operator: bool,
     ) -> Result<bool, DeskError> {
         let mut state = self.state();
-        state.allow(who, vhost, policy_resource(name, operator), Permission::Configure)?;
+        let (verb, resource) = set_policy(name, operator);
+        state.permit(who, vhost, verb, &[resource])?;
         state.run(Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator })
     }
 
-    async fn connections(&self, _who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
-        Ok(self.state().connections.clone())
+    async fn connections(&self, who: &Identity) -> Result<Vec<ConnectionRow>, DeskError> {
+        let state = self.state();
+        let seen = |row: &&ConnectionRow| state.permit_connection(who, Verb::ReadConnection, row).is_ok();
+        Ok(state.connections.iter().filter(seen).cloned().collect())
     }
 
-    async fn close_connection(&self, _who: &Identity, name: &str, _reason: &str) -> Result<bool, DeskError> {
+    async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
+        let state = self.state();
+        let found = state.connections.iter().find(|row| *row.name == *name);
+        let seen = found.filter(|row| state.permit(who, &row.vhost, Verb::ReadVhost, &[]).is_ok());
+        let permit = |row: &ConnectionRow| state.permit_connection(who, Verb::ReadConnection, row);
+        seen.map(|row| permit(row).map(|()| row.clone())).transpose()
+    }
+
+    async fn close_connection(&self, who: &Identity, name: &str, _reason: &str) -> Result<bool, DeskError> {
         let mut state = self.state();
-        let before = state.connections.len();
-        state.connections.retain(|c| *c.name != *name);
-        Ok(state.connections.len() < before)
+        let found = state.connections.iter().position(|row| *row.name == *name);
+        let Some(at) = found else { return Ok(false) };
+        state.permit_connection(who, Verb::CloseConnection, &state.connections[at])?;
+        state.connections.remove(at);
+        Ok(true)
     }
 
     async fn explain(&self, who: &Identity, subject: Subject) -> Result<Explanation, DeskError> {
@@ -365,7 +388,7 @@ impl Desk for FakeDesk {
         let mut look = Look { connections: state.facts.clone(), ..Look::default() };
         match &subject {
             Subject::Queue { vhost, name } => {
-                state.allow(who, vhost, Resource::Queue(name), Permission::Read)?;
+                state.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)])?;
                 let record = state.record(vhost, name)?;
                 look.queues.push(QueueFacts::new(&record, state.row(&record).report));
             }
@@ -374,22 +397,29 @@ impl Desk for FakeDesk {
                     look.connections.retain(|c| *c.vhost == **vhost);
                 }
                 for c in &look.connections {
-                    state.allow(who, &c.vhost, Resource::Connection(&c.user), Permission::Read)?;
+                    state.permit(who, &c.vhost, Verb::ExplainConnection, &[Resource::Connection(&c.user)])?;
                 }
             }
         }
         look.explain(&look, &subject).map_err(DeskError::Catalog)
     }
 
-    async fn queue_rows(&self, from: usize, limit: usize) -> Result<Vec<(usize, QueueRow)>, DeskError> {
-        let (places, found): (Vec<_>, Vec<_>) = {
-            let state = self.state();
-            state.catalog.queues_from(from).take(limit).map(|(place, q)| (place, q.clone())).unzip()
-        };
-        Ok(places.into_iter().zip(self.numbered(&found).await?).collect())
+    async fn queue_rows(
+        &self,
+        who: &Identity,
+        from: usize,
+        limit: usize,
+    ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
+        let mut state = self.state();
+        state.permit(who, "", Verb::ReadAllQueues, &[])?;
+        let (places, found): (Vec<_>, Vec<_>) =
+            state.catalog.queues_from(from).take(limit).map(|(place, q)| (place, q.clone())).unzip();
+        Ok(places.into_iter().zip(state.rows(&found)).collect())
     }
 
-    fn alarms(&self) -> Alarms {
-        self.state().alarms.clone()
+    fn alarms(&self, who: &Identity) -> Result<Alarms, DeskError> {
+        let state = self.state();
+        state.permit(who, "", Verb::ReadAlarms, &[])?;
+        Ok(state.alarms.clone())
     }
 }

@@ -23,7 +23,7 @@ use message::Route;
 use queue::{Effect, GoneReason, Lent, Mode, Outcome, Ticket, Verdict};
 
 use super::{BadFrame, Ending, Output, Phase};
-use crate::access::{Identity, Permission, Resource};
+use crate::access::{Identity, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::cx::Cx;
 use crate::farewell::OwnQueues;
@@ -53,8 +53,8 @@ pub struct Gate {
     key: usize,
     pub(super) name: Arc<str>,
     pub(super) phase: Phase,
-    identity: Option<Identity>,
-    vhost: Arc<str>,
+    pub(super) identity: Option<Identity>,
+    pub(super) vhost: Arc<str>,
     pub(super) output: Output,
     roles: BTreeMap<u64, Role>,
     /// The holders for which messages are fetched.
@@ -203,7 +203,7 @@ impl Gate {
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
         let identity = self.identity.as_ref().ok_or("login required")?;
-        let allowed = cx.access.authorize(identity, &self.vhost, Resource::Queue(name), Permission::Read);
+        let allowed = cx.access.permit(identity, &self.vhost, Verb::Consume, &[Resource::Queue(name)]);
         allowed.map_err(|refused| refused.reason)?;
         self.queue(name, cx)
     }

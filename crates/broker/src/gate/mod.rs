@@ -15,6 +15,7 @@ use bytes::Bytes;
 use message::Message;
 use queue::{ConsumerId, Effect, Lent, Ticket, Verdict};
 
+use crate::access::Identity;
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::desk::ConnectionRow;
@@ -139,6 +140,16 @@ impl Gate {
 
     pub fn phase(&self) -> Phase {
         each!(self, gate => gate.phase)
+    }
+
+    /// The user who has logged in.
+    pub fn identity(&self) -> Option<&Identity> {
+        each!(self, gate => gate.identity.as_ref())
+    }
+
+    /// The virtual host that the connection is open to.
+    pub fn vhost(&self) -> &str {
+        each!(self, gate => &gate.vhost)
     }
 
     // ---- the socket -----------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use message::{Message, Route};
 
 use super::Arrived;
-use crate::access::{AccessRefused, Identity, Permission, Resource};
+use crate::access::{AccessRefused, Identity, Resource, Verb};
 use crate::catalog::{Exchange, Letter, RouteTarget, RouteTargets, Routed};
 use crate::cx::Cx;
 
@@ -121,7 +121,7 @@ pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Resu
     }
     let Some(identity) = sender.identity else { return Ok(()) };
     cx.access
-        .authorize(identity, sender.vhost, Resource::Exchange(exchange), Permission::Write)
+        .permit(identity, sender.vhost, Verb::Publish, &[Resource::Exchange(exchange)])
         .map_err(Refused::AccessRefused)
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use broker::access::{Identity, Permission, Resource};
+use broker::access::{Identity, Resource, Verb};
 use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
 
@@ -19,7 +19,7 @@ impl NodeDesk {
         subject: &Subject,
     ) -> Result<Explanation, DeskError> {
         if let Subject::Queue { vhost, name } = subject {
-            self.authorize(who, vhost, Resource::Queue(name), Permission::Read)?;
+            self.permit(who, vhost, Verb::ExplainQueue, &[Resource::Queue(name)])?;
         }
         let before = self.look(who, subject).await?;
         tokio::time::sleep(LOOK_AGAIN).await;
@@ -34,7 +34,7 @@ impl NodeDesk {
 
     fn may_see(&self, who: &Identity, connection: &ConnectionFacts) -> Result<(), DeskError> {
         let resource = Resource::Connection(&connection.user);
-        self.authorize(who, &connection.vhost, resource, Permission::Read)
+        self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource])
     }
 
     /// Everything that may stop the subject, as it is now.

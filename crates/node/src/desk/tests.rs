@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use broker::access::{Permissions, User};
-use broker::catalog::{Arguments, Catalog, CatalogError};
+use broker::catalog::{Arguments, Catalog, CatalogError, Destination};
 use broker::ids::ConnectionId;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -88,7 +88,7 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
         "a deletion was given up"
     );
     assert!(timeout(soon, desk.close_connection(&who, "c", "why")).await.is_err(), "a close was given up");
-    let numbers = timeout(soon, desk.overview()).await.expect("numbers are given up sooner");
+    let numbers = timeout(soon, desk.overview(&who)).await.expect("numbers are given up sooner");
     assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");
     let numbers = timeout(soon, desk.queue(&who, "/", "q")).await.expect("those of one queue, too");
     assert!(matches!(numbers, Err(DeskError::TimedOut)), "{numbers:?}");

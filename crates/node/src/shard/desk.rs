@@ -1,5 +1,6 @@
 //! What the desk asks of a shard: calls that run on it, and answers that come later.
 
+use broker::access::{AccessRefused, Identity, Resource, Verb};
 use broker::catalog::{Answer, Catalog, CatalogError, Command, QueueRecord};
 use broker::desk::{BudgetRow, ConnectionRow};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
@@ -144,11 +145,21 @@ impl Shard {
     }
 
     /// Closes the connection of this name; false if it is not here.
-    pub fn close_connection(&mut self, name: &str, reason: &str) -> bool {
-        let found = self.connections.named(name);
-        if let Some(key) = found {
-            self.close(key, reason);
-        }
-        found.is_some()
+    ///
+    /// # Errors
+    /// It is here, and the user may not close it.
+    pub fn close_connection(
+        &mut self,
+        who: &Identity,
+        name: &str,
+        reason: &str,
+    ) -> Result<bool, AccessRefused> {
+        let Some(key) = self.connections.named(name) else { return Ok(false) };
+        let Some(conn) = self.connections.get(key) else { return Ok(false) };
+        let owner = conn.gate.identity().map_or("", |owner| &owner.user);
+        let resource = [Resource::Connection(owner)];
+        self.metadata.access().permit(who, conn.gate.vhost(), Verb::CloseConnection, &resource)?;
+        self.close(key, reason);
+        Ok(true)
     }
 }

@@ -10,7 +10,7 @@ use super::outbound::Consuming;
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
-use crate::access::{Permission, Resource};
+use crate::access::{Resource, Verb};
 use crate::catalog::QueueRecord;
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
@@ -151,7 +151,7 @@ impl Gate {
         let vhost = self.vhost.clone();
         let (exchange, key, watched) = match node {
             Node::Queue { name, .. } if let Some(to) = ReplyTo::parse(&name) => {
-                self.authorize(Resource::Exchange(""), Permission::Write, cx)?;
+                self.permit(Verb::Publish, &[Resource::Exchange("")], cx)?;
                 return self.probe_replies(session, link, attach, to, cx);
             }
             Node::Queue { name, declare: true } if cx.catalog.queue(&vhost, &name).is_none() => {
@@ -168,7 +168,7 @@ impl Gate {
             let reason = format!("forbidden to publish to internal exchange '{exchange}' in vhost '{vhost}'");
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason).into());
         }
-        self.authorize(Resource::Exchange(&exchange), Permission::Write, cx)?;
+        self.permit(Verb::Publish, &[Resource::Exchange(&exchange)], cx)?;
         let target_of_link = match key {
             Some(key) => IntakeTarget::route(exchange, key),
             None => IntakeTarget::Exchange(exchange.into()),
@@ -182,18 +182,12 @@ impl Gate {
         Ok(())
     }
 
-    pub(super) fn authorize(
-        &self,
-        resource: Resource<'_>,
-        permission: Permission,
-        cx: &Cx<'_>,
-    ) -> Result<(), Refused> {
+    /// Asks the one table whether the client may do this.
+    pub(super) fn permit(&self, verb: Verb, on: &[Resource<'_>], cx: &Cx<'_>) -> Result<(), Refused> {
         let Some(identity) = &self.identity else {
             return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
         };
-        cx.access
-            .authorize(identity, &self.vhost, resource, permission)
-            .map_err(|refused| Refused::Session(refused.into()))
+        cx.access.permit(identity, &self.vhost, verb, on).map_err(|refused| Refused::Session(refused.into()))
     }
 
     pub(super) fn new_intake(
@@ -305,7 +299,7 @@ impl Gate {
                 return self.make_own_queue((session, link), attach, "amq.gen", Some(bind), cx);
             }
         };
-        self.authorize(Resource::Queue(&queue), Permission::Read, cx)?;
+        self.permit(Verb::Consume, &[Resource::Queue(&queue)], cx)?;
         if let Some(to) = ReplyTo::parse(&queue) {
             return self.probe_replies(session, link, attach, to, cx);
         }

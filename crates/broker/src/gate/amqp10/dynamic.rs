@@ -10,7 +10,7 @@ use super::address::queue_address;
 use super::attach::{Refused, not_implemented, on_link};
 use super::node_address::Format;
 use super::{Cx, Gate, Waiting, error};
-use crate::access::{Permission, Resource};
+use crate::access::{Resource, Verb};
 use crate::catalog::{
     Answer, Arguments, Binding, CatalogError, Command, DeclareQueue, Destination, QueueRecord,
 };
@@ -77,14 +77,14 @@ impl Gate {
         } else {
             format!("{prefix}.gen-{random}")
         };
-        self.authorize(Resource::Queue(&queue), Permission::Configure, cx)?;
+        let own = Resource::Queue(&queue);
+        self.permit(Verb::DeclareQueue, &[own], cx)?;
         match attach.role {
-            Role::Receiver => self.authorize(Resource::Queue(&queue), Permission::Read, cx)?,
-            Role::Sender => self.authorize(Resource::Exchange(""), Permission::Write, cx)?,
+            Role::Receiver => self.permit(Verb::Consume, &[own], cx)?,
+            Role::Sender => self.permit(Verb::Publish, &[Resource::Exchange("")], cx)?,
         }
         if let Some(Bound { exchange, .. }) = &bind {
-            self.authorize(Resource::Queue(&queue), Permission::Write, cx)?;
-            self.authorize(Resource::Exchange(exchange), Permission::Read, cx)?;
+            self.permit(Verb::Bind, &[own, Resource::Exchange(exchange)], cx)?;
         }
         let command = Command::DeclareQueue(DeclareQueue {
             exclusive: true,
@@ -104,7 +104,7 @@ impl Gate {
         name: String,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
-        self.authorize(Resource::Queue(&name), Permission::Configure, cx)?;
+        self.permit(Verb::DeclareQueue, &[Resource::Queue(&name)], cx)?;
         let mut arguments = Arguments::new();
         arguments.insert("x-queue-type".into(), Value::String("classic".into()));
         let name: Arc<str> = name.into();

@@ -16,7 +16,7 @@ use super::address::MANAGEMENT;
 use super::attach::{Refused, on_link};
 use super::outbound::refused_by_queue;
 use super::{Cx, Gate, LinkRole, Waiting, error};
-use crate::access::{Permission, Resource};
+use crate::access::{self, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};
 use crate::ids::QueueId;
 use crate::reply_to::ReplyTo;
@@ -219,7 +219,7 @@ impl Gate {
 
     /// Checks permissions, then asks the catalog or a queue, or answers at once.
     fn carry_out(&mut self, pair: u32, pending: Pending, cx: &mut Cx<'_>) {
-        if let Err(refused) = self.permit(&pending.verb, cx) {
+        if let Err(refused) = self.permit_request(&pending.verb, cx) {
             // Behaviour B.10: missing permission ends the session.
             let (Refused::Session(error) | Refused::Link(error)) = refused;
             self.end(pending.session, error, cx);
@@ -313,51 +313,25 @@ impl Gate {
         }
     }
 
-    /// The permission that each verb needs (behaviour B.10).
-    fn permit(&self, verb: &Verb, cx: &Cx<'_>) -> Result<(), Refused> {
-        let queue_any = |name: &str| {
-            [Permission::Configure, Permission::Write, Permission::Read]
-                .into_iter()
-                .map(|p| self.authorize(Resource::Queue(name), p, cx))
-                .reduce(|a, b| a.or(b))
-                .unwrap_or(Ok(()))
-        };
-        let destination_write = |destination: &Destination| match destination {
-            Destination::Queue(name) => self.authorize(Resource::Queue(name), Permission::Write, cx),
-            Destination::Exchange(name) => self.authorize(Resource::Exchange(name), Permission::Write, cx),
-        };
+    /// Asks the one table for each verb that a request comes to.
+    fn permit_request(&self, verb: &Verb, cx: &Cx<'_>) -> Result<(), Refused> {
+        let ask = |verb, on: &[Resource<'_>]| self.permit(verb, on, cx);
+        let one = |verb, resource| ask(verb, &[resource]);
         match verb {
-            Verb::GetQueue { name } => queue_any(name),
-            Verb::DeclareQueue(declare) => {
-                self.authorize(Resource::Queue(&declare.name), Permission::Configure, cx)?;
-                if let Some(exchange) =
-                    declare.arguments.get("x-dead-letter-exchange").and_then(Value::as_str)
-                {
-                    self.authorize(Resource::Queue(&declare.name), Permission::Read, cx)?;
-                    self.authorize(Resource::Exchange(exchange), Permission::Write, cx)?;
-                }
-                Ok(())
+            Verb::GetQueue { name } => one(access::Verb::InspectQueue, Resource::Queue(name)),
+            Verb::DeclareQueue(declare) => access::permit_queue(&declare.name, &declare.arguments, ask),
+            Verb::DeleteQueue { name } => one(access::Verb::DeleteQueue, Resource::Queue(name)),
+            Verb::PurgeQueue { name } => one(access::Verb::PurgeQueue, Resource::Queue(name)),
+            Verb::DeclareExchange(declare) => access::permit_exchange(&declare.name, &declare.arguments, ask),
+            Verb::DeleteExchange { name } => one(access::Verb::DeleteExchange, Resource::Exchange(name)),
+            Verb::Bind(Binding { source, destination, .. }) => {
+                ask(access::Verb::Bind, &[destination.into(), Resource::Exchange(source)])
             }
-            Verb::DeleteQueue { name } => self.authorize(Resource::Queue(name), Permission::Configure, cx),
-            Verb::PurgeQueue { name } => self.authorize(Resource::Queue(name), Permission::Read, cx),
-            Verb::DeclareExchange(declare) => {
-                self.authorize(Resource::Exchange(&declare.name), Permission::Configure, cx)?;
-                if let Some(alternate) = declare.arguments.get("alternate-exchange").and_then(Value::as_str) {
-                    self.authorize(Resource::Exchange(&declare.name), Permission::Read, cx)?;
-                    self.authorize(Resource::Exchange(alternate), Permission::Write, cx)?;
-                }
-                Ok(())
+            Verb::Unbind { source, destination, .. } => {
+                ask(access::Verb::Unbind, &[destination.into(), Resource::Exchange(source)])
             }
-            Verb::DeleteExchange { name } => {
-                self.authorize(Resource::Exchange(name), Permission::Configure, cx)
-            }
-            Verb::Bind(binding) => {
-                destination_write(&binding.destination)?;
-                self.authorize(Resource::Exchange(&binding.source), Permission::Read, cx)
-            }
-            Verb::Unbind { source, destination, .. } | Verb::ListBindings { source, destination, .. } => {
-                destination_write(destination)?;
-                self.authorize(Resource::Exchange(source), Permission::Read, cx)
+            Verb::ListBindings { source, destination, .. } => {
+                ask(access::Verb::InspectBindings, &[destination.into(), Resource::Exchange(source)])
             }
             Verb::Other => Ok(()),
         }

@@ -140,10 +140,10 @@ pub struct Gate {
     /// When the handshake ends, by OPEN not having come or by telling that the login was refused.
     handshake_deadline_ms: u64,
     connected_at_ms: u64,
-    identity: Option<Identity>,
+    pub(super) identity: Option<Identity>,
     /// The SASL mechanism of the login that was accepted.
     mechanism: &'static str,
-    vhost: Arc<str>,
+    pub(super) vhost: Arc<str>,
     client: Client,
     sessions: Vec<Option<Box<Session>>>,
     pairs: slab::Slab<Pair>,

@@ -6,6 +6,7 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 use super::ends::Farewell;
 use super::{Client, Cx, Gate, Phase, error, shown, told};
 use crate::PEER;
+use crate::access;
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
 
@@ -109,7 +110,7 @@ impl Gate {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
         }
-        cx.access.check_vhost(identity, &self.vhost)?;
+        cx.access.permit(identity, &self.vhost, access::Verb::OpenVhost, &[])?;
         Ok(())
     }
 

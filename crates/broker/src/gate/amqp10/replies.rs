@@ -12,7 +12,7 @@ use queue::{ConsumerId, Effect, Verdict};
 
 use super::attach::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
-use crate::access::{Permission, Resource};
+use crate::access::{Resource, Verb};
 use crate::intake::Target;
 use crate::reply_to::ReplyTo;
 
@@ -62,7 +62,7 @@ impl Gate {
         })?;
         let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
         let name = to.name();
-        if let Err(refused) = self.authorize(Resource::Queue(&name), Permission::Read, cx) {
+        if let Err(refused) = self.permit(Verb::Consume, &[Resource::Queue(&name)], cx) {
             cx.consumers.remove(outlet);
             return Err(refused);
         }

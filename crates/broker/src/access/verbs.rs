@@ -1,0 +1,339 @@
+//! Which permissions a verb needs: the one table that every gate and the desk ask, and nothing else decides.
+//!
+//! A verb is what somebody does to the broker, whatever protocol says it by. `docs/operations.md` shows the table to
+//! operators.
+
+use amqp10::Value;
+
+use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
+use crate::catalog::Arguments;
+
+/// Tags that open the management API.
+const MANAGEMENT: &[&str] = &[ADMINISTRATOR, MONITORING, POLICYMAKER, "management"];
+
+/// Tags that show what belongs to other users.
+const MONITORS: &[&str] = &[ADMINISTRATOR, MONITORING];
+
+const ADMINISTRATOR: &str = "administrator";
+const MONITORING: &str = "monitoring";
+const POLICYMAKER: &str = "policymaker";
+
+/// One condition of a verb. A number says which of the verb's resources is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// A tag that opens the management API.
+    Management,
+    /// A tag that shows what belongs to other users.
+    Monitor,
+    /// Permissions in the virtual host, whatever they grant.
+    Vhost,
+    /// A permission on a resource.
+    Right(usize, Permission),
+    /// Any permission on a resource.
+    AnyRight(usize),
+    /// One of these tags, to configure a resource.
+    Setter(usize, &'static [&'static str]),
+    /// The resource is the user's own, or the user has one of these tags.
+    Own(usize, &'static [&'static str]),
+}
+
+/// Makes the verbs, the list of all of them, and what each needs.
+macro_rules! verbs {
+    ($($(#[doc = $doc:literal])* $verb:ident => [$($need:expr),*];)*) => {
+        /// What somebody does to the broker.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Verb {
+            $($(#[doc = $doc])* $verb,)*
+        }
+
+        impl Verb {
+            pub const ALL: &[Self] = &[$(Self::$verb,)*];
+
+            /// The conditions, all of which must hold. They are looked at in this order.
+            pub const fn needs(self) -> &'static [Need] {
+                use Need::{AnyRight, Management, Monitor, Own, Right, Setter, Vhost};
+                use Permission::{Configure, Read, Write};
+                match self {
+                    $(Self::$verb => const { &[$($need),*] },)*
+                }
+            }
+        }
+    };
+}
+
+// Behaviour G, and B.10 for what is managed over AMQP. Lists are asked row by row.
+verbs! {
+    /// Opens a connection to a virtual host.
+    OpenVhost => [Vhost];
+    /// Publishes to an exchange.
+    Publish => [Right(0, Write)];
+    /// Consumes from a queue.
+    Consume => [Right(0, Read)];
+    /// Takes messages of a queue, or looks at them, without a consumer.
+    Get => [Right(0, Read)];
+    DeclareQueue => [Right(0, Configure)];
+    /// Declares a queue (the first) whose dead letters go to an exchange (the second).
+    DeadLetterTo => [Right(0, Read), Right(1, Write)];
+    DeleteQueue => [Right(0, Configure)];
+    PurgeQueue => [Right(0, Read)];
+    /// Asks over AMQP for one queue and its numbers.
+    InspectQueue => [AnyRight(0)];
+    DeclareExchange => [Right(0, Configure)];
+    /// Declares an exchange (the first) with an alternate exchange (the second).
+    AlternateTo => [Right(0, Read), Right(1, Write)];
+    DeleteExchange => [Right(0, Configure)];
+    /// Binds a queue or an exchange (the first) to a source exchange (the second).
+    Bind => [Right(0, Write), Right(1, Read)];
+    Unbind => [Right(0, Write), Right(1, Read)];
+    /// Asks over AMQP for the bindings between the two.
+    InspectBindings => [Right(0, Write), Right(1, Read)];
+
+    /// Uses the management API at all.
+    Manage => [Management];
+    ReadOverview => [Management];
+    ReadAlarms => [Management];
+    ReadNodes => [Monitor];
+    /// Reads the numbers of the queues of every virtual host, as metrics do.
+    ReadAllQueues => [Monitor];
+    ReadVhost => [Vhost];
+    ReadQueue => [Vhost];
+    ReadExchange => [Vhost];
+    ReadBinding => [Vhost];
+    ReadPolicy => [Vhost];
+    ReadOperatorPolicy => [Vhost];
+    SetPolicy => [Vhost, Setter(0, &[ADMINISTRATOR, POLICYMAKER])];
+    SetOperatorPolicy => [Vhost, Setter(0, &[ADMINISTRATOR])];
+    ReadConnection => [Vhost, Own(0, MONITORS)];
+    /// Whose connection it is counts, and not where: an administrator closes any.
+    CloseConnection => [Own(0, &[ADMINISTRATOR])];
+    ExplainQueue => [Right(0, Read)];
+    ExplainConnection => [Vhost, Own(0, MONITORS)];
+}
+
+impl Verb {
+    /// Whether the tags of a user decide, so that no virtual host is asked for.
+    pub fn is_by_tag(self) -> bool {
+        self.needs().iter().all(|need| matches!(need, Need::Management | Need::Monitor))
+    }
+}
+
+/// Decides whether a user may do this. `rights` are the user's permissions in the virtual host, if there are any.
+///
+/// # Errors
+/// The first condition that does not hold, in the reference's words for it.
+pub fn permit(
+    who: &Identity,
+    rights: Option<Permissions>,
+    vhost: &str,
+    verb: Verb,
+    on: &[Resource<'_>],
+) -> Result<(), AccessRefused> {
+    let tagged = |tags: &[&str]| tags.iter().any(|tag| who.has_tag(tag));
+    let may = |permission| rights.is_some_and(|rights| rights.grants(permission));
+    let because = |reason: &str| Err(AccessRefused { reason: reason.to_owned() });
+    // What was not named is refused.
+    let resource = |at: usize| on.get(at).copied().unwrap_or(Resource::Connection("?"));
+    let named = |at: usize| on.len() > at;
+    for need in verb.needs() {
+        match *need {
+            Need::Management if !tagged(MANAGEMENT) => return because("Not management user"),
+            Need::Monitor if !tagged(MONITORS) => return because("Not monitor user"),
+            Need::Vhost if rights.is_none() => {
+                return because(&format!("access to vhost '{vhost}' refused for user '{}'", who.user));
+            }
+            Need::Right(at, permission) if !named(at) || !may(permission) => {
+                return Err(refused(who, vhost, resource(at), permission));
+            }
+            Need::AnyRight(at) if !named(at) || !Permission::ALL.into_iter().any(may) => {
+                return Err(refused(who, vhost, resource(at), Permission::Read));
+            }
+            Need::Setter(at, tags) if !named(at) || !tagged(tags) => {
+                return Err(refused(who, vhost, resource(at), Permission::Configure));
+            }
+            Need::Own(at, tags) if !named(at) || !(is_own(who, resource(at)) || tagged(tags)) => {
+                return match verb {
+                    Verb::ExplainConnection => Err(refused(who, vhost, resource(at), Permission::Read)),
+                    _ => because("User not authorised to access object"),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Asks for everything that the declaration of a queue with these arguments needs.
+///
+/// # Errors
+/// As `ask` has them.
+pub fn permit_queue<E>(
+    name: &str,
+    arguments: &Arguments,
+    ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
+) -> Result<(), E> {
+    let queue = Resource::Queue(name);
+    ask(Verb::DeclareQueue, &[queue])?;
+    match arguments.get("x-dead-letter-exchange").and_then(Value::as_str) {
+        Some(exchange) => ask(Verb::DeadLetterTo, &[queue, Resource::Exchange(exchange)]),
+        None => Ok(()),
+    }
+}
+
+/// Asks for everything that the declaration of an exchange with these arguments needs.
+///
+/// # Errors
+/// As `ask` has them.
+pub fn permit_exchange<E>(
+    name: &str,
+    arguments: &Arguments,
+    ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
+) -> Result<(), E> {
+    let exchange = Resource::Exchange(name);
+    ask(Verb::DeclareExchange, &[exchange])?;
+    match arguments.get("alternate-exchange").and_then(Value::as_str) {
+        Some(alternate) => ask(Verb::AlternateTo, &[exchange, Resource::Exchange(alternate)]),
+        None => Ok(()),
+    }
+}
+
+fn is_own(who: &Identity, resource: Resource<'_>) -> bool {
+    matches!(resource, Resource::Connection(owner) if *who.user == *owner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NONE: Permissions = Permissions::NONE;
+
+    fn who(tags: &[&str]) -> Identity {
+        Identity { user: "u".into(), tags: tags.iter().map(|t| (*t).to_owned()).collect() }
+    }
+
+    /// What a verb is done to here. The names of the resources follow from the verb.
+    fn resources(verb: Verb) -> &'static [Resource<'static>] {
+        use Resource::{Connection, Exchange, OperatorPolicy, Policy, Queue};
+        match verb {
+            Verb::OpenVhost
+            | Verb::Manage
+            | Verb::ReadOverview
+            | Verb::ReadAlarms
+            | Verb::ReadNodes
+            | Verb::ReadAllQueues
+            | Verb::ReadVhost
+            | Verb::ReadQueue
+            | Verb::ReadExchange
+            | Verb::ReadBinding
+            | Verb::ReadPolicy
+            | Verb::ReadOperatorPolicy => &[],
+            Verb::Publish | Verb::DeclareExchange | Verb::DeleteExchange => &[Exchange("x")],
+            Verb::Consume
+            | Verb::Get
+            | Verb::DeclareQueue
+            | Verb::DeleteQueue
+            | Verb::PurgeQueue
+            | Verb::InspectQueue
+            | Verb::ExplainQueue => &[Queue("q")],
+            Verb::DeadLetterTo | Verb::Bind | Verb::Unbind | Verb::InspectBindings => {
+                &[Queue("q"), Exchange("x")]
+            }
+            Verb::AlternateTo => &[Exchange("x"), Exchange("y")],
+            Verb::SetPolicy => &[Policy("p")],
+            Verb::SetOperatorPolicy => &[OperatorPolicy("p")],
+            Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => &[Connection("other")],
+        }
+    }
+
+    /// Behaviour G in one picture: `c`, `w`, `r` for a permission that suffices alone, `-` for none that does, `v` where any
+    /// permissions in the virtual host do, `*` where none are needed; behind them the tags that suffice, if tags count.
+    #[test]
+    fn the_table_is_the_references() {
+        let picture = |verb: Verb| {
+            let ask = |rights, tags: &[&str]| permit(&who(tags), rights, "/", verb, resources(verb)).is_ok();
+            let only = |permission| match permission {
+                Permission::Configure => Permissions { configure: Permissions::ALL.configure, ..NONE },
+                Permission::Write => Permissions { write: Permissions::ALL.write, ..NONE },
+                Permission::Read => Permissions { read: Permissions::ALL.read, ..NONE },
+            };
+            let all_tags = &["administrator", "monitoring", "policymaker", "management", "impersonator"][..];
+            let by_tag = all_tags.iter().copied().filter(|tag| ask(Some(Permissions::ALL), &[tag]));
+            let tags = match ask(Some(Permissions::ALL), &[]) {
+                true => String::new(),
+                false => format!(" {}", by_tag.collect::<Vec<_>>().join(" ")),
+            };
+            let rights = match (ask(None, all_tags), ask(Some(NONE), all_tags)) {
+                (true, _) => "*".to_owned(),
+                (false, true) => "v".to_owned(),
+                (false, false) => {
+                    let each = Permission::ALL.into_iter().zip("cwr".chars());
+                    let alone: String =
+                        each.filter(|(p, _)| ask(Some(only(*p)), all_tags)).map(|(_, c)| c).collect();
+                    if alone.is_empty() { "-".to_owned() } else { alone }
+                }
+            };
+            format!("{verb:?} {rights}{tags}")
+        };
+        let pictures: Vec<String> = Verb::ALL.iter().map(|verb| picture(*verb)).collect();
+        let expected = "\
+OpenVhost v
+Publish w
+Consume r
+Get r
+DeclareQueue c
+DeadLetterTo -
+DeleteQueue c
+PurgeQueue r
+InspectQueue cwr
+DeclareExchange c
+AlternateTo -
+DeleteExchange c
+Bind -
+Unbind -
+InspectBindings -
+Manage * administrator monitoring policymaker management
+ReadOverview * administrator monitoring policymaker management
+ReadAlarms * administrator monitoring policymaker management
+ReadNodes * administrator monitoring
+ReadAllQueues * administrator monitoring
+ReadVhost v
+ReadQueue v
+ReadExchange v
+ReadBinding v
+ReadPolicy v
+ReadOperatorPolicy v
+SetPolicy v administrator policymaker
+SetOperatorPolicy v administrator
+ReadConnection v administrator monitoring
+CloseConnection * administrator
+ExplainQueue r
+ExplainConnection v administrator monitoring";
+        assert_eq!(pictures.join("\n"), expected);
+    }
+
+    #[test]
+    fn what_needs_two_permissions_needs_both() {
+        let all = Permissions::ALL;
+        for verb in [Verb::DeadLetterTo, Verb::AlternateTo, Verb::Bind, Verb::Unbind, Verb::InspectBindings] {
+            let ask = |rights| permit(&who(&[]), Some(rights), "/", verb, resources(verb)).is_ok();
+            assert!(ask(Permissions { configure: NONE.configure, ..all }), "{verb:?}");
+            assert!(!ask(Permissions { write: NONE.write, ..all }), "{verb:?}");
+            assert!(!ask(Permissions { read: NONE.read, ..all }), "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_connection_is_its_users_own() {
+        let mine = &[Resource::Connection("u")];
+        for verb in [Verb::ReadConnection, Verb::CloseConnection, Verb::ExplainConnection] {
+            assert!(permit(&who(&[]), Some(NONE), "/", verb, mine).is_ok(), "{verb:?}");
+        }
+    }
+
+    #[test]
+    fn a_resource_that_is_not_named_is_refused() {
+        for verb in Verb::ALL.iter().filter(|verb| !resources(**verb).is_empty()) {
+            let everything = &who(&["administrator"]);
+            assert!(permit(everything, Some(Permissions::ALL), "/", *verb, &[]).is_err(), "{verb:?}");
+        }
+    }
+}

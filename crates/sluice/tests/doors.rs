@@ -1,0 +1,527 @@
+//! Who may do what, through every door: each verb of each protocol and each HTTP route, as users with every tag and with
+//! every permission, against a whole node. What the one table of permissions says must be what the doors do.
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use admin::{Action, ROUTES, Route, To, Whose};
+use amqp10::sasl::Secret;
+use amqp10::{
+    Attach, Role, SenderSettleMode, Source, Symbol, Target, TargetArchetype, TerminusExpiryPolicy, Value,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use broker::access::{Access, Grant, Identity, Permissions, Resource, User, Verb, permit};
+use broker::desk::Desk as _;
+use broker::settings::Settings;
+use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
+use client::{
+    Connection, Credit, Error, Management, Options, ReceiverOptions, Scope, SenderOptions, Session, Url,
+};
+use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+const TAGS: &[&str] = &["", "administrator", "monitoring", "policymaker", "management", "impersonator"];
+
+/// Has everything, and a connection that others may or may not see.
+const ROOT: &str = "root";
+
+/// Permissions in the virtual host: each alone, none, all; and no entry at all.
+fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
+    let none = Permissions::NONE;
+    vec![
+        ("absent", None),
+        ("none", Some(none)),
+        ("configure", Some(Permissions { configure: Grant::Everything, ..none })),
+        ("write", Some(Permissions { write: Grant::Everything, ..none })),
+        ("read", Some(Permissions { read: Grant::Everything, ..none })),
+        ("all", Some(Permissions::ALL)),
+    ]
+}
+
+/// One user of the walk.
+#[derive(Clone, Debug)]
+struct Subject {
+    identity: Identity,
+    rights: Option<Permissions>,
+}
+
+impl Subject {
+    fn all() -> Vec<Self> {
+        let with_tag = |tag: &'static str| {
+            all_rights().into_iter().map(move |(name, rights)| {
+                let tags = Some(tag).filter(|tag| !tag.is_empty()).into_iter().map(str::to_owned);
+                let user = format!("{tag}-{name}").as_str().into();
+                Self { identity: Identity { user, tags: tags.collect() }, rights }
+            })
+        };
+        TAGS.iter().copied().flat_map(with_tag).collect()
+    }
+
+    fn name(&self) -> &str {
+        &self.identity.user
+    }
+
+    fn user(&self) -> User {
+        User {
+            name: self.identity.user.clone(),
+            password: Secret::new(self.name().to_owned()),
+            tags: self.identity.tags.to_vec(),
+            loopback_only: true,
+            permissions: self.rights.map(|rights| ("/".into(), rights)).into_iter().collect(),
+        }
+    }
+
+    /// What the table says. Permissions do not depend on names yet, so that any queue stands for all.
+    fn may(&self, verb: Verb) -> bool {
+        let on = match verb {
+            Verb::ReadConnection | Verb::CloseConnection | Verb::ExplainConnection => {
+                [Resource::Connection(ROOT), Resource::Connection(ROOT)]
+            }
+            _ => [Resource::Queue("q"), Resource::Exchange("x")],
+        };
+        permit(&self.identity, self.rights, "/", verb, &on).is_ok()
+    }
+}
+
+/// A node with its doors.
+struct House {
+    node: Node,
+    amqp: SocketAddr,
+    http: SocketAddr,
+    data_dir: std::path::PathBuf,
+}
+
+impl House {
+    async fn open(subjects: &[Subject]) -> Self {
+        let root = Subject {
+            identity: Identity { user: ROOT.into(), tags: [String::from("administrator")].into() },
+            rights: Some(Permissions::ALL),
+        };
+        let data_dir =
+            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("doors-{}", std::process::id()));
+        let node = Node::start(NodeOptions {
+            // A queue that is bound for its link has an address of format v1.
+            settings: Settings { permit_address_v1: true, ..Settings::default() },
+            access: Access::new(subjects.iter().chain([&root]).map(Subject::user)),
+            shards: 2,
+            data_dir: data_dir.clone(),
+            alarms: AlarmLimits::default(),
+            storage: StorageLimits::default(),
+            reserved_descriptors: 0,
+            accept_lost_definitions: false,
+        })
+        .unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let amqp = listener.local_addr().unwrap();
+        tokio::spawn(node.listen(listener));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let http = listener.local_addr().unwrap();
+        let ports = admin::Ports::default();
+        let router = admin::management_router(node.desk().clone(), ports.clone());
+        tokio::spawn(admin::serve(listener, router, ports, std::future::pending()));
+        Self { node, amqp, http, data_dir }
+    }
+
+    async fn connect(&self, user: &str) -> Result<Connection, Error> {
+        let url: Url = format!("amqp://{user}:{user}@{}", self.amqp).parse().unwrap();
+        Connection::open(&url, Options::default()).await
+    }
+
+    async fn ask(&self, user: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+        let mut socket = TcpStream::connect(self.http).await.unwrap();
+        let credentials = STANDARD.encode(format!("{user}:{user}"));
+        let length = body.len();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Basic {credentials}\r\n\
+             Connection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).await.unwrap();
+        let status = answer.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    /// As the user who may do everything.
+    async fn prepare(&self, method: &str, path: &str, body: &str) {
+        let (status, answer) = self.ask(ROOT, method, path, body).await;
+        assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
+    }
+
+    fn close(self) {
+        self.node.stop("the test is over").unwrap();
+        drop(std::fs::remove_dir_all(self.data_dir));
+    }
+}
+
+/// What a user is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Done,
+    /// Refused, or shown nothing of what is there.
+    Refused,
+}
+
+/// Bodies with which a route is asked, with the verbs that each comes to.
+fn bodies(route: &Route) -> Vec<(&'static str, &'static [Verb])> {
+    let all = route.verbs;
+    match route.action {
+        Action::PutQueue => vec![("{}", &all[..2]), (r#"{"arguments":{"x-dead-letter-exchange":"x"}}"#, all)],
+        Action::PutExchange => vec![("{}", &all[..2]), (r#"{"arguments":{"alternate-exchange":"y"}}"#, all)],
+        Action::PutPolicy(_) => vec![(r#"{"pattern":"^none$","definition":{"max-length":1}}"#, all)],
+        _ => vec![("{}", all)],
+    }
+}
+
+/// Puts in place what a route finds. Each is named, so that a new one cannot be left out.
+async fn prepare(house: &House, action: Action) {
+    match action {
+        Action::Index
+        | Action::Overview
+        | Action::Whoami
+        | Action::ListVhosts
+        | Action::GetVhost
+        | Action::ListNodes
+        | Action::GetNode
+        | Action::ListQueues
+        | Action::GetQueue
+        | Action::BrowseQueue
+        | Action::QueueBindings
+        | Action::ListExchanges
+        | Action::GetExchange
+        | Action::SourceBindings
+        | Action::DestinationBindings
+        | Action::ListBindings
+        | Action::PairBindings(_)
+        | Action::Bind(_)
+        | Action::GetBinding(_)
+        | Action::ListConnections
+        | Action::GetConnection
+        | Action::ListSessions
+        | Action::ExplainLink
+        | Action::ExplainLinkOfVhost
+        | Action::ExplainQueue
+        | Action::ExplainConnection
+        | Action::Alarms
+        | Action::LocalAlarms
+        | Action::Ready
+        | Action::PurgeQueue
+        | Action::ListPolicies(_)
+        | Action::GetPolicy(_)
+        | Action::PutPolicy(_) => {}
+        Action::PutQueue => {
+            house.ask(ROOT, "DELETE", "/api/queues/%2F/new", "").await;
+        }
+        Action::DeleteQueue => house.prepare("PUT", "/api/queues/%2F/old", "{}").await,
+        Action::PutExchange => {
+            house.ask(ROOT, "DELETE", "/api/exchanges/%2F/new", "").await;
+        }
+        Action::DeleteExchange => house.prepare("PUT", "/api/exchanges/%2F/old", "{}").await,
+        Action::Unbind(To::Queue) => house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await,
+        Action::Unbind(To::Exchange) => house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await,
+        Action::DeletePolicy(whose) => {
+            let kind = if whose == Whose::Users { "policies" } else { "operator-policies" };
+            let body = r#"{"pattern":"^none$","definition":{"max-length":1}}"#;
+            house.prepare("PUT", &format!("/api/{kind}/%2F/old"), body).await;
+        }
+        // It has been closed by whoever was asked before and might.
+        Action::CloseConnection => {}
+    }
+}
+
+/// The path of a route, with the names of what [`prepare`] has made.
+fn path(route: &Route, connection: &str) -> String {
+    let (queue, exchange, policy) = match route.action {
+        Action::PutQueue | Action::PutExchange => ("new", "new", "p"),
+        Action::DeleteQueue | Action::DeleteExchange => ("old", "old", "p"),
+        Action::BrowseQueue => ("s", "x", "p"),
+        Action::DestinationBindings => ("q", "y", "p"),
+        Action::DeletePolicy(_) => ("q", "x", "old"),
+        _ => ("q", "x", "p"),
+    };
+    let name = match route.path {
+        p if p.contains("policies") => policy,
+        p if p.contains("connections") => connection,
+        p if p.contains("/links/") => "watched",
+        p if p.contains("queues") => queue,
+        _ => exchange,
+    };
+    let destination = if route.path.contains("/e/{destination}") { "y" } else { "q" };
+    let node = Settings::default().node_name;
+    let filled = [
+        ("{vhost}", "%2F"),
+        ("{node}", &node),
+        ("{source}", "x"),
+        ("{destination}", destination),
+        ("{props}", "~"),
+        ("{name}", name),
+    ];
+    filled.iter().fold(route.path.to_owned(), |path, (part, with)| path.replace(part, with))
+}
+
+async fn walk_routes(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+    for (path, body) in [
+        ("/api/queues/%2F/q", "{}"),
+        ("/api/queues/%2F/s", r#"{"arguments":{"x-queue-type":"stream"}}"#),
+        ("/api/exchanges/%2F/x", "{}"),
+        ("/api/exchanges/%2F/y", "{}"),
+        ("/api/policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
+        ("/api/operator-policies/%2F/p", r#"{"pattern":"^none$","definition":{"max-length":1}}"#),
+    ] {
+        house.prepare("PUT", path, body).await;
+    }
+    house.prepare("POST", "/api/bindings/%2F/e/x/q/q", "{}").await;
+    house.prepare("POST", "/api/bindings/%2F/e/x/e/y", "{}").await;
+    let mut watched = watch(house).await;
+    for route in ROUTES {
+        walked.extend(route.verbs);
+        for subject in subjects {
+            for (body, verbs) in bodies(route) {
+                prepare(house, route.action).await;
+                if route.action == Action::CloseConnection && watched.error().is_some() {
+                    watched = watch(house).await;
+                }
+                let connection = name_of_connection(house).await;
+                let (method, path) = (route.method.to_string(), path(route, &connection));
+                let (status, answer) = house.ask(subject.name(), &method, &path, body).await;
+                let told = match status {
+                    401 | 404 => Told::Refused,
+                    // The stream that is looked into is empty.
+                    _ if answer.trim() == "[]" && route.action != Action::BrowseQueue => Told::Refused,
+                    200..300 => Told::Done,
+                    // What it asks for is there, and something else is wrong with it.
+                    _ => panic!("{method} {path} {body} as {subject:?}: {status} {answer}"),
+                };
+                let may = verbs.iter().all(|verb| subject.may(*verb));
+                let expected = if may { Told::Done } else { Told::Refused };
+                let shown = format!("{method} {path} {body} as {subject:?}: {status} {answer}");
+                assert_eq!(told, expected, "{shown}");
+                let by_tag = verbs.iter().filter(|verb| verb.is_by_tag()).all(|verb| subject.may(*verb));
+                assert!(by_tag || status == 401, "{shown}");
+                if told == Told::Done && route.action == Action::CloseConnection {
+                    drop(watched.closed().await);
+                }
+            }
+        }
+    }
+}
+
+/// A connection with a link, for those who may see it.
+async fn watch(house: &House) -> Connection {
+    let connection = house.connect(ROOT).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let name = Some("watched".to_owned());
+    let receiver =
+        session.receiver(Some("/queues/q"), ReceiverOptions { name, ..Default::default() }).await.unwrap();
+    std::mem::forget((session, receiver));
+    connection
+}
+
+async fn name_of_connection(house: &House) -> String {
+    let (_, rows) = house.ask(ROOT, "GET", "/api/connections?columns=name", "").await;
+    let rows: serde_json::Value = serde_json::from_str(&rows).unwrap();
+    let name = rows[0]["name"].as_str().unwrap_or("none");
+    name.replace(' ', "%20").replace('>', "%3E")
+}
+
+/// What AMQP 1.0 can ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ask {
+    Publish,
+    PublishAnonymously,
+    Consume,
+    TakeReplies,
+    OwnSource,
+    OwnTarget,
+    OwnBoundSource,
+    GetQueue,
+    PutQueue,
+    PutQueueWithDeadLetters,
+    DeleteQueue,
+    PurgeQueue,
+    PutExchange,
+    PutExchangeWithAlternate,
+    DeleteExchange,
+    PostBinding,
+    DeleteBinding,
+    GetBindings,
+}
+
+const ASKS: &[(Ask, &[Verb])] = &[
+    (Ask::Publish, &[Verb::Publish]),
+    (Ask::PublishAnonymously, &[Verb::Publish]),
+    (Ask::Consume, &[Verb::Consume]),
+    (Ask::TakeReplies, &[Verb::Consume]),
+    (Ask::OwnSource, &[Verb::DeclareQueue, Verb::Consume]),
+    (Ask::OwnTarget, &[Verb::DeclareQueue, Verb::Publish]),
+    (Ask::OwnBoundSource, &[Verb::DeclareQueue, Verb::Consume, Verb::Bind]),
+    (Ask::GetQueue, &[Verb::InspectQueue]),
+    (Ask::PutQueue, &[Verb::DeclareQueue]),
+    (Ask::PutQueueWithDeadLetters, &[Verb::DeclareQueue, Verb::DeadLetterTo]),
+    (Ask::DeleteQueue, &[Verb::DeleteQueue]),
+    (Ask::PurgeQueue, &[Verb::PurgeQueue]),
+    (Ask::PutExchange, &[Verb::DeclareExchange]),
+    (Ask::PutExchangeWithAlternate, &[Verb::DeclareExchange, Verb::AlternateTo]),
+    (Ask::DeleteExchange, &[Verb::DeleteExchange]),
+    (Ask::PostBinding, &[Verb::Bind]),
+    (Ask::DeleteBinding, &[Verb::Unbind]),
+    (Ask::GetBindings, &[Verb::InspectBindings]),
+];
+
+async fn ask(session: &Session, what: Ask) -> Result<(), Error> {
+    let own = |capability: &'static str| vec![Symbol::from_static(capability)];
+    let binding = Binding::to_queue("x", "q", "k");
+    match what {
+        Ask::Publish => drop(session.sender(Some("/exchanges/x/k"), SenderOptions::default()).await?),
+        Ask::PublishAnonymously => {
+            let sender = session.sender(None, SenderOptions::default()).await?;
+            let message = client::Message::value(Value::from("m")).to("/exchanges/x/k");
+            drop(sender.send(message.encode()).await?);
+        }
+        Ask::Consume => drop(session.receiver(Some("/queues/q"), ReceiverOptions::default()).await?),
+        Ask::TakeReplies => {
+            let mut attach = Attach::new("replies".to_owned(), 0, Role::Receiver);
+            attach.snd_settle_mode = SenderSettleMode::Settled;
+            attach.source = Some(Source {
+                dynamic: true,
+                expiry_policy: TerminusExpiryPolicy::LinkDetach,
+                capabilities: own("rabbitmq:volatile-queue"),
+                ..Source::default()
+            });
+            attach.target = Some(TargetArchetype::Target(Target::default()));
+            drop(session.receiver_with(attach, Credit::Manual).await?);
+        }
+        Ask::OwnSource => {
+            let capabilities = own("temporary-queue");
+            let options = ReceiverOptions { dynamic: true, capabilities, ..Default::default() };
+            drop(session.receiver(None, options).await?);
+        }
+        Ask::OwnTarget => {
+            let capabilities = own("temporary-queue");
+            drop(
+                session
+                    .sender(None, SenderOptions { dynamic: true, capabilities, ..Default::default() })
+                    .await?,
+            );
+        }
+        Ask::OwnBoundSource => {
+            drop(session.receiver(Some("/exchange/x/k"), ReceiverOptions::default()).await?);
+        }
+        Ask::GetQueue => {
+            let _ = Management::open(session).await?.queue_info("q").await?;
+        }
+        Ask::PutQueue => {
+            {
+                let _ = Management::open(session).await?.declare_queue("q", &QueueSpec::default()).await?;
+            };
+        }
+        Ask::PutQueueWithDeadLetters => {
+            let spec = QueueSpec::default().argument("x-dead-letter-exchange", "x");
+            {
+                let _ = Management::open(session).await?.declare_queue("d", &spec).await?;
+            };
+        }
+        Ask::DeleteQueue => {
+            let _ = Management::open(session).await?.delete_queue("absent").await?;
+        }
+        Ask::PurgeQueue => {
+            let _ = Management::open(session).await?.purge_queue("q").await?;
+        }
+        Ask::PutExchange => {
+            {
+                let _ =
+                    Management::open(session).await?.declare_exchange("x", &ExchangeSpec::default()).await?;
+            };
+        }
+        Ask::PutExchangeWithAlternate => {
+            let mut spec = ExchangeSpec::default();
+            spec.arguments.insert("alternate-exchange", "y");
+            {
+                let _ = Management::open(session).await?.declare_exchange("a", &spec).await?;
+            };
+        }
+        Ask::DeleteExchange => {
+            let _ = Management::open(session).await?.delete_exchange("absent").await?;
+        }
+        Ask::PostBinding => {
+            let _ = Management::open(session).await?.bind(&binding).await?;
+        }
+        Ask::DeleteBinding => {
+            let path = "/bindings/src=x;dstq=q;key=absent;args=";
+            {
+                let _ = Management::open(session).await?.request("DELETE", path, Value::Null).await?;
+            };
+        }
+        Ask::GetBindings => {
+            let to = Destination::Queue("q".to_owned());
+            {
+                let _ = Management::open(session).await?.bindings("x", &to, "k").await?;
+            };
+        }
+    }
+    Ok(())
+}
+
+/// Refused by the end of the session, which is what a missing permission comes to (behaviour B.3, B.10).
+fn is_refused(error: &Error) -> bool {
+    match error {
+        Error::Remote { scope: Scope::Session, error } => {
+            error.condition.as_str() == "amqp:unauthorized-access"
+        }
+        other => panic!("another refusal: {other:?}"),
+    }
+}
+
+async fn walk_amqp(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+    walked.insert(Verb::OpenVhost);
+    for subject in subjects {
+        let connection = match house.connect(subject.name()).await {
+            Ok(connection) => connection,
+            Err(refused) => {
+                assert_eq!(refused.condition(), Some("amqp:unauthorized-access"), "{subject:?}: {refused}");
+                assert!(!subject.may(Verb::OpenVhost), "{subject:?}");
+                continue;
+            }
+        };
+        assert!(subject.may(Verb::OpenVhost), "{subject:?}");
+        for (what, verbs) in ASKS {
+            walked.extend(*verbs);
+            let session = connection.session().await.unwrap();
+            let result = ask(&session, *what).await;
+            let may = verbs.iter().all(|verb| subject.may(*verb));
+            let refused = result.as_ref().is_err_and(is_refused);
+            assert_eq!(refused, !may, "{what:?} as {subject:?}: {result:?}");
+            if !refused {
+                session.end().await.unwrap();
+            }
+        }
+        connection.close().await.unwrap();
+    }
+}
+
+/// What metrics read, they read through the desk.
+async fn walk_metrics(house: &House, subjects: &[Subject], walked: &mut BTreeSet<Verb>) {
+    walked.insert(Verb::ReadAllQueues);
+    let desk = house.node.desk();
+    for subject in subjects {
+        let rows = desk.queue_rows(&subject.identity, 0, 1).await;
+        assert_eq!(rows.is_ok(), subject.may(Verb::ReadAllQueues), "{subject:?}");
+    }
+    assert!(desk.queue_rows(&Identity::metrics_reader(), 0, 1).await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_doors_do_what_the_table_says() {
+    let subjects = Subject::all();
+    let house = House::open(&subjects).await;
+    let mut walked = BTreeSet::new();
+    walk_routes(&house, &subjects, &mut walked).await;
+    walk_amqp(&house, &subjects, &mut walked).await;
+    walk_metrics(&house, &subjects, &mut walked).await;
+    let missing: Vec<&Verb> = Verb::ALL.iter().filter(|verb| !walked.contains(verb)).collect();
+    assert!(missing.is_empty(), "no door was walked through for {missing:?}");
+    house.close();
+}
