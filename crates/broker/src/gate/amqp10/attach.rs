@@ -158,7 +158,7 @@ impl Gate {
                 return self.make_named_queue((session, link), attach, name, cx);
             }
             Node::Queue { name, .. } => {
-                let record = self.usable_queue(&name, cx)?;
+                let record = self.known_queue(&name, cx)?;
                 (String::new(), Some(name), Some(record))
             }
             Node::Exchange { exchange, key } => (exchange, key, None),
@@ -246,12 +246,22 @@ impl Gate {
         cx.counters.address_v1_links += 1;
     }
 
-    /// A queue of this virtual host that is not another connection's own.
-    fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
+    /// A queue of this virtual host. It may be another connection's own: replies are sent to such a queue, so whoever knows
+    /// its name may publish to it (behaviour B.4).
+    fn known_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
         let record = cx.catalog.queue(&self.vhost, name).ok_or_else(|| {
             error(condition::NOT_FOUND, format!("no queue '{name}' in vhost '{}'", self.vhost))
         })?;
         Ok(record.clone())
+    }
+
+    /// A queue of this virtual host that is not another connection's own, to consume from (behaviour B.5).
+    fn usable_queue(&self, name: &str, cx: &Cx<'_>) -> Result<Arc<QueueRecord>, Refused> {
+        let record = self.known_queue(name, cx)?;
+        match record.locked_to(Some(self.id)) {
+            Some(locked) => Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into()),
+            None => Ok(record),
+        }
     }
 
     // ---- the client consumes --------------------------------------------------------------------------------
@@ -307,9 +317,6 @@ impl Gate {
             return self.make_named_queue((session, link), attach, queue, cx);
         }
         let record = self.usable_queue(&queue, cx)?;
-        if let Some(locked) = record.locked_to(Some(self.id)) {
-            return Err(error(condition::RESOURCE_LOCKED, locked.to_string()).into());
-        }
         self.attach_outlet(session, link, attach, &record, None, cx)?;
         self.note_format(format, attach, address, cx);
         Ok(())
