@@ -192,6 +192,10 @@ impl World {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
             moved |= shard.turn();
+            for (ticket, login) in shard.poll_logins() {
+                shard.handle_login(ticket, self.setup.1.check(&login));
+                moved = true;
+            }
             self.storage.take(shard);
             for to in 0..self.shards.len() {
                 let mail = self.shards[id].poll_mail(to as ShardId);

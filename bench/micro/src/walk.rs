@@ -95,6 +95,7 @@ struct House {
     ahead: Option<u32>,
     kept: Kept,
     dirty: Vec<usize>,
+    access: Arc<Access>,
     now_ms: u64,
 }
 
@@ -118,8 +119,20 @@ impl House {
         let (transfers, kept) = (TRANSFER.repeat(TURN as usize), Kept::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
-        let mut house =
-            Self { shard, publisher, consumer, transfers, input, answer, moved, ahead, kept, dirty, now_ms };
+        let mut house = Self {
+            shard,
+            publisher,
+            consumer,
+            transfers,
+            input,
+            answer,
+            moved,
+            ahead,
+            kept,
+            dirty,
+            access,
+            now_ms,
+        };
         house.turn();
         for (client, attach) in [(publisher, ATTACH_SENDER), (consumer, ATTACH_RECEIVER)] {
             house.shard.handle_input(client, &mut BytesMut::from(HELLO));
@@ -192,6 +205,10 @@ impl House {
             self.shard.set_now(self.now_ms);
             self.shard.handle_timeout();
             moved = self.shard.turn();
+            for (ticket, login) in self.shard.poll_logins() {
+                self.shard.handle_login(ticket, self.access.check(&login));
+                moved = true;
+            }
             if let Some(handover) = self.shard.poll_handover() {
                 moved = true;
                 let (shard, ticket) = (handover.shard, handover.ticket);

@@ -18,10 +18,10 @@ const AUTHORIZATION_MAX: usize = 4096;
 /// The one way in: basic credentials, and the right place to come from.
 ///
 /// # Errors
-/// 401 with a challenge.
-pub fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
+/// 401 with a challenge; 503 if nobody has checked the credentials in time.
+pub async fn authenticate<D: Desk>(desk: &D, headers: &HeaderMap, peer: IpAddr) -> Result<Identity, Failure> {
     let (user, password) = credentials(headers).ok_or_else(Failure::not_authenticated)?;
-    let who = desk.login(&user, &password, peer).map_err(|error| {
+    let who = desk.login(&user, &password, peer).await.map_err(|error| {
         tracing::warn!(target: PEER, %peer, user, ?error, "HTTP access denied");
         Failure::from(error)
     })?;

@@ -94,7 +94,7 @@ async fn answer<D: Desk>(
     if route.action == Action::Index {
         return Ok(overview::index());
     }
-    let who = auth::authenticate(desk, &head.headers, peer.ip())?;
+    let who = auth::authenticate(desk, &head.headers, peer.ip()).await?;
     auth::permit(&who, route.verbs, peer.ip())?;
     // Held for the fields, too, until the request has been carried out.
     let mut held = ports.bodies().hold();

@@ -63,14 +63,14 @@ async fn credentials_that_are_none() {
 }
 
 /// The peer's address decides for users who may come from this machine only.
-#[test]
-fn where_a_user_comes_from_is_asked() {
+#[tokio::test]
+async fn where_a_user_comes_from_is_asked() {
     let desk = desk::FakeDesk::new();
     let headers = [("authorization".parse().unwrap(), "Basic Z3Vlc3Q6Z3Vlc3Q=".parse().unwrap())];
     let headers = headers.into_iter().collect();
-    let from = |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap());
-    assert_eq!(&*from("::ffff:127.0.0.1").unwrap().user, "guest");
-    assert_eq!(from("10.0.0.1").unwrap_err().status, 401);
+    let from = async |peer: &str| crate::auth::authenticate(&desk, &headers, peer.parse().unwrap()).await;
+    assert_eq!(&*from("::ffff:127.0.0.1").await.unwrap().user, "guest");
+    assert_eq!(from("10.0.0.1").await.unwrap_err().status, 401);
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Who may come in, and who may do what. Every protocol's verb and every HTTP route asks [`Access::permit`].
 
 mod guesses;
+mod login;
 mod verbs;
 
 use std::fmt;
@@ -12,6 +13,7 @@ use hashbrown::HashMap;
 
 use self::guesses::Guesses;
 pub use self::guesses::network;
+pub use self::login::{Credentials, Login, LoginRefused};
 pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
 use crate::catalog::{DEFAULT_EXCHANGE_ALIAS, Destination};
 
@@ -107,25 +109,6 @@ impl<'a> From<&'a Destination> for Resource<'a> {
     }
 }
 
-/// Why somebody is not let in. The reason goes to the log, not to the peer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoginRefused {
-    UnknownUserOrPassword,
-    /// From this address; nobody has looked at the password.
-    TooManyFailures,
-    AnonymousDisabled,
-}
-
-impl fmt::Display for LoginRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::UnknownUserOrPassword => "unknown user or wrong password",
-            Self::TooManyFailures => "too many failed logins from its address",
-            Self::AnonymousDisabled => "anonymous login is disabled",
-        })
-    }
-}
-
 /// A refusal, worded as the reference words it (behaviour B.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRefused {
@@ -151,31 +134,29 @@ impl Access {
         Self { users, guesses: Guesses::default() }
     }
 
-    /// Looks at a password that has come from this address.
+    /// Checks who somebody is. This may take its time: no shard waits for it.
     ///
     /// # Errors
-    /// The user is unknown or the password is another; or too many such have come from there.
-    pub fn login(
-        &self,
-        user: &str,
-        password: &[u8],
-        from: IpAddr,
-        now_ms: u64,
-    ) -> Result<Identity, LoginRefused> {
-        if self.guesses.are_too_many(from, now_ms) {
-            return Err(LoginRefused::TooManyFailures);
+    /// The user is unknown, or the password is another; or too many such have come from there; or there is no user for the
+    /// nameless.
+    pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
+        let Login { credentials, from, at_ms } = login;
+        match credentials {
+            Credentials::Plain { .. } if self.guesses.are_too_many(*from, *at_ms) => {
+                Err(LoginRefused::TooManyFailures)
+            }
+            Credentials::Plain { user, password } => {
+                let known = self.users.get(&**user);
+                let right = known.filter(|known| same_secret(known.password.expose(), password.expose()));
+                right.map(identity).ok_or_else(|| {
+                    self.guesses.note(*from, *at_ms);
+                    LoginRefused::UnknownUserOrPassword
+                })
+            }
+            Credentials::Anonymous { user } => {
+                self.users.get(&**user).map(identity).ok_or(LoginRefused::AnonymousDisabled)
+            }
         }
-        let known = self.users.get(user).filter(|known| same_secret(known.password.expose(), password));
-        known.map(identity).ok_or_else(|| {
-            self.guesses.note(from, now_ms);
-            LoginRefused::UnknownUserOrPassword
-        })
-    }
-
-    /// # Errors
-    /// There is no user for the nameless.
-    pub fn login_anonymous(&self, as_user: Option<&str>) -> Result<Identity, LoginRefused> {
-        as_user.and_then(|u| self.users.get(u)).map(identity).ok_or(LoginRefused::AnonymousDisabled)
     }
 
     /// Whether the user may come from there.
@@ -250,6 +231,12 @@ mod tests {
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
+    fn login(access: &Access, user: &str, password: &str, at_ms: u64) -> Result<Identity, LoginRefused> {
+        let password = Secret::new(password.to_owned());
+        let credentials = Credentials::Plain { user: user.to_owned(), password };
+        access.check(&Login { credentials, from: HERE, at_ms })
+    }
+
     fn access(permissions: Permissions) -> (Access, Identity) {
         let user = User {
             name: "u".into(),
@@ -259,30 +246,27 @@ mod tests {
             permissions: [("/".into(), permissions)].into_iter().collect(),
         };
         let access = Access::new([user]);
-        let identity = access.login("u", b"p", HERE, 0).unwrap();
+        let identity = login(&access, "u", "p", 0).unwrap();
         (access, identity)
     }
 
     #[test]
     fn a_wrong_password_and_a_wrong_user_look_the_same() {
         let (access, _) = access(Permissions::ALL);
-        assert_eq!(access.login("u", b"q", HERE, 0), Err(LoginRefused::UnknownUserOrPassword));
-        assert_eq!(access.login("v", b"p", HERE, 0), Err(LoginRefused::UnknownUserOrPassword));
+        assert_eq!(login(&access, "u", "q", 0), Err(LoginRefused::UnknownUserOrPassword));
+        assert_eq!(login(&access, "v", "p", 0), Err(LoginRefused::UnknownUserOrPassword));
     }
 
     #[test]
     fn after_too_many_wrong_passwords_the_right_one_waits_too() {
         let (access, _) = access(Permissions::ALL);
-        let wrong = |n: u64| access.login(if n < 3 { "u" } else { "v" }, b"q", HERE, 0);
+        let wrong = |n: u64| login(&access, if n < 3 { "u" } else { "v" }, "q", 0);
         let looked_at =
             (0..1000).take_while(|n| wrong(*n) == Err(LoginRefused::UnknownUserOrPassword)).count();
         assert!((1..100).contains(&looked_at), "{looked_at}");
-        assert_eq!(access.login("u", b"p", HERE, 0), Err(LoginRefused::TooManyFailures));
-        assert!(access.login("u", b"p", HERE, 1000).is_ok(), "one is forgiven");
-        assert!(
-            (0..1000).all(|_| access.login("u", b"p", HERE, 1000).is_ok()),
-            "who knows it is not counted"
-        );
+        assert_eq!(login(&access, "u", "p", 0), Err(LoginRefused::TooManyFailures));
+        assert!(login(&access, "u", "p", 1000).is_ok(), "one is forgiven");
+        assert!((0..1000).all(|_| login(&access, "u", "p", 1000).is_ok()), "who knows it is not counted");
     }
 
     #[test]

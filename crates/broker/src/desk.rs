@@ -194,7 +194,12 @@ pub struct ExchangeSpec {
 
 /// The desk. Every call asks the one table ([`crate::access::Verb`]) for the identity given.
 pub trait Desk: Clone + Send + Sync + 'static {
-    fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError>;
+    fn login(
+        &self,
+        user: &str,
+        password: &Secret,
+        peer: IpAddr,
+    ) -> impl Future<Output = Result<Identity, DeskError>> + Send;
 
     fn overview(&self, who: &Identity) -> impl Future<Output = Result<Overview, DeskError>> + Send;
 

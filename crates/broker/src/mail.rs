@@ -7,6 +7,7 @@ use std::sync::Arc;
 use message::Message;
 use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket, Verdict};
 
+use crate::access::Login;
 use crate::catalog::{Answer, CatalogError, Change, Command, Exchange, RouteTarget, history_length};
 use crate::ids::{QueueId, ShardId};
 use crate::reply_to::ReplyTo;
@@ -105,6 +106,8 @@ pub struct Post {
     /// For links that take replies, on any shard.
     pub direct: Vec<(ReplyTo, Arc<str>, Direct)>,
     pub proposals: Vec<(Option<Ticket>, Command)>,
+    /// Logins to be checked off the shard. At most one for each connection that has not logged in.
+    pub logins: Vec<(Ticket, Login)>,
     /// Messages to be remembered, by exchange; of each at most twice what its history holds.
     pub remembered: Vec<(Arc<Exchange>, Vec<Message>)>,
 }

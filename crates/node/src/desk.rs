@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Identity, Resource, Verb, permit_exchange, permit_queue};
+use broker::access::{Access, Credentials, Identity, Login, Resource, Verb, permit_exchange, permit_queue};
 use broker::catalog::{
     Answer, Binding, Command, DeclareExchange, DeclareQueue, Exchange, Policy, QueueRecord, SetPolicy,
 };
@@ -24,10 +24,11 @@ use bytes::BytesMut;
 use message::DeliveryHeads;
 use queue::{Delivery, Effect, Replay, Report, Request};
 
-use self::ask::{CHANGE_DEADLINE, DEADLINE, refused};
+use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, refused};
 use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
+use crate::logins::Logins;
 use crate::runtime::Clock;
 use crate::shard::Shard;
 
@@ -49,18 +50,19 @@ struct Inner {
     clock: Clock,
     listeners: Mutex<Vec<(String, String, u16)>>,
     measured: Arc<Mutex<Measured>>,
-    logins: Logins,
+    logins: Attempts,
+    checker: Logins,
     admission: Arc<Admission>,
 }
 
 /// Logins over HTTP, which no shard sees. Each request brings one.
 #[derive(Debug, Default)]
-struct Logins {
+struct Attempts {
     succeeded: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Logins {
+impl Attempts {
     fn note(&self, succeeded: bool) {
         let count = if succeeded { &self.succeeded } else { &self.failed };
         count.fetch_add(1, Ordering::Relaxed);
@@ -80,14 +82,16 @@ impl NodeDesk {
         shards: Shards,
         settings: Arc<Settings>,
         access: Arc<Access>,
+        checker: Logins,
         clock: Clock,
         measured: Arc<Mutex<Measured>>,
         admission: Arc<Admission>,
     ) -> Self {
         let node = settings.node_name.as_str().into();
         let listeners = Mutex::default();
-        let logins = Logins::default();
-        let inner = Inner { shards, settings, access, node, clock, listeners, measured, logins, admission };
+        let logins = Attempts::default();
+        let inner =
+            Inner { shards, settings, access, node, clock, listeners, measured, logins, checker, admission };
         Self { inner: Arc::new(inner) }
     }
 
@@ -205,12 +209,16 @@ fn changed(answer: Answer) -> bool {
 }
 
 impl Desk for NodeDesk {
-    fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
-        let access = &self.inner.access;
-        let login = access.login(user, password.expose(), peer, self.inner.clock.now_ms());
-        self.inner.logins.note(login.is_ok());
+    async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
+        let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        let login = Login { credentials, from: peer, at_ms: self.inner.clock.now_ms() };
+        let answer = tokio::time::timeout(LOGIN_DEADLINE, self.inner.checker.ask_for_desk(login)).await;
+        let checked = answer.ok().and_then(Result::ok);
+        self.inner.logins.note(checked.as_ref().is_some_and(Result::is_ok));
+        let login = checked.ok_or(DeskError::TimedOut)?;
         let identity = login.map_err(|refused| DeskError::LoginRefused(refused.to_string()))?;
-        access.check_origin(&identity, peer).map_err(|refused| DeskError::LoginRefused(refused.reason))?;
+        let origin = self.inner.access.check_origin(&identity, peer);
+        origin.map_err(|refused| DeskError::LoginRefused(refused.reason))?;
         Ok(identity)
     }
 

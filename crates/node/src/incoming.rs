@@ -2,9 +2,11 @@
 
 use broker::mail::Mail;
 use log::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
+use queue::Ticket;
 use tokio::sync::mpsc;
 
 use crate::handshakes::Handshake;
+use crate::logins::Checked;
 use crate::shard::{DeskCall, Moved};
 
 /// What comes to a shard from other threads.
@@ -25,6 +27,8 @@ pub(crate) enum Incoming {
     },
     /// A connection of another shard that is served here from now on.
     Moved(Box<Moved>, std::net::TcpStream),
+    /// What came of a login that a connection of the shard has asked for.
+    Login(Ticket, Checked),
     Call(DeskCall),
     /// Say why to every client, and end.
     Stop(String),

@@ -10,6 +10,7 @@ mod desk;
 pub mod facts;
 mod handshakes;
 mod incoming;
+mod logins;
 mod marks;
 mod node;
 pub mod quarantine;

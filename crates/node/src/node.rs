@@ -27,6 +27,7 @@ use crate::desk::NodeDesk;
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
+use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
@@ -198,12 +199,15 @@ impl Node {
             Box::new(move |read| tell(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
+        let checker = access.clone();
+        let logins =
+            Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, storage) = (shards.clone(), storage.clone());
+            let (shards, storage, logins) = (shards.clone(), storage.clone(), logins.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -219,8 +223,15 @@ impl Node {
             Watch::start(alarms, &data_dir, on_change, move || to_count.count(Instant::now())).map_err(
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
-        let desk =
-            NodeDesk::new(shards.clone(), settings, access, clock, watch.measured(), admission.clone());
+        let desk = NodeDesk::new(
+            shards.clone(),
+            settings,
+            access,
+            logins,
+            clock,
+            watch.measured(),
+            admission.clone(),
+        );
         Ok(Self { shards, threads, storage, admission, desk, watch })
     }
 

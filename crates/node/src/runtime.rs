@@ -28,6 +28,7 @@ use tokio::task::LocalSet;
 pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty};
 use crate::incoming::{Incoming, Shards};
+use crate::logins::Logins;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
 
@@ -108,6 +109,7 @@ struct Host {
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
+    logins: Logins,
     read_buffers: RefCell<ReadBuffers>,
     /// How many reads the next turn is to take on.
     reads: Cell<usize>,
@@ -122,6 +124,7 @@ pub(crate) fn run(
     incoming: mpsc::UnboundedReceiver<Incoming>,
     shards: Shards,
     storage: Storage,
+    logins: Logins,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
@@ -130,6 +133,7 @@ pub(crate) fn run(
         clock,
         sockets: RefCell::new(HashMap::new()),
         storage,
+        logins,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
         wake: Notify::new(),
@@ -231,6 +235,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Stream(answer) => shard.handle_stream_answer(answer),
         Incoming::Chunks(read) => shard.handle_chunks(read),
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
+        Incoming::Login(ticket, result) => shard.handle_login(ticket, result),
         Incoming::Call(call) => call(&mut shard),
         Incoming::Accepted(stream, handshake) => {
             drop(shard);
@@ -268,6 +273,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
     }
     if is_left | shard.write(&mut &host.storage) {
         host.wake.notify_one();
+    }
+    for (ticket, login) in shard.poll_logins() {
+        host.logins.ask(shard.id(), ticket, login);
     }
     if let Some(file) = shard.poll_forget() {
         storage.log.forget(file);

@@ -17,7 +17,7 @@ use node::{StorageLimits, make_shards};
 const SHARDS: u8 = 2;
 
 /// A login on a connection of its own; whether it is let in.
-fn is_let_in(shard: &mut Shard, from: &str, password: &str) -> bool {
+fn is_let_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> bool {
     let from: IpAddr = from.parse().unwrap();
     let key = shard.connect(SocketAddr::new(from, 4711), "127.0.0.1:5672".parse().unwrap());
     let mut init = SaslInit::new(Symbol::from_static("PLAIN"));
@@ -25,6 +25,9 @@ fn is_let_in(shard: &mut Shard, from: &str, password: &str) -> bool {
     let mut login = BytesMut::from(&SASL_HEADER[..]);
     put_sasl_frame(&mut login, &amqp10::SaslFrame::Init(init));
     shard.handle_input(key, &mut login);
+    for (ticket, login) in shard.poll_logins() {
+        shard.handle_login(ticket, access.check(&login));
+    }
     let phase = shard.conn(key).expect("it is connected").gate.phase();
     assert!(matches!(phase, Phase::Handshake | Phase::Refused));
     phase == Phase::Handshake
@@ -43,14 +46,20 @@ fn an_address_guesses_no_faster_over_many_connections() {
     let limits = StorageLimits::default();
     let mut shards = make_shards(Restored::default(), SHARDS, &settings, &access, limits, 1_000);
     let [a, b] = shards.as_mut_slice() else { panic!("two shards") };
-    assert!(is_let_in(a, "127.0.0.1", "right") && is_let_in(b, "127.0.0.1", "right"));
+    assert!(is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"));
     for n in 0..100 {
-        assert!(!is_let_in(if n < 30 { a } else { b }, "127.0.0.1", &format!("guess {n}")));
+        assert!(!is_let_in(&access, if n < 30 { a } else { b }, "127.0.0.1", &format!("guess {n}")));
     }
     // None of those that were guessed at once would have been found out to be right.
-    assert!(!is_let_in(a, "127.0.0.1", "right") && !is_let_in(b, "127.0.0.1", "right"));
-    assert!((0..8).any(|n| is_let_in(a, &format!("192.0.2.{n}"), "right")), "others are not kept waiting");
+    assert!(!is_let_in(&access, a, "127.0.0.1", "right") && !is_let_in(&access, b, "127.0.0.1", "right"));
+    assert!(
+        (0..8).any(|n| is_let_in(&access, a, &format!("192.0.2.{n}"), "right")),
+        "others are not kept waiting"
+    );
     a.set_now(2_000);
     b.set_now(2_000);
-    assert!(is_let_in(a, "127.0.0.1", "right") && is_let_in(b, "127.0.0.1", "right"), "one is forgiven");
+    assert!(
+        is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"),
+        "one is forgiven"
+    );
 }

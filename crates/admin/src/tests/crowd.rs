@@ -62,12 +62,12 @@ async fn health_checks_answer_whoever_fills_the_port() {
 /// With eleven measures, some 3 MB of text.
 const QUEUES: usize = 4_000;
 
-fn guest(desk: &FakeDesk) -> Identity {
-    desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).unwrap()
+async fn guest(desk: &FakeDesk) -> Identity {
+    desk.login("guest", &Secret::new("guest"), [127, 0, 0, 1].into()).await.unwrap()
 }
 
 async fn declare_queues(desk: &FakeDesk, names: impl Iterator<Item = String>) {
-    let who = guest(desk);
+    let who = guest(desk).await;
     for name in names {
         let (durable, auto_delete) = (true, false);
         let (vhost, name, arguments) = ("/".into(), name.into(), Default::default());
@@ -200,7 +200,7 @@ async fn a_list_that_nobody_reads_keeps_no_deleted_queue() {
     let unread = answer(&management_router(desk.clone(), Ports::default()), "/api/queues").await;
     let last = format!("q{:04}", QUEUES - 1);
     let record = desk.state().catalog.queue("/", &last).map(Arc::downgrade).unwrap();
-    desk.delete_queue(&guest(&desk), "/", &last, false, false).await.unwrap();
+    desk.delete_queue(&guest(&desk).await, "/", &last, false, false).await.unwrap();
     assert!(record.upgrade().is_none(), "the list keeps it");
     let list = pages(unread.into_body()).await.concat();
     let list: Vec<serde_json::Value> = serde_json::from_slice(&list).unwrap();

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use amqp10::sasl::Secret;
-use broker::access::{Access, Identity, Permissions, Resource, User, Verb, permit_exchange, permit_queue};
+use broker::access::{
+    Access, Credentials, Identity, Login, Permissions, Resource, User, Verb, permit_exchange, permit_queue,
+};
 use broker::catalog::{
     Answer, Binding, Catalog, CatalogError, Command, DeclareExchange, DeclareQueue, Exchange, Policy,
     QueueRecord, SetPolicy,
@@ -126,10 +128,12 @@ fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
 }
 
 impl Desk for FakeDesk {
-    fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
+    async fn login(&self, user: &str, password: &Secret, peer: IpAddr) -> Result<Identity, DeskError> {
         let access = &self.state().access;
         let refused = |why: String| DeskError::LoginRefused(why);
-        let who = access.login(user, password.expose(), peer, 0).map_err(|e| refused(format!("{e:?}")))?;
+        let credentials = Credentials::Plain { user: user.to_owned(), password: password.clone() };
+        let login = Login { credentials, from: peer, at_ms: 0 };
+        let who = access.check(&login).map_err(|e| refused(format!("{e:?}")))?;
         access.check_origin(&who, peer).map_err(|e| refused(e.reason))?;
         Ok(who)
     }

@@ -16,6 +16,7 @@
 //! `GONE n` says that the queue of `n` is gone. `BAD why` ends the connection.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
@@ -23,7 +24,7 @@ use message::Route;
 use queue::{Effect, GoneReason, Lent, Mode, Outcome, Ticket, Verdict};
 
 use super::{BadFrame, Ending, Output, Phase};
-use crate::access::{Identity, Resource, Verb};
+use crate::access::{Credentials, Identity, Login, LoginRefused, Resource, Verb};
 use crate::catalog::{Answer, CatalogError, Command, DeclareQueue, QueueRecord};
 use crate::cx::Cx;
 use crate::farewell::OwnQueues;
@@ -99,6 +100,17 @@ impl Gate {
         }
     }
 
+    pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        match result {
+            Ok(identity) => {
+                (self.identity, self.phase) = (Some(identity), Phase::Open);
+                say!(self.output, "OK");
+            }
+            Err(refused) => self.end_connection(Ending::Operator, &refused.to_string(), cx),
+        }
+    }
+
     pub fn end_connection(&mut self, _ending: Ending, why: &str, cx: &mut Cx<'_>) {
         say!(self.output, "BAD {why}");
         self.handle_disconnect(cx);
@@ -120,10 +132,11 @@ impl Gate {
         match (words[0], self.phase) {
             ("LINE", _) => {}
             ("LOGIN", _) => {
-                let user = cx.settings.anonymous_login_user.as_deref();
-                let identity = cx.access.login_anonymous(user).map_err(|refused| refused.to_string())?;
-                (self.identity, self.vhost, self.phase) = (Some(identity), word(1).into(), Phase::Open);
-                say!(self.output, "OK");
+                let user = cx.settings.anonymous_login_user.clone().ok_or("no anonymous login")?;
+                let (credentials, from) = (Credentials::Anonymous { user }, Ipv4Addr::LOCALHOST.into());
+                let ticket = self.ticket(cx)?;
+                cx.post.logins.push((ticket, Login { credentials, from, at_ms: cx.now_ms }));
+                (self.vhost, self.phase) = (word(1).into(), Phase::Login);
             }
             ("DECLARE" | "OWN", Phase::Open) => {
                 let exclusive = words[0] == "OWN";

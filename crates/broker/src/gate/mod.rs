@@ -15,7 +15,7 @@ use bytes::Bytes;
 use message::Message;
 use queue::{ConsumerId, Effect, Lent, Ticket, Verdict};
 
-use crate::access::Identity;
+use crate::access::{Identity, LoginRefused};
 use crate::catalog::{Answer, CatalogError};
 use crate::cx::Cx;
 use crate::desk::ConnectionRow;
@@ -30,6 +30,8 @@ use crate::settings::Settings;
 pub enum Phase {
     /// Before the client has logged in and opened the connection.
     Handshake,
+    /// Somebody checks who the client is. What it sends meanwhile is kept.
+    Login,
     /// The login has failed, and the client is not told yet. Nothing that it sends is looked at.
     Refused,
     Open,
@@ -218,6 +220,11 @@ impl Gate {
     /// Writes what the turn has brought.
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         each!(self, gate => gate.flush(cx))
+    }
+
+    /// The answer to the question who the client is. One that comes too late finds nobody.
+    pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
+        each!(self, gate => gate.handle_login(ticket, result, cx))
     }
 
     // ---- its shard ------------------------------------------------------------------------------------------

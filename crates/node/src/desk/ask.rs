@@ -19,6 +19,9 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(1);
 /// Whoever changes something waits for the log, which may be slow, and for a shard that a slow disk holds up.
 pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
 
+/// A login that takes longer to check is given up; as long as a client has over AMQP.
+pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
+
 /// Rows that one call asks of one shard, so that it is not held up.
 const ROWS_PER_CALL: usize = 1000;
 

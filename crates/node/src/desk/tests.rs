@@ -36,6 +36,17 @@ fn pages_are_parts_of_the_sorted_list() {
     }
 }
 
+/// A desk of these shards and nothing else.
+fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
+    let checker = access.clone();
+    let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
+    NodeDesk::new(shards, Arc::default(), access, logins, Clock::start(), Arc::default(), admission())
+}
+
+fn administrator() -> Identity {
+    Identity { user: "guest".into(), tags: [String::from("administrator")].into() }
+}
+
 fn guest() -> User {
     User {
         name: "guest".into(),
@@ -47,24 +58,52 @@ fn guest() -> User {
 }
 
 /// What the log says of refusals over HTTP; whoever asks is not told.
-#[test]
-fn why_a_login_is_refused_is_known() {
-    let access = Arc::new(Access::new([guest()]));
-    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default(), admission());
-    let refused =
-        |password: &str| desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into());
+#[tokio::test]
+async fn why_a_login_is_refused_is_known() {
+    let desk = desk(Vec::new(), Arc::new(Access::new([guest()])));
+    let ask = async |password: &str| {
+        desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into()).await
+    };
     let because = |why: &str| Err(DeskError::LoginRefused(why.into()));
-    assert_eq!(refused("wrong"), because("unknown user or wrong password"));
-    while refused("wrong") == because("unknown user or wrong password") {}
-    assert_eq!(refused("guest"), because("too many failed logins from its address"));
+    assert_eq!(ask("wrong").await, because("unknown user or wrong password"));
+    while ask("wrong").await == because("unknown user or wrong password") {}
+    assert_eq!(ask("guest").await, because("too many failed logins from its address"));
 }
 
-#[test]
-fn logins_at_the_desk_are_attempts_like_others() {
+/// The check takes for ever: whoever asks is told in time, and whoever asks for something else is not held up.
+#[tokio::test(start_paused = true)]
+async fn a_login_that_nobody_checks_is_given_up() {
+    let (go_on, never) = std::sync::mpsc::channel::<()>();
+    let never = std::sync::Mutex::new(never);
+    let check = move |_: &Login| {
+        let _ = never.lock().unwrap().recv();
+        Err(broker::access::LoginRefused::UnknownUserOrPassword)
+    };
+    let logins = Logins::start(Vec::new(), check).unwrap();
     let access = Arc::new(Access::new([guest()]));
-    let desk = NodeDesk::new(Vec::new(), Arc::default(), access, Clock::start(), Arc::default(), admission());
+    let desk = NodeDesk::new(
+        Vec::new(),
+        Arc::default(),
+        access,
+        logins,
+        Clock::start(),
+        Arc::default(),
+        admission(),
+    );
+    let password = Secret::new("guest");
+    let login = desk.login("guest", &password, [127, 0, 0, 1].into());
+    let mut login = std::pin::pin!(login);
+    assert!(timeout(LOGIN_DEADLINE - Duration::from_millis(1), &mut login).await.is_err());
+    assert_eq!(desk.alarms(&administrator()), Ok(Vec::new()), "others go on");
+    assert_eq!(login.await, Err(DeskError::TimedOut));
+    drop(go_on);
+}
+
+#[tokio::test]
+async fn logins_at_the_desk_are_attempts_like_others() {
+    let desk = desk(Vec::new(), Arc::new(Access::new([guest()])));
     for password in ["guest", "wrong", "guest"] {
-        let _ = desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into());
+        let _ = desk.login("guest", &Secret::new(password), [127, 0, 0, 1].into()).await;
     }
     let mut counters = Counters { auth_attempts: 1, auth_attempts_succeeded: 1, ..Counters::default() };
     desk.inner.logins.add_to(&mut counters);
@@ -75,11 +114,9 @@ fn logins_at_the_desk_are_attempts_like_others() {
 /// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
 #[tokio::test(start_paused = true)]
 async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
-    let access = Arc::new(Access::new([guest()]));
-    let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+    let who = administrator();
     let (shard, _held_up) = mpsc::unbounded_channel();
-    let desk =
-        NodeDesk::new(vec![shard], Arc::default(), access, Clock::start(), Arc::default(), admission());
+    let desk = desk(vec![shard], Arc::new(Access::new([guest()])));
 
     let soon = CHANGE_DEADLINE - Duration::from_millis(1);
     assert!(timeout(soon, desk.purge_queue(&who, "/", "q")).await.is_err(), "a purge was given up");
@@ -108,7 +145,7 @@ async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
     let decision = restored.catalog.decide(Command::DeclareQueue(declare)).unwrap();
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
     let access = Arc::new(Access::new([guest()]));
-    let who = access.login("guest", b"guest", IpAddr::from([127, 0, 0, 1]), 0).unwrap();
+    let who = administrator();
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
     tokio::spawn(async move {
@@ -116,8 +153,7 @@ async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
             call(&mut shards[0]);
         }
     });
-    let desk =
-        NodeDesk::new(vec![calls], Arc::default(), access, Clock::start(), Arc::default(), admission());
+    let desk = desk(vec![calls], access);
 
     let (vhost, source, key) = ("/".into(), "amq.direct".into(), "k".into());
     let destination = Destination::Queue("own".into());

@@ -120,11 +120,15 @@ pub(super) fn serve(
 }
 
 /// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
-/// unread. Ends when the connection moves to another shard.
+/// unread, or while its login is checked. Ends when the connection moves to another shard.
 async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
     loop {
         while !host.shard.borrow().takes_input(key) {
             socket.written.notified().await;
+        }
+        // A client that said everything at once may have logged in meanwhile.
+        if socket.handshake.borrow().is_some() && host.shard.borrow().is_open(key) {
+            drop(socket.handshake.take());
         }
         let missing = host.shard.borrow_mut().missing(key);
         let result = match missing {
@@ -145,9 +149,6 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
                 }
             }
             Ok(_) => {}
-        }
-        if socket.handshake.borrow().is_some() && host.shard.borrow().is_open(key) {
-            drop(socket.handshake.take());
         }
         let leaving = host.shard.borrow().leaving(key);
         if let Some(to) = leaving {

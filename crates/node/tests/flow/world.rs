@@ -54,6 +54,7 @@ pub struct World {
     pub syncs_stalled: bool,
     /// Turns of all shards.
     pub turns: u64,
+    access: Arc<Access>,
 }
 
 impl World {
@@ -85,6 +86,7 @@ impl World {
             log_stalled: vec![false; n],
             syncs_stalled: false,
             turns: 0,
+            access,
         }
     }
 
@@ -155,6 +157,10 @@ impl World {
         shard.set_now(self.now_ms);
         shard.handle_timeout();
         let mut moved = shard.turn();
+        for (ticket, login) in shard.poll_logins() {
+            shard.handle_login(ticket, self.access.check(&login));
+            moved = true;
+        }
         if let Some(handover) = shard.poll_handover() {
             self.handovers[id].push_back(handover);
             moved = true;

@@ -12,7 +12,7 @@ use amqp10::{
     SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, TerminusExpiryPolicy, TransferHead, Value,
     put_transfer_frame,
 };
-use broker::access::{Access, Permissions, User};
+use broker::access::{Access, Login, Permissions, User};
 use broker::catalog::{Answer, Arguments, Binding, Command, DeclareQueue, Destination};
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
@@ -23,7 +23,7 @@ use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, Stream
 use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
-use queue::Request;
+use queue::{Request, Ticket};
 
 /// The capability of a link that takes replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
@@ -49,6 +49,11 @@ pub struct House {
     /// No connection can be taken from one shard to another.
     pub rooted: bool,
     pub now_ms: u64,
+    access: Arc<Access>,
+    /// Logins are not checked.
+    pub logins_stopped: bool,
+    /// Those that are to be, with their shard.
+    pub logins: Vec<(usize, Ticket, Login)>,
 }
 
 /// One client: it logs in and begins a session by itself.
@@ -104,6 +109,9 @@ impl House {
             occupancy: None,
             rooted: false,
             now_ms: 1000,
+            access,
+            logins_stopped: false,
+            logins: Vec::new(),
         }
     }
 
@@ -303,6 +311,20 @@ impl House {
         panic!("the house does not come to rest");
     }
 
+    fn check_logins(&mut self) -> bool {
+        for (id, shard) in self.shards.iter_mut().enumerate() {
+            self.logins.extend(shard.poll_logins().into_iter().map(|(ticket, login)| (id, ticket, login)));
+        }
+        if self.logins_stopped {
+            return false;
+        }
+        let moved = !self.logins.is_empty();
+        for (id, ticket, login) in self.logins.drain(..) {
+            self.shards[id].handle_login(ticket, self.access.check(&login));
+        }
+        moved
+    }
+
     /// One turn of each shard, and what goes from one to the other. False if nothing has moved.
     pub fn round(&mut self) -> bool {
         let (mut moved, count) = (false, self.shards.len());
@@ -322,6 +344,7 @@ impl House {
                 }
             }
         }
+        moved |= self.check_logins();
         if !self.mail_stopped {
             moved |= !self.mail.is_empty();
             self.mail.drain(..).for_each(|(to, batch)| self.shards[to].handle_mail(batch));

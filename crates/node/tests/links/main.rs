@@ -10,6 +10,7 @@ mod follow;
 mod house;
 mod large;
 mod line;
+mod login;
 mod own_queues;
 mod readers;
 mod refused;

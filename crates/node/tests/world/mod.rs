@@ -638,6 +638,9 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
+        for (ticket, login) in shard.poll_logins() {
+            shard.handle_login(ticket, self.access.check(&login));
+        }
         shard.write(&mut Threads {
             random: &mut self.random,
             log: self.log.as_mut(),

@@ -117,6 +117,12 @@ enum Waiting {
         attach: Box<amqp10::Attach>,
         to: ReplyTo,
     },
+    /// Who the client is.
+    Login {
+        mechanism: &'static str,
+        /// What the log says of a refusal first.
+        name: String,
+    },
 }
 
 impl Waiting {
@@ -258,7 +264,11 @@ impl Gate {
     /// Whether the socket is to be read. Deliveries stop at [`OUTPUT_HIGH_WATER`] and the message that crosses it,
     /// so that only answers can bring the output to the bound. A connection that is done is read for its end.
     pub fn takes_input(&self) -> bool {
-        self.phase == Phase::Done || self.conn.output_len() < self.output_max
+        match self.phase {
+            Phase::Done => true,
+            Phase::Login => false,
+            Phase::Handshake | Phase::Refused | Phase::Open => self.conn.output_len() < self.output_max,
+        }
     }
 
     /// The frames at the start of `input` that are shorter than `large` bytes, as many as are whole and as the connection
@@ -435,7 +445,7 @@ impl Gate {
             Some(Waiting::Replies { session, link, attach, to }) => {
                 self.finish_probe((session, link), &attach, to, &effect, cx);
             }
-            Some(Waiting::Making { .. }) | None => {}
+            Some(Waiting::Making { .. } | Waiting::Login { .. }) | None => {}
         }
     }
 
@@ -449,7 +459,7 @@ impl Gate {
                 // There is somebody to answer it now, or who waits on.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
-            Some(Waiting::Replies { .. }) | None => {}
+            Some(Waiting::Replies { .. } | Waiting::Login { .. }) | None => {}
         }
     }
 
@@ -473,7 +483,7 @@ impl Gate {
     /// When [`Gate::handle_timeout`] has something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         match self.phase {
-            Phase::Handshake | Phase::Refused => Some(self.handshake_deadline_ms),
+            Phase::Handshake | Phase::Login | Phase::Refused => Some(self.handshake_deadline_ms),
             Phase::Open => self.conn.next_deadline(),
             Phase::Done => None,
         }
@@ -482,6 +492,7 @@ impl Gate {
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
             Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.give_up_handshake(cx),
+            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.give_up_login(cx),
             Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.tell_refusal(),
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {

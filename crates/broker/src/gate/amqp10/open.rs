@@ -3,10 +3,12 @@
 use amqp10::sasl::{self, parse_plain};
 use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, Value, condition};
 
+use queue::Ticket;
+
 use super::ends::Farewell;
-use super::{Client, Cx, Gate, Phase, error, shown, told};
+use super::{Client, Cx, Gate, Phase, Waiting, error, shown, told};
 use crate::PEER;
-use crate::access;
+use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
 use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
 
@@ -30,39 +32,73 @@ impl Gate {
         self.conn.sasl_mechanisms(mechanisms);
     }
 
+    /// Asks who the client is. Nothing more of what it sends is looked at before the answer comes.
     pub(super) fn handle_sasl_init(&mut self, init: &SaslInit, cx: &mut Cx<'_>) {
         let response = init.initial_response.as_ref().map_or(&[][..], |r| r.expose());
-        let login = match init.mechanism.as_str() {
-            sasl::PLAIN => match parse_plain(response) {
-                Ok(plain) => cx
-                    .access
-                    .login(&plain.user, plain.password.expose(), self.peer, cx.now_ms)
-                    .map(|identity| (identity, sasl::PLAIN))
-                    .map_err(|refused| format!("user '{}': {refused}", plain.user)),
-                Err(malformed) => Err(format!("malformed PLAIN response: {malformed}")),
-            },
-            sasl::ANONYMOUS => cx
-                .access
-                .login_anonymous(cx.settings.anonymous_login_user.as_deref())
-                .map(|identity| (identity, sasl::ANONYMOUS))
-                .map_err(|refused| refused.to_string()),
-            other => Err(format!("mechanism '{}' is not offered", other.escape_default())),
+        let anonymous = cx.settings.anonymous_login_user.clone();
+        let credentials = match (init.mechanism.as_str(), anonymous) {
+            (sasl::PLAIN, _) => parse_plain(response)
+                .map(|plain| Credentials::Plain { user: plain.user, password: plain.password })
+                .map_err(|malformed| format!("malformed PLAIN response: {malformed}")),
+            (sasl::ANONYMOUS, Some(user)) => Ok(Credentials::Anonymous { user }),
+            (sasl::ANONYMOUS, None) => Err(LoginRefused::AnonymousDisabled.to_string()),
+            (other, _) => Err(format!("mechanism '{}' is not offered", other.escape_default())),
         };
         cx.counters.auth_attempts += 1;
-        match login {
-            Ok((identity, mechanism)) => {
+        let credentials = match credentials {
+            Ok(credentials) => credentials,
+            Err(reason) => return self.refuse_login(&reason, cx),
+        };
+        let (mechanism, name) = match &credentials {
+            Credentials::Plain { user, .. } => (sasl::PLAIN, format!("user '{user}': ")),
+            Credentials::Anonymous { .. } => (sasl::ANONYMOUS, String::new()),
+        };
+        match self.ticket(Waiting::Login { mechanism, name }, cx) {
+            Some(ticket) => {
+                self.phase = Phase::Login;
+                cx.post.logins.push((ticket, Login { credentials, from: self.peer, at_ms: cx.now_ms }));
+            }
+            None => self.refuse_login("no more requests on this shard", cx),
+        }
+    }
+
+    /// The answer to the question who the client is. One that comes too late finds nobody.
+    pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>, cx: &mut Cx<'_>) {
+        cx.tickets.remove(ticket.0);
+        let Some(Waiting::Login { mechanism, name }) = self.waiting.remove(&ticket) else { return };
+        if self.phase != Phase::Login {
+            return;
+        }
+        match result {
+            Ok(identity) => {
                 cx.counters.auth_attempts_succeeded += 1;
                 self.identity = Some(identity);
                 self.mechanism = mechanism;
+                self.phase = Phase::Handshake;
                 self.conn.sasl_outcome(SaslCode::Ok);
             }
-            Err(reason) => {
-                cx.counters.auth_attempts_failed += 1;
-                tracing::warn!(target: PEER, connection = %self.name, "login refused: {reason}");
-                self.phase = Phase::Refused;
-                self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
-            }
+            Err(refused) => self.refuse_login(&format!("{name}{refused}"), cx),
         }
+    }
+
+    fn refuse_login(&mut self, reason: &str, cx: &mut Cx<'_>) {
+        cx.counters.auth_attempts_failed += 1;
+        tracing::warn!(target: PEER, connection = %self.name, "login refused: {reason}");
+        self.phase = Phase::Refused;
+        self.handshake_deadline_ms = self.handshake_deadline_ms.min(cx.now_ms + REFUSAL_DELAY_MS);
+    }
+
+    /// Nobody has said in time who the client is: it may try again [5.3.3.6].
+    pub(super) fn give_up_login(&mut self, cx: &mut Cx<'_>) {
+        let ms = cx.settings.handshake_timeout_ms;
+        cx.counters.auth_attempts_failed += 1;
+        tracing::warn!(
+            target: PEER,
+            connection = %self.name,
+            "login refused: it was not checked within the handshake timeout of {ms} ms"
+        );
+        self.conn.sasl_outcome(SaslCode::SysTemp);
+        self.phase = Phase::Done;
     }
 
     pub(super) fn tell_refusal(&mut self) {
@@ -110,7 +146,7 @@ impl Gate {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
         }
-        cx.access.permit(identity, &self.vhost, access::Verb::OpenVhost, &[])?;
+        cx.access.permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
         Ok(())
     }
 

@@ -119,7 +119,7 @@ impl Gate {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
             }
-            Waiting::Management { .. } => false,
+            Waiting::Management { .. } | Waiting::Login { .. } => false,
         })
     }
 

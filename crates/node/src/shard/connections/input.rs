@@ -1,7 +1,7 @@
 //! Bytes from the sockets: frames for the gates, and the beginnings of frames whose rest has not come.
 
 use amqp10::frame::HEADER_SIZE;
-use broker::gate::BadFrame;
+use broker::gate::{BadFrame, Phase};
 use bytes::{Buf, BytesMut};
 
 use crate::shard::Shard;
@@ -60,6 +60,10 @@ impl Shard {
                 }
                 self.gates().with(key, |gate, cx| gate.go_on(cx));
                 continue;
+            }
+            if conn.gate.phase() == Phase::Login {
+                conn.partial.extend_from_slice(input);
+                return;
             }
             if input.is_empty() || !conn.gate.phase().listens() {
                 return;

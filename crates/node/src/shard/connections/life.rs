@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use broker::PEER;
+use broker::access::{Identity, Login, LoginRefused};
 use broker::gate::{Ending, Phase};
+use broker::mail::TicketOwner;
+use queue::Ticket;
 
 use super::Conn;
 use crate::shard::Shard;
@@ -17,6 +20,23 @@ impl Shard {
         self.counters.connections += 1;
         self.touch(key);
         key
+    }
+
+    /// Logins that connections have asked for, to be checked elsewhere. The answers come to [`Shard::handle_login`].
+    pub fn poll_logins(&mut self) -> Vec<(Ticket, Login)> {
+        std::mem::take(&mut self.mail.post.logins)
+    }
+
+    /// What came of a login. If its connection has gone meanwhile, nobody waits for it.
+    pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>) {
+        let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
+        self.gates().with(key, |gate, cx| gate.handle_login(ticket, result, cx));
+        self.connections.remove_ticket(ticket);
+        let Some(conn) = self.connections.get_mut(key) else { return };
+        // What has come meanwhile.
+        let mut unread = std::mem::take(&mut conn.partial);
+        self.take_input(key, &mut unread);
+        self.count_unfinished(key);
     }
 
     pub fn conn(&mut self, key: usize) -> Option<&mut Conn> {

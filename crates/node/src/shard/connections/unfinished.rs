@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use broker::gate::Ending;
+use broker::gate::{Ending, Phase};
 use bytes::BytesMut;
 
 use broker::ids::ShardId;
@@ -74,7 +74,8 @@ impl Shard {
     /// Notes what a connection holds now. To be called when it may have changed.
     pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
-        let bytes = match conn.gate.phase().listens() {
+        let phase = conn.gate.phase();
+        let bytes = match phase.listens() || phase == Phase::Login {
             true => conn.gate.incomplete_bytes() + conn.partial.len() + conn.partial_taken,
             false => {
                 // Nobody looks at the rest of it.

@@ -1,0 +1,109 @@
+//! A login is checked elsewhere, and the answer may come late or to nobody.
+
+use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
+use amqp10::sasl::Secret;
+use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
+use broker::access::{Identity, LoginRefused};
+use broker::gate::Phase;
+use broker::settings::Settings;
+use bytes::{Bytes, BytesMut};
+
+use super::house::House;
+
+/// SASL-OUTCOME with the code for "try again" [5.3.3.6].
+const TRY_AGAIN: &[u8] = &[0x50, 4];
+
+/// Everything that a client in a hurry says before it has heard anything.
+fn hello() -> BytesMut {
+    let mut init = SaslInit::new(Symbol::from_static("PLAIN"));
+    init.initial_response = Some(Secret::new(Bytes::from_static(b"\0guest\0guest")));
+    let mut hello = BytesMut::from(&SASL_HEADER[..]);
+    put_sasl_frame(&mut hello, &SaslFrame::Init(init));
+    hello.extend_from_slice(&AMQP_HEADER);
+    put_frame(&mut hello, 0, &Open { container_id: "c".into(), ..Open::default() });
+    hello
+}
+
+/// A connection of shard 0 whose login waits.
+fn waiting(house: &mut House) -> usize {
+    let address = "127.0.0.1:1".parse().unwrap();
+    let key = house.shards[0].connect(address, address);
+    house.shards[0].handle_input(key, &mut hello());
+    house.settle();
+    assert_eq!(phase(house, key), Some(Phase::Login));
+    assert!(!house.shards[0].takes_input(key), "it is not read on");
+    key
+}
+
+fn phase(house: &mut House, key: usize) -> Option<Phase> {
+    house.shards[0].conn(key).map(|conn| conn.gate.phase())
+}
+
+fn guest() -> Identity {
+    Identity { user: "guest".into(), tags: [].into() }
+}
+
+#[test]
+fn others_go_on_while_a_login_is_checked() {
+    let mut house = House::new(1, Settings::default());
+    let (a, b) = (house.connect(0), house.connect(0));
+    house.declare("q", Default::default());
+    house.logins_stopped = true;
+    let key = waiting(&mut house);
+
+    let (sender, receiver) = (house.sender(a, "/queues/q"), house.receiver(b, "/queues/q"));
+    house.grant(b, receiver, 10);
+    house.send(a, sender, b"m");
+    assert_eq!(house.peers[b].got.len(), 1);
+    assert_eq!(phase(&mut house, key), Some(Phase::Login));
+
+    house.logins_stopped = false;
+    house.settle();
+    assert_eq!(phase(&mut house, key), Some(Phase::Open), "what came meanwhile is looked at");
+    let attempts = &house.shards[0].counters;
+    assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
+}
+
+#[test]
+fn a_late_answer_is_for_its_own_connection_alone() {
+    let mut house = House::new(1, Settings::default());
+    house.logins_stopped = true;
+    let first = waiting(&mut house);
+    let (_, ticket, _) = house.logins.pop().expect("a question");
+    house.shards[0].disconnect(first);
+    house.settle();
+    let second = waiting(&mut house);
+    assert_eq!(second, first, "it has the place of the one that has gone");
+    house.shards[0].handle_login(ticket, Ok(guest()));
+    house.settle();
+    assert_eq!(phase(&mut house, second), Some(Phase::Login));
+    house.shards[0].disconnect(second);
+    house.shards[0].handle_login(ticket, Err(LoginRefused::UnknownUserOrPassword));
+    house.settle();
+}
+
+#[test]
+fn a_login_that_nobody_answers_has_a_deadline() {
+    let settings = Settings::default();
+    let timeout_ms = settings.handshake_timeout_ms;
+    let mut house = House::new(1, settings);
+    house.logins_stopped = true;
+    let key = waiting(&mut house);
+    house.now_ms += timeout_ms;
+    house.settle();
+    assert_eq!(phase(&mut house, key), Some(Phase::Done));
+    let mut said = Vec::new();
+    let output = house.shards[0].conn(key).unwrap().gate.output();
+    while !output.is_empty() {
+        let mut slices = [std::io::IoSlice::new(&[])];
+        output.slices(&mut slices);
+        said.extend_from_slice(&slices[0]);
+        let len = slices[0].len();
+        output.advance(len);
+    }
+    assert!(said.ends_with(TRY_AGAIN), "{said:x?}");
+    // The answer comes all the same.
+    house.logins_stopped = false;
+    house.settle();
+    assert_eq!(phase(&mut house, key), Some(Phase::Done));
+}
