@@ -2,20 +2,27 @@
 
 mod guesses;
 mod login;
+mod password;
+mod users;
 mod verbs;
 
 use std::fmt;
+use std::hash::BuildHasher as _;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use amqp10::sasl::Secret;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashMap, HashSet};
 
 use self::guesses::Guesses;
 pub use self::guesses::network;
 pub use self::login::{Credentials, Login, LoginRefused};
+pub use self::password::PasswordHash;
+pub use self::users::{UserRecord, Users};
 pub use self::verbs::{Need, Verb, permit, permit_exchange, permit_queue};
-use crate::catalog::{DEFAULT_EXCHANGE_ALIAS, Destination};
+
+/// How the default exchange is spelled where an empty name would not be seen.
+pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// What a user may do to the resources of one kind of verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +45,24 @@ impl Permissions {
 
     pub const NONE: Self = Self { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
 
+    /// The three as the reference has them, patterns of names: all names, or none.
+    pub fn patterns(&self) -> [&'static str; 3] {
+        [self.configure, self.write, self.read].map(|grant| match grant {
+            Grant::Everything => ".*",
+            Grant::Nothing => "",
+        })
+    }
+
+    /// Reads [`Permissions::patterns`] back. `None`: a pattern is neither all nor none.
+    pub fn from_patterns([configure, write, read]: [&str; 3]) -> Option<Self> {
+        let grant = |pattern: &str| match pattern {
+            ".*" => Some(Grant::Everything),
+            "" => Some(Grant::Nothing),
+            _ => None,
+        };
+        Some(Self { configure: grant(configure)?, write: grant(write)?, read: grant(read)? })
+    }
+
     fn grants(&self, permission: Permission) -> bool {
         let grant = match permission {
             Permission::Configure => self.configure,
@@ -48,7 +73,7 @@ impl Permissions {
     }
 }
 
-/// A user.
+/// A user that a node has at first.
 #[derive(Clone, Debug)]
 pub struct User {
     pub name: Arc<str>,
@@ -100,15 +125,6 @@ pub enum Resource<'a> {
     Connection(&'a str),
 }
 
-impl<'a> From<&'a Destination> for Resource<'a> {
-    fn from(destination: &'a Destination) -> Self {
-        match destination {
-            Destination::Queue(name) => Self::Queue(name),
-            Destination::Exchange(name) => Self::Exchange(name),
-        }
-    }
-}
-
 /// A refusal, worded as the reference words it (behaviour B.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRefused {
@@ -121,17 +137,47 @@ impl fmt::Display for AccessRefused {
     }
 }
 
-/// All users, and who has failed to be one of late.
+/// What the doors of a node share: the users as the catalog has them, and who has failed to be one of late. Gates ask the
+/// catalog of their own shard for permissions, and not this.
 #[derive(Debug, Default)]
 pub struct Access {
-    users: HashMap<Arc<str>, User>,
+    users: Mutex<Arc<Users>>,
+    /// Only from this machine (`loopback_users`).
+    loopback_users: HashSet<Arc<str>>,
     guesses: Guesses,
 }
 
 impl Access {
-    pub fn new(users: impl IntoIterator<Item = User>) -> Self {
-        let users = users.into_iter().map(|u| (u.name.clone(), u)).collect();
-        Self { users, guesses: Guesses::default() }
+    /// These are the users of a node whose catalog has never held one.
+    pub fn new(first: impl IntoIterator<Item = User>) -> Self {
+        let (mut users, mut loopback_users) = (Users::default(), HashSet::new());
+        for User { name, password, tags, loopback_only, permissions } in first {
+            let salt = DefaultHashBuilder::default().hash_one(&name).to_be_bytes();
+            let hash = PasswordHash::new([salt[0], salt[1], salt[2], salt[3]], &password);
+            users.set(&name, hash, &tags.into());
+            for (vhost, permissions) in permissions {
+                users.set_permissions(&name, &vhost, Some(permissions));
+            }
+            loopback_users.extend(loopback_only.then_some(name));
+        }
+        Self { users: Mutex::new(Arc::new(users)), loopback_users, guesses: Guesses::default() }
+    }
+
+    /// These users, too, may come from this machine only.
+    #[must_use]
+    pub fn with_loopback_users(mut self, names: impl IntoIterator<Item = Arc<str>>) -> Self {
+        self.loopback_users.extend(names);
+        self
+    }
+
+    /// The users as they are now.
+    pub fn users(&self) -> Arc<Users> {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The catalog has changed them.
+    pub fn publish(&self, users: Arc<Users>) {
+        *self.users.lock().unwrap_or_else(PoisonError::into_inner) = users;
     }
 
     /// Checks who somebody is. This may take its time: no shard waits for it.
@@ -146,15 +192,22 @@ impl Access {
                 Err(LoginRefused::TooManyFailures)
             }
             Credentials::Plain { user, password } => {
-                let known = self.users.get(&**user);
-                let right = known.filter(|known| same_secret(known.password.expose(), password.expose()));
-                right.map(identity).ok_or_else(|| {
+                let users = self.users();
+                let right = match users.get(user) {
+                    Some(known) => Some(known).filter(|known| known.hash.is_of(password)),
+                    // As long as with one that is known.
+                    None => {
+                        let _ = std::hint::black_box(PasswordHash::NOBODYS.is_of(password));
+                        None
+                    }
+                };
+                right.map(UserRecord::identity).ok_or_else(|| {
                     self.guesses.note(*from, *at_ms);
                     LoginRefused::UnknownUserOrPassword
                 })
             }
             Credentials::Anonymous { user } => {
-                self.users.get(&**user).map(identity).ok_or(LoginRefused::AnonymousDisabled)
+                self.users().get(user).map(UserRecord::identity).ok_or(LoginRefused::AnonymousDisabled)
             }
         }
     }
@@ -164,8 +217,7 @@ impl Access {
     /// # Errors
     /// A user for this machine alone who comes from elsewhere.
     pub fn check_origin(&self, identity: &Identity, peer: IpAddr) -> Result<(), AccessRefused> {
-        let loopback_only = self.users.get(&identity.user).is_none_or(|u| u.loopback_only);
-        if loopback_only && !peer.to_canonical().is_loopback() {
+        if self.loopback_users.contains(&identity.user) && !peer.to_canonical().is_loopback() {
             return Err(AccessRefused {
                 reason: format!("user '{}' can only connect via localhost", identity.user),
             });
@@ -173,7 +225,7 @@ impl Access {
         Ok(())
     }
 
-    /// Decides whether the user may do this, by the one table.
+    /// Decides whether the user may do this, by the one table. For whoever has no catalog at hand.
     ///
     /// # Errors
     /// A condition of the verb does not hold.
@@ -184,8 +236,7 @@ impl Access {
         verb: Verb,
         on: &[Resource<'_>],
     ) -> Result<(), AccessRefused> {
-        let rights = self.users.get(&identity.user).and_then(|user| user.permissions.get(vhost));
-        permit(identity, rights.copied(), vhost, verb, on)
+        self.users().permit(identity, vhost, verb, on)
     }
 }
 
@@ -214,15 +265,6 @@ fn refused(
             identity.user
         ),
     }
-}
-
-fn identity(user: &User) -> Identity {
-    Identity { user: user.name.clone(), tags: user.tags.clone().into() }
-}
-
-/// Compares in a time that depends on the lengths alone.
-fn same_secret(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len() && a.iter().zip(b).fold(0, |all, (x, y)| all | (x ^ y)) == 0
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub const FILE_SIZE: u64 = 8 << 20;
 /// must not read what a newer one writes. Files of every version from 1 on are read; those of a newer one are refused.
 ///
 /// 2: a message that comes back keeps more than its counts (record kind 9 of the broker).
-pub const LOG_VERSION: u32 = 2;
+pub const LOG_VERSION: u32 = 3;
 
 /// The version of a pack, as [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;

@@ -16,11 +16,13 @@
 //! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
 //! ```
 //!
-//! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of [`log::LOG_VERSION`] 2. Numbers are big-endian. Queue ids
+//! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of version 2; changes of users and virtual hosts are of
+//! [`log::LOG_VERSION`] 3. Numbers are big-endian. Queue ids
 //! are never 0, for incarnations start at 1. What a run holds stands in packs, as records of kind 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use broker::access::Access;
 use broker::catalog::{Catalog, Change, decode_change, encode_change};
 use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -277,6 +279,16 @@ impl Restored {
     pub fn finish(&mut self) {
         let catalog = &self.catalog;
         self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
+    }
+
+    /// Takes the first users of a node if there has never been one. Returns what the log must have, synced, before anybody
+    /// is let in.
+    pub fn begin_users(&mut self, access: &Access) -> Records {
+        let (mut records, before) = (Records::new(), self.catalog.version());
+        for (version, change) in (before + 1..).zip(self.catalog.begin_users(access)) {
+            push_change(&mut records, version, &change);
+        }
+        records
     }
 
     /// Whether a queue is closed for damage.

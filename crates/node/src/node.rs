@@ -16,8 +16,8 @@ use broker::catalog::Change;
 use broker::ids::{QueueId, ShardId};
 use broker::settings::Settings;
 use log::{
-    Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Recovery,
-    StreamError, StreamFlaw, StreamReader, Streams, Writer,
+    Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Records,
+    Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
 };
 use tokio::sync::mpsc;
 
@@ -139,6 +139,7 @@ impl Node {
         restored.finish();
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
+        begin_users(&mut log, &mut restored, &access, &data_dir)?;
         // What is unknown may be what a damaged record spoke of.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs =
@@ -300,6 +301,20 @@ fn close_damaged(
         move |error| StartError::Io { what, error }
     };
     quarantine::keep_files(data_dir, restored, recovery).map_err(failed("keep damaged files of the log"))?;
+    write_synced(log, records, data_dir)
+}
+
+/// Makes the first users, once: whoever is deleted stays deleted.
+fn begin_users(
+    log: &mut Log<RealDisk>,
+    restored: &mut Restored,
+    access: &Access,
+    data_dir: &Path,
+) -> Result<(), StartError> {
+    write_synced(log, restored.begin_users(access), data_dir)
+}
+
+fn write_synced(log: &mut Log<RealDisk>, records: Records, data_dir: &Path) -> Result<(), StartError> {
     if records.is_empty() {
         return Ok(());
     }
@@ -307,7 +322,10 @@ fn close_damaged(
     log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
     log.sync(&mut done);
     let refused = done.into_iter().find_map(|completion| completion.result.err());
-    refused.map_or(Ok(()), |refused| Err(failed("write to the log")(io::Error::other(refused.to_string()))))
+    refused.map_or(Ok(()), |refused| {
+        let what = format!("cannot write to the log in {}", data_dir.display());
+        Err(StartError::Io { what, error: io::Error::other(refused.to_string()) })
+    })
 }
 
 /// Where packs are kept, in the data directory.
@@ -352,6 +370,9 @@ pub fn make_shards(
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
+    // A node has written them already; whoever has no log begins with them each time.
+    catalog.begin_users(access);
+    access.publish(catalog.users().clone());
     // A queue with messages needs its machine at once, and so does one that may expire; the others get theirs with their
     // first link.
     queues.retain(|_, queue| !queue.is_unused());

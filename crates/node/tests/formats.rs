@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use amqp10::sasl::Secret;
+use broker::access::{Grant, PasswordHash, Permissions};
 use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
@@ -82,6 +84,16 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         key: key.into(),
         arguments: Arguments::new(),
     };
+    let user = |name: &str| Command::SetUser {
+        name: name.into(),
+        hash: PasswordHash::new([1, 2, 3, 4], &Secret::new("secret")),
+        tags: [String::from("management")].into(),
+    };
+    let permissions = |user: &str, vhost: &str| Command::SetPermissions {
+        user: user.into(),
+        vhost: vhost.into(),
+        permissions: PERMISSIONS,
+    };
     let commands = [
         queue("first"),
         queue("second"),
@@ -89,6 +101,16 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::Bind(binding("a.*")),
         Command::Bind(binding("gone")),
         Command::Unbind(binding("gone")),
+        Command::AddVhost { name: "other".into() },
+        Command::AddVhost { name: "gone".into() },
+        user("kept"),
+        user("gone"),
+        permissions("kept", "/"),
+        permissions("kept", "gone"),
+        permissions("kept", "other"),
+        Command::ClearPermissions { user: "kept".into(), vhost: "other".into() },
+        Command::DeleteVhost { name: "gone".into() },
+        Command::DeleteUser { name: "gone".into() },
     ];
     for command in commands {
         for change in catalog.decide(command).expect("a sound command").changes {
@@ -98,6 +120,8 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     }
     all
 }
+
+const PERMISSIONS: Permissions = Permissions { write: Grant::Nothing, ..Permissions::ALL };
 
 /// Where a run stands.
 const EXTENT: Extent = Extent { pack: 3, offset: 48, bytes: 4000 };
@@ -181,6 +205,14 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let keys: Vec<String> =
         catalog.bindings_of_source("/", "orders").iter().map(|b| b.key.to_string()).collect();
     assert_eq!(keys, ["a.*"]);
+    let users = catalog.users();
+    assert_eq!(users.have_begun(), version >= 3);
+    if version >= 3 {
+        let kept = users.get("kept").expect("the user");
+        assert!(kept.hash.is_of(&Secret::new("secret")) && *kept.tags == ["management"]);
+        assert_eq!(kept.permissions.iter().collect::<Vec<_>>(), [(&"/".into(), &PERMISSIONS)]);
+        assert!(users.get("gone").is_none() && !catalog.has_vhost("gone") && catalog.has_vhost("other"));
+    }
     let second = catalog.queue("/", "second").expect("the queue").id;
     assert!(restored.queues[&second].is_damaged() && !restored.queues[&first.id].is_damaged());
     assert_eq!(restored.extents().collect::<Vec<_>>(), [EXTENT]);

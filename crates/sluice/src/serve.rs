@@ -94,7 +94,8 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
     };
     Node::start(NodeOptions {
         settings: config.settings.clone(),
-        access: Access::new([user]),
+        access: Access::new([user])
+            .with_loopback_users(config.loopback_users.iter().map(|name| name.as_str().into())),
         shards: config.shards,
         data_dir: data_dir.to_owned(),
         alarms: config.alarms,

@@ -3,10 +3,11 @@
 //! A verb is what somebody does to the broker, whatever protocol says it by. `docs/operations.md` shows the table to
 //! operators.
 
+use std::collections::BTreeMap;
+
 use amqp10::Value;
 
 use super::{AccessRefused, Identity, Permission, Permissions, Resource, refused};
-use crate::catalog::Arguments;
 
 /// Tags that open the management API.
 const MANAGEMENT: &[&str] = &[ADMINISTRATOR, MONITORING, POLICYMAKER, "management"];
@@ -168,7 +169,7 @@ pub fn permit(
 /// As `ask` has them.
 pub fn permit_queue<E>(
     name: &str,
-    arguments: &Arguments,
+    arguments: &BTreeMap<String, Value>,
     ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
 ) -> Result<(), E> {
     let queue = Resource::Queue(name);
@@ -185,7 +186,7 @@ pub fn permit_queue<E>(
 /// As `ask` has them.
 pub fn permit_exchange<E>(
     name: &str,
-    arguments: &Arguments,
+    arguments: &BTreeMap<String, Value>,
     ask: impl Fn(Verb, &[Resource<'_>]) -> Result<(), E>,
 ) -> Result<(), E> {
     let exchange = Resource::Exchange(name);

@@ -2,6 +2,7 @@
 
 mod exchanges;
 mod policies;
+mod users;
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 pub use self::policies::SetPolicy;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
+use crate::access::{PasswordHash, Permissions};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// Names of queues and exchanges are at most this long, as everywhere in this field.
@@ -40,6 +42,31 @@ pub enum Command {
         vhost: Arc<str>,
         name: Arc<str>,
         operator: bool,
+    },
+    AddVhost {
+        name: Arc<str>,
+    },
+    /// One without queues. What else is in it goes with it.
+    DeleteVhost {
+        name: Arc<str>,
+    },
+    /// Makes a user, or changes the password and the tags of one.
+    SetUser {
+        name: Arc<str>,
+        hash: PasswordHash,
+        tags: Arc<[String]>,
+    },
+    DeleteUser {
+        name: Arc<str>,
+    },
+    SetPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        permissions: Permissions,
+    },
+    ClearPermissions {
+        user: Arc<str>,
+        vhost: Arc<str>,
     },
 }
 
@@ -182,6 +209,14 @@ impl Catalog {
             Command::Unbind(binding) => self.unbind(binding),
             Command::SetPolicy(set) => self.set_policy(set),
             Command::ClearPolicy { vhost, name, operator } => Ok(self.clear_policy(vhost, name, operator)),
+            Command::AddVhost { name } => self.add_vhost(name),
+            Command::DeleteVhost { name } => self.delete_vhost(name),
+            Command::SetUser { name, hash, tags } => self.set_user(name, hash, tags),
+            Command::DeleteUser { name } => Ok(self.delete_user(name)),
+            Command::SetPermissions { user, vhost, permissions } => {
+                self.set_permissions(user, vhost, permissions)
+            }
+            Command::ClearPermissions { user, vhost } => Ok(self.clear_permissions(user, vhost)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! What exists: virtual hosts, exchanges, queues, bindings.
+//! What exists: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
 //! A deterministic machine, the same on every shard. The first shard decides ([`Catalog::decide`]) and numbers
 //! the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
@@ -24,13 +24,12 @@ pub use route::{RouteTarget, RouteTargets, Routed};
 pub use stored::{decode_change, encode_change};
 
 use self::policy::Subject;
+pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
+use crate::access::{Access, PasswordHash, Permissions, Resource, Users};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
-
-/// How the default exchange is spelled where an empty name would not be seen.
-pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// Name space of what the broker itself declares.
 pub const RESERVED_PREFIX: &str = "amq.";
@@ -97,6 +96,15 @@ pub enum Destination {
     Exchange(Arc<str>),
 }
 
+impl<'a> From<&'a Destination> for Resource<'a> {
+    fn from(destination: &'a Destination) -> Self {
+        match destination {
+            Destination::Queue(name) => Self::Queue(name),
+            Destination::Exchange(name) => Self::Exchange(name),
+        }
+    }
+}
+
 /// A binding of one exchange to a destination in the same virtual host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
@@ -135,6 +143,47 @@ pub enum Change {
     Incarnations {
         next: u32,
     },
+    VhostAdded {
+        name: Arc<str>,
+    },
+    /// What was in it goes with it.
+    VhostDeleted {
+        name: Arc<str>,
+    },
+    UserSet {
+        name: Arc<str>,
+        hash: PasswordHash,
+        tags: Arc<[String]>,
+    },
+    UserDeleted {
+        name: Arc<str>,
+    },
+    PermissionsSet {
+        user: Arc<str>,
+        vhost: Arc<str>,
+        permissions: Permissions,
+    },
+    PermissionsCleared {
+        user: Arc<str>,
+        vhost: Arc<str>,
+    },
+    /// There has been a user, also if there is none any more.
+    UsersBegun,
+}
+
+impl Change {
+    /// Whether it changes who may do what.
+    pub fn is_of_users(&self) -> bool {
+        matches!(
+            self,
+            Self::VhostDeleted { .. }
+                | Self::UserSet { .. }
+                | Self::UserDeleted { .. }
+                | Self::PermissionsSet { .. }
+                | Self::PermissionsCleared { .. }
+                | Self::UsersBegun
+        )
+    }
 }
 
 /// One virtual host.
@@ -153,6 +202,18 @@ pub struct Catalog {
     queues: Vec<Option<Arc<QueueRecord>>>,
     free_slots: Vec<u32>,
     next_incarnation: u32,
+    users: Arc<Users>,
+}
+
+impl Vhost {
+    /// As each begins.
+    fn new(name: &Arc<str>) -> Self {
+        let mut exchanges = HashMap::new();
+        for exchange in Exchange::predeclared(name) {
+            exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
+        }
+        Self { exchanges, ..Self::default() }
+    }
 }
 
 impl Default for Catalog {
@@ -163,13 +224,10 @@ impl Default for Catalog {
             queues: Vec::new(),
             free_slots: Vec::new(),
             next_incarnation: 1,
+            users: Arc::default(),
         };
         let vhost: Arc<str> = DEFAULT_VHOST.into();
-        let mut exchanges = HashMap::new();
-        for exchange in Exchange::predeclared(&vhost) {
-            exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
-        }
-        catalog.vhosts.insert(vhost, Vhost { exchanges, ..Vhost::default() });
+        catalog.vhosts.insert(vhost.clone(), Vhost::new(&vhost));
         catalog
     }
 }
@@ -186,6 +244,38 @@ impl Catalog {
 
     pub fn vhosts(&self) -> impl Iterator<Item = &Arc<str>> {
         self.vhosts.keys()
+    }
+
+    /// The users, for whoever asks what they may do, or keeps them.
+    pub fn users(&self) -> &Arc<Users> {
+        &self.users
+    }
+
+    /// Takes the first users of a node if there has never been one, and says by which changes.
+    pub fn begin_users(&mut self, access: &Access) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.users.have_begun() {
+            return changes;
+        }
+        let first = access.users();
+        let mut first: Vec<_> = first.iter().collect();
+        first.sort_by(|a, b| a.name.cmp(&b.name));
+        for user in first {
+            let (name, tags) = (user.name.clone(), user.tags.clone());
+            changes.push(Change::UserSet { name: name.clone(), hash: user.hash, tags });
+            let mut permissions: Vec<_> = user.permissions.iter().collect();
+            permissions.sort_by_key(|(vhost, _)| *vhost);
+            for (vhost, permissions) in permissions {
+                let added = Change::VhostAdded { name: vhost.clone() };
+                if !self.has_vhost(vhost) && !changes.contains(&added) {
+                    changes.push(added);
+                }
+                let (user, vhost, permissions) = (name.clone(), vhost.clone(), *permissions);
+                changes.push(Change::PermissionsSet { user, vhost, permissions });
+            }
+        }
+        changes.iter().for_each(|change| self.apply(change));
+        changes
     }
 
     pub fn queue(&self, vhost: &str, name: &str) -> Option<&Arc<QueueRecord>> {
@@ -305,6 +395,21 @@ impl Catalog {
                     vhost.exchanges.remove(name);
                 }
             }
+            Change::VhostAdded { name } => {
+                self.vhosts.entry(name.clone()).or_insert_with(|| Vhost::new(name));
+            }
+            Change::VhostDeleted { name } => {
+                self.vhosts.remove(name);
+            }
+            Change::UserSet { name, hash, tags } => Arc::make_mut(&mut self.users).set(name, *hash, tags),
+            Change::UserDeleted { name } => Arc::make_mut(&mut self.users).delete(name),
+            Change::PermissionsSet { user, vhost, permissions } => {
+                Arc::make_mut(&mut self.users).set_permissions(user, vhost, Some(*permissions));
+            }
+            Change::PermissionsCleared { user, vhost } => {
+                Arc::make_mut(&mut self.users).set_permissions(user, vhost, None);
+            }
+            Change::UsersBegun => Arc::make_mut(&mut self.users).begin(),
             Change::Incarnations { next } => self.next_incarnation = self.next_incarnation.max(*next),
             Change::Bound(binding) => {
                 if let Some(table) = self.table_mut(binding) {
@@ -393,12 +498,37 @@ impl Catalog {
         let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
         let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
         let policies = policies.cloned().map(Change::PolicySet);
-        used.chain(policies)
+        used.chain(self.user_definitions())
+            .chain(policies)
             .chain(exchanges)
             .chain(queues)
             .chain(bindings)
             .filter(|change| self.is_durable(change))
             .collect()
+    }
+
+    /// Changes that make the virtual hosts and the users anew.
+    fn user_definitions(&self) -> Vec<Change> {
+        let default: Arc<str> = DEFAULT_VHOST.into();
+        let mut changes = Vec::new();
+        if !self.vhosts.contains_key(&default) {
+            changes.push(Change::VhostDeleted { name: default.clone() });
+        }
+        let others = self.vhosts.keys().filter(|name| **name != default);
+        changes.extend(others.map(|name| Change::VhostAdded { name: name.clone() }));
+        if self.users.have_begun() {
+            changes.push(Change::UsersBegun);
+        }
+        for user in self.users.iter() {
+            let (name, hash, tags) = (user.name.clone(), user.hash, user.tags.clone());
+            changes.push(Change::UserSet { name, hash, tags });
+            changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
+                user: user.name.clone(),
+                vhost: vhost.clone(),
+                permissions: *permissions,
+            }));
+        }
+        changes
     }
 
     /// Whether this replica has not come to the declaration of the queue yet.
@@ -413,7 +543,16 @@ impl Catalog {
             Change::QueueDeclared(record) => durable_queue(record),
             Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
             Change::QueuePlaced { .. } => false,
-            Change::PolicySet(_) | Change::PolicyCleared { .. } | Change::Incarnations { .. } => true,
+            Change::PolicySet(_)
+            | Change::PolicyCleared { .. }
+            | Change::Incarnations { .. }
+            | Change::VhostAdded { .. }
+            | Change::VhostDeleted { .. }
+            | Change::UserSet { .. }
+            | Change::UserDeleted { .. }
+            | Change::PermissionsSet { .. }
+            | Change::PermissionsCleared { .. }
+            | Change::UsersBegun => true,
             Change::ExchangeDeclared(exchange) => exchange.durable,
             Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
             Change::Bound(binding) | Change::Unbound(binding) => {

@@ -11,7 +11,18 @@
 //!   7 incarnations      next
 //!   8 policy set        vhost, name, operator, pattern, priority long, apply-to, definition
 //!   9 policy cleared    vhost, name, operator
+//!                                                         since version 3 of the log
+//!  10 vhost added       name
+//!  11 vhost deleted     name
+//!  12 user set          name, algorithm, hash binary, tags list
+//!  13 user deleted      name
+//!  14 permissions set   user, vhost, configure, write, read
+//!  15 permissions cleared  user, vhost
+//!  16 users begun
 //! ```
+//!
+//! Permissions are patterns of names, today `.*` or nothing. The hash is salt and SHA-256, the algorithm
+//! [`PasswordHash::ALGORITHM`].
 //!
 //! Placements and exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
 //! the names.
@@ -19,12 +30,13 @@
 use std::sync::Arc;
 
 use amqp10::{Map, Reader, Value, encode};
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use super::{
     ApplyTo, Arguments, Binding, Change, Destination, Exchange, ExchangeKind, Pattern, Policy, QueueRecord,
     queue_config,
 };
+use crate::access::{PasswordHash, Permissions};
 use crate::ids::QueueId;
 
 /// Appends the stored form.
@@ -84,6 +96,22 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         Change::PolicyCleared { vhost, name, operator } => {
             vec![Value::Ubyte(9), text(vhost), text(name), Value::Boolean(*operator)]
         }
+        Change::VhostAdded { name } => vec![Value::Ubyte(10), text(name)],
+        Change::VhostDeleted { name } => vec![Value::Ubyte(11), text(name)],
+        Change::UserSet { name, hash, tags } => vec![
+            Value::Ubyte(12),
+            text(name),
+            Value::String(PasswordHash::ALGORITHM.into()),
+            Value::Binary(Bytes::copy_from_slice(hash.expose())),
+            Value::List(tags.iter().cloned().map(Value::String).collect()),
+        ],
+        Change::UserDeleted { name } => vec![Value::Ubyte(13), text(name)],
+        Change::PermissionsSet { user, vhost, permissions } => {
+            let patterns = permissions.patterns().map(|pattern| Value::String(pattern.into()));
+            [Value::Ubyte(14), text(user), text(vhost)].into_iter().chain(patterns).collect()
+        }
+        Change::PermissionsCleared { user, vhost } => vec![Value::Ubyte(15), text(user), text(vhost)],
+        Change::UsersBegun => vec![Value::Ubyte(16)],
         Change::QueuePlaced { .. } => return,
     };
     encode::put_value(out, &Value::List(fields));
@@ -147,6 +175,22 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
             definition: arguments(7)?,
         })),
         9 => Change::PolicyCleared { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
+        10 => Change::VhostAdded { name: text(1)? },
+        11 => Change::VhostDeleted { name: text(1)? },
+        12 if *text(2)? == *PasswordHash::ALGORITHM => {
+            let Value::Binary(hash) = fields.get(3)? else { return None };
+            let tags = fields.get(4)?.as_list()?.iter().map(|tag| tag.as_str().map(str::to_owned));
+            let (hash, tags) = (PasswordHash::from_bytes(hash)?, tags.collect::<Option<_>>()?);
+            Change::UserSet { name: text(1)?, hash, tags }
+        }
+        13 => Change::UserDeleted { name: text(1)? },
+        14 => Change::PermissionsSet {
+            user: text(1)?,
+            vhost: text(2)?,
+            permissions: Permissions::from_patterns([&text(3)?, &text(4)?, &text(5)?])?,
+        },
+        15 => Change::PermissionsCleared { user: text(1)?, vhost: text(2)? },
+        16 => Change::UsersBegun,
         _ => return None,
     })
 }

@@ -1,5 +1,7 @@
 //! The catalog as a machine: what policies do to what is there, and the stored form of every change.
 
+use crate::access::{PasswordHash, Permissions};
+use amqp10::sasl::Secret;
 use std::sync::Arc;
 
 use amqp10::Value;
@@ -127,6 +129,13 @@ fn stored_changes_restore_the_catalog() {
         queue("q2", &[]),
         policy("gone", false, "", 9, &ttl),
         clear("gone", false),
+        Command::AddVhost { name: "v".into() },
+        Command::SetUser {
+            name: "u".into(),
+            hash: PasswordHash::new([1; 4], &Secret::new("p")),
+            tags: [].into(),
+        },
+        Command::SetPermissions { user: "u".into(), vhost: "v".into(), permissions: Permissions::ALL },
     ] {
         for change in run(&mut catalog, command).1 {
             assert!(catalog.is_durable(&change));
@@ -155,6 +164,8 @@ fn stored_changes_restore_the_catalog() {
         }
         let names = |c: &Catalog| [false, true].map(|o| c.policies(o).cloned().collect::<Vec<_>>());
         assert_eq!(names(&base), names(&catalog));
+        assert_eq!(base.users().get("u"), catalog.users().get("u"));
+        assert!(base.has_vhost("v") && base.users().have_begun());
     }
 }
 
@@ -295,4 +306,43 @@ fn a_local_exchange_leads_to_no_stream() {
     assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
     let reason = "x-local-random leads to classic queues only: queue 's' in vhost '/' is a stream".into();
     assert_eq!(bind("x-local-random", "s").map(|_| ()), Err(CatalogError::Invalid { reason }));
+}
+
+#[test]
+fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along() {
+    let mut catalog = Catalog::default();
+    let user = |name: &str| Command::SetUser {
+        name: name.into(),
+        hash: PasswordHash::new([1; 4], &Secret::new("p")),
+        tags: [].into(),
+    };
+    let grant = |user: &str, vhost: &str| Command::SetPermissions {
+        user: user.into(),
+        vhost: vhost.into(),
+        permissions: Permissions::ALL,
+    };
+    run(&mut catalog, user("u"));
+    assert!(matches!(catalog.decide(grant("u", "v")), Err(CatalogError::NotFound { .. })));
+    run(&mut catalog, Command::AddVhost { name: "v".into() });
+    assert!(matches!(catalog.decide(grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
+    run(&mut catalog, grant("u", "v"));
+    // Another password, the same permissions.
+    run(&mut catalog, user("u"));
+    let declare = DeclareQueue::new("v", "q", Arguments::new());
+    run(&mut catalog, Command::DeclareQueue(declare));
+    let delete = || Command::DeleteVhost { name: "v".into() };
+    assert!(matches!(catalog.decide(delete()), Err(CatalogError::PreconditionFailed { .. })));
+    let queue = catalog.queue("v", "q").unwrap().id;
+    run(&mut catalog, Command::ForgetQueue { queue });
+    assert!(catalog.users().get("u").unwrap().permissions.contains_key("v"));
+    run(&mut catalog, delete());
+    assert!(!catalog.has_vhost("v") && catalog.users().get("u").unwrap().permissions.is_empty());
+    // One of the same name begins anew.
+    run(&mut catalog, Command::AddVhost { name: "v".into() });
+    assert!(catalog.exchange("v", "amq.direct").is_some());
+    assert!(catalog.users().get("u").unwrap().permissions.is_empty());
+    assert!(matches!(
+        catalog.decide(Command::AddVhost { name: "".into() }),
+        Err(CatalogError::Invalid { .. })
+    ));
 }

@@ -216,7 +216,8 @@ impl Gate {
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
         let identity = self.identity.as_ref().ok_or("login required")?;
-        let allowed = cx.access.permit(identity, &self.vhost, Verb::Consume, &[Resource::Queue(name)]);
+        let allowed =
+            cx.catalog.users().permit(identity, &self.vhost, Verb::Consume, &[Resource::Queue(name)]);
         allowed.map_err(|refused| refused.reason)?;
         self.queue(name, cx)
     }

@@ -120,7 +120,8 @@ pub fn may_publish(sender: Sender<'_>, exchange: &Arc<str>, cx: &Cx<'_>) -> Resu
         Some(_) => {}
     }
     let Some(identity) = sender.identity else { return Ok(()) };
-    cx.access
+    cx.catalog
+        .users()
         .permit(identity, sender.vhost, Verb::Publish, &[Resource::Exchange(exchange)])
         .map_err(Refused::AccessRefused)
 }

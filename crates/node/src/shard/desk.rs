@@ -158,7 +158,7 @@ impl Shard {
         let Some(conn) = self.connections.get(key) else { return Ok(false) };
         let owner = conn.gate.identity().map_or("", |owner| &owner.user);
         let resource = [Resource::Connection(owner)];
-        self.metadata.access().permit(who, conn.gate.vhost(), Verb::CloseConnection, &resource)?;
+        self.catalog().users().permit(who, conn.gate.vhost(), Verb::CloseConnection, &resource)?;
         self.close(key, reason);
         Ok(true)
     }

@@ -3,7 +3,8 @@
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
 use amqp10::{Open, SaslFrame, SaslInit, Symbol, put_frame, put_sasl_frame};
-use broker::access::{Identity, LoginRefused};
+use broker::access::{Identity, LoginRefused, PasswordHash, Permissions, Resource, Verb};
+use broker::catalog::Command;
 use broker::gate::Phase;
 use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
@@ -62,6 +63,37 @@ fn others_go_on_while_a_login_is_checked() {
     assert_eq!(phase(&mut house, key), Some(Phase::Open), "what came meanwhile is looked at");
     let attempts = &house.shards[0].counters;
     assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
+}
+
+/// The next login, and what is asked of the catalog, know the users as they are now. The connection stays.
+#[test]
+fn users_change_while_they_are_connected() {
+    let mut house = House::new(2, Settings::default());
+    house.declare("q", Default::default());
+    let peer = house.connect(1);
+    let propose = |house: &mut House, command| {
+        house.shards[0].propose(command, Box::new(|result| assert!(result.is_ok(), "{result:?}")));
+        house.settle();
+    };
+    let (user, vhost) = ("guest".into(), "/".into());
+    propose(&mut house, Command::SetPermissions { user, vhost, permissions: Permissions::NONE });
+    for shard in &house.shards {
+        let publish = (Verb::Publish, [Resource::Exchange("")]);
+        assert!(shard.catalog().users().permit(&guest(), "/", publish.0, &publish.1).is_err());
+    }
+    assert_eq!(house.peers[peer].closed, None);
+
+    let hash = PasswordHash::new([1; 4], &Secret::new("another"));
+    propose(&mut house, Command::SetUser { name: "guest".into(), hash, tags: [].into() });
+    house.logins_stopped = true;
+    let key = waiting(&mut house);
+    house.logins_stopped = false;
+    house.settle();
+    assert_eq!(phase(&mut house, key), Some(Phase::Refused), "the password is another");
+    propose(&mut house, Command::DeleteUser { name: "guest".into() });
+    for shard in &house.shards {
+        assert!(shard.catalog().users().get("guest").is_none());
+    }
 }
 
 #[test]

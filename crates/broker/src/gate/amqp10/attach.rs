@@ -187,7 +187,10 @@ impl Gate {
         let Some(identity) = &self.identity else {
             return Err(Refused::Session(error(condition::UNAUTHORIZED_ACCESS, "login required")));
         };
-        cx.access.permit(identity, &self.vhost, verb, on).map_err(|refused| Refused::Session(refused.into()))
+        cx.catalog
+            .users()
+            .permit(identity, &self.vhost, verb, on)
+            .map_err(|refused| Refused::Session(refused.into()))
     }
 
     pub(super) fn new_intake(

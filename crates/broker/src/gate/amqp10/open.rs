@@ -146,7 +146,7 @@ impl Gate {
             let reason = format!("vhost '{}' not found", self.vhost.escape_default());
             return Err(error(condition::UNAUTHORIZED_ACCESS, reason));
         }
-        cx.access.permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
+        cx.catalog.users().permit(identity, &self.vhost, Verb::OpenVhost, &[])?;
         Ok(())
     }
 

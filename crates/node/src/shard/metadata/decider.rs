@@ -174,6 +174,10 @@ impl Shard {
             _ => None,
         };
         self.metadata.catalog.apply(change);
+        // The first shard applies a change before anybody hears of it.
+        if self.here.id == Metadata::DECIDES && change.is_of_users() {
+            self.metadata.access.publish(self.metadata.catalog.users().clone());
+        }
         match change {
             Change::QueueDeclared(record) => {
                 if let Some(home) = record.home {

@@ -1,0 +1,153 @@
+//! Users are records of the log: they survive restarts, and so does their deletion. No password is ever written.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use amqp10::sasl::Secret;
+use broker::access::{Access, Permissions, User};
+use broker::catalog::{Command, Decision};
+use broker::settings::Settings;
+use log::testing::{Crash, FalseDisk};
+use log::{Handover, Log, Options, Records};
+use node::facts::{Restored, push_change};
+use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
+
+const PASSWORD: &str = "correct horse battery staple";
+
+fn access(password: &str) -> Access {
+    Access::new([User {
+        name: "guest".into(),
+        password: Secret::new(password.to_owned()),
+        tags: vec!["administrator".into()],
+        loopback_only: true,
+        permissions: [("/".into(), Permissions::ALL), ("other".into(), Permissions::NONE)].into(),
+    }])
+}
+
+/// A start on this disk: what it brings back, with the first users, and the log with what that has written.
+fn start(disk: &FalseDisk, access: &Access) -> (Log<FalseDisk>, Restored, bool) {
+    let mut restored = Restored::default();
+    let (mut log, _) =
+        Log::open(disk.clone(), Options::default(), &mut |r| restored.handle_record(r)).unwrap();
+    restored.finish();
+    assert_eq!(restored.unreadable, Vec::<String>::new());
+    let records = restored.begin_users(access);
+    let wrote = !records.is_empty();
+    append(&mut log, records);
+    (log, restored, wrote)
+}
+
+fn append(log: &mut Log<FalseDisk>, records: Records) {
+    let mut done = Vec::new();
+    log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync: true }], &mut done);
+    log.sync(&mut done);
+    assert!(done.iter().all(|completion| completion.result.is_ok()));
+}
+
+fn run(log: &mut Log<FalseDisk>, restored: &mut Restored, command: Command) {
+    let Decision { changes, .. } = restored.catalog.decide(command).unwrap();
+    assert!(!changes.is_empty());
+    let mut records = Records::new();
+    for change in changes {
+        push_change(&mut records, restored.catalog.version() + 1, &change);
+        restored.catalog.apply(&change);
+    }
+    append(log, records);
+}
+
+#[test]
+fn the_first_user_is_made_once() {
+    let disk = FalseDisk::new(1);
+    let (log, _, wrote) = start(&disk, &access(PASSWORD));
+    assert!(wrote);
+    drop(log);
+
+    let disk = disk.crash(Crash::Power);
+    let (mut log, mut restored, wrote) = start(&disk, &access("another"));
+    assert!(!wrote, "there is one");
+    let guest = restored.catalog.users().get("guest").expect("it is back").clone();
+    assert!(guest.hash.is_of(&Secret::new(PASSWORD)) && !guest.hash.is_of(&Secret::new("another")));
+    assert_eq!(*guest.tags, ["administrator"]);
+    assert_eq!(guest.permissions.get("/"), Some(&Permissions::ALL));
+    assert_eq!(guest.permissions.get("other"), Some(&Permissions::NONE));
+    assert!(restored.catalog.has_vhost("other") && restored.catalog.exchange("other", "amq.topic").is_some());
+    run(&mut log, &mut restored, Command::DeleteVhost { name: "other".into() });
+    run(&mut log, &mut restored, Command::DeleteUser { name: "guest".into() });
+    let definitions = restored.catalog.definitions();
+    drop(log);
+
+    let (_, restored, wrote) = start(&disk.crash(Crash::Power), &access(PASSWORD));
+    assert!(!wrote, "there has been one");
+    assert!(restored.catalog.users().get("guest").is_none() && !restored.catalog.has_vhost("other"));
+
+    // The same when the definitions have been written once more, and their first records are gone.
+    let disk = FalseDisk::new(2);
+    let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).unwrap();
+    let mut records = Records::new();
+    definitions.iter().for_each(|change| push_change(&mut records, 1, change));
+    append(&mut log, records);
+    drop(log);
+    let (_, restored, wrote) = start(&disk.crash(Crash::Power), &access(PASSWORD));
+    assert!(!wrote && restored.catalog.users().get("guest").is_none());
+}
+
+#[test]
+fn a_deleted_default_vhost_stays_deleted() {
+    let disk = FalseDisk::new(1);
+    let (mut log, mut restored, _) = start(&disk, &access(PASSWORD));
+    run(&mut log, &mut restored, Command::DeleteVhost { name: "/".into() });
+    let definitions = restored.catalog.definitions();
+    drop(log);
+    let (_, mut restored, _) = start(&disk.crash(Crash::Power), &access(PASSWORD));
+    assert!(!restored.catalog.has_vhost("/") && restored.catalog.has_vhost("other"));
+    restored.catalog = Default::default();
+    definitions.iter().for_each(|change| restored.catalog.apply(change));
+    assert!(!restored.catalog.has_vhost("/") && restored.catalog.has_vhost("other"));
+}
+
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn no_password_is_in_the_data_directory() {
+    let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-password-{}", std::process::id()));
+    let access = access(PASSWORD);
+    let hash = access.users().get("guest").unwrap().hash;
+    let node = Node::start(NodeOptions {
+        settings: Settings::default(),
+        access,
+        shards: 2,
+        data_dir: data_dir.clone(),
+        alarms: AlarmLimits::default(),
+        storage: StorageLimits::default(),
+        reserved_descriptors: 0,
+        accept_lost_definitions: false,
+    })
+    .unwrap();
+    node.stop("the test is over").unwrap();
+    let has = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
+    let mut hashes = 0;
+    for file in files(&data_dir) {
+        let bytes = std::fs::read(&file).unwrap();
+        assert!(!has(&bytes, PASSWORD.as_bytes()), "{}", file.display());
+        hashes += usize::from(has(&bytes, hash.expose()));
+    }
+    assert_eq!(hashes, 1, "its hash is there");
+    std::fs::remove_dir_all(data_dir).unwrap();
+}
+
+/// What the doors share follows the catalog.
+#[test]
+fn shards_publish_the_users_they_have() {
+    let (settings, access) = (Arc::new(Settings::default()), Arc::new(access(PASSWORD)));
+    let mut restored = Restored::default();
+    drop(restored.begin_users(&access));
+    let Decision { changes, .. } =
+        restored.catalog.decide(Command::DeleteUser { name: "guest".into() }).unwrap();
+    changes.iter().for_each(|change| restored.catalog.apply(change));
+    let limits = StorageLimits::default();
+    drop(node::make_shards(restored, 1, &settings, &access, limits, 0));
+    assert!(access.users().get("guest").is_none());
+}
