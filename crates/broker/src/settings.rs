@@ -46,6 +46,8 @@ pub struct Settings {
     /// Node name, as shown (`sluice@host`).
     pub node_name: String,
     pub cluster_name: String,
+    /// The virtual host of a client that names none (`default_vhost`).
+    pub default_vhost: String,
     /// The user that ANONYMOUS logs in as (`anonymous_login_user`); `None` disables it.
     pub anonymous_login_user: Option<String>,
 }
@@ -87,6 +89,7 @@ impl Default for Settings {
             compat_version: "4.3.6".into(),
             node_name: "sluice@localhost".into(),
             cluster_name: "sluice@localhost".into(),
+            default_vhost: crate::catalog::DEFAULT_VHOST.into(),
             anonymous_login_user: Some("guest".into()),
         }
     }

@@ -23,6 +23,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use amqp10::sasl::Secret;
+use broker::access::Permissions;
 use broker::settings::Settings;
 use node::{AlarmLimits, Limit, StorageLimits};
 
@@ -51,6 +52,10 @@ pub struct Config {
     pub default_user: String,
     /// And its password.
     pub default_pass: Secret,
+    /// Its tags.
+    pub default_tags: Vec<String>,
+    /// Its permissions in `default_vhost`.
+    pub default_permissions: Permissions,
     /// Users who may come from this machine only.
     pub loopback_users: Vec<String>,
     /// When publishers are stopped.
@@ -216,6 +221,8 @@ struct Draft {
     shards: usize,
     default_user: String,
     default_pass: Secret,
+    default_tags: Vec<String>,
+    default_permissions: Permissions,
     loopback_users: Vec<String>,
     alarms: AlarmLimits,
     /// The other form of each limit, which replaces it.
@@ -238,6 +245,8 @@ impl Default for Draft {
             shards: values::available_cores(),
             default_user: "guest".into(),
             default_pass: Secret::new("guest"),
+            default_tags: vec!["administrator".into()],
+            default_permissions: Permissions::ALL,
             loopback_users: vec!["guest".into()],
             alarms: AlarmLimits::default(),
             memory_instead: None,
@@ -272,6 +281,8 @@ impl Draft {
             shards: self.shards,
             default_user: self.default_user,
             default_pass: self.default_pass,
+            default_tags: self.default_tags,
+            default_permissions: self.default_permissions,
             loopback_users: self.loopback_users,
             alarms: AlarmLimits {
                 memory: self.memory_instead.unwrap_or(self.alarms.memory),

@@ -4,8 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use broker::access::{Access, Permissions, User};
-use broker::catalog::DEFAULT_VHOST;
+use broker::access::{Access, User};
 use broker::settings::SLUICE_VERSION;
 use clap::Args;
 use node::{Node, NodeOptions};
@@ -88,9 +87,9 @@ fn start(config: &Config, data_dir: &Path) -> Result<Node, node::StartError> {
     let user = User {
         name: config.default_user.as_str().into(),
         password: config.default_pass.clone(),
-        tags: vec!["administrator".into()],
+        tags: config.default_tags.clone(),
         loopback_only: config.loopback_users.contains(&config.default_user),
-        permissions: [(DEFAULT_VHOST.into(), Permissions::ALL)].into_iter().collect(),
+        permissions: [(config.settings.default_vhost.as_str().into(), config.default_permissions)].into(),
     };
     Node::start(NodeOptions {
         settings: config.settings.clone(),

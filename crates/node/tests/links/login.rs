@@ -139,3 +139,21 @@ fn a_login_that_nobody_answers_has_a_deadline() {
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Done));
 }
+
+#[test]
+fn a_client_that_names_no_virtual_host_comes_to_the_default_one() {
+    let mut house = House::new(1, Settings { default_vhost: "shop".into(), ..Settings::default() });
+    house.logins_stopped = true;
+    let (user, vhost, permissions) = ("guest".into(), "shop".into(), Permissions::ALL);
+    for command in
+        [Command::AddVhost { name: "shop".into() }, Command::SetPermissions { user, vhost, permissions }]
+    {
+        house.shards[0].propose(command, Box::new(|result| assert!(result.is_ok(), "{result:?}")));
+        house.settle();
+    }
+    let key = waiting(&mut house);
+    house.logins_stopped = false;
+    house.settle();
+    assert_eq!(phase(&mut house, key), Some(Phase::Open));
+    assert_eq!(house.shards[0].conn(key).unwrap().gate.vhost(), "shop");
+}

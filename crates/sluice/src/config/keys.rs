@@ -1,7 +1,7 @@
 //! The one table of keys: name, what it does, default, and how it is read.
 
 use amqp10::sasl::Secret;
-
+use broker::access::Grant;
 use node::Limit;
 
 use super::Draft;
@@ -81,6 +81,28 @@ pub const KEYS: &[Key] = &[
             put(&mut c.default_pass, text(v).map(Secret::new))
         })
     },
+    key("default_user_tags.administrator", "true", "Whether that user has this tag.", |c, _, v| {
+        set_tag(c, "administrator", v)
+    }),
+    key("default_user_tags.monitoring", "false", "As above.", |c, _, v| set_tag(c, "monitoring", v)),
+    key("default_user_tags.policymaker", "false", "As above.", |c, _, v| set_tag(c, "policymaker", v)),
+    key("default_user_tags.management", "false", "As above.", |c, _, v| set_tag(c, "management", v)),
+    key("default_user_tags.impersonator", "false", "As above.", |c, _, v| set_tag(c, "impersonator", v)),
+    key(
+        "default_permissions.configure",
+        ".*",
+        "What that user may configure: .* or ^$ for nothing.",
+        |c, _, v| put(&mut c.default_permissions.configure, grant(v)),
+    ),
+    key("default_permissions.write", ".*", "What that user may write.", |c, _, v| {
+        put(&mut c.default_permissions.write, grant(v))
+    }),
+    key("default_permissions.read", ".*", "What that user may read.", |c, _, v| {
+        put(&mut c.default_permissions.read, grant(v))
+    }),
+    key("default_vhost", "/", "The virtual host of that user, and of clients that name none.", |c, _, v| {
+        put(&mut c.settings.default_vhost, text(v))
+    }),
     key(
         "loopback_users",
         "guest",
@@ -255,6 +277,21 @@ pub fn example() -> String {
         text.push_str(&format!("\n# {}\n# {} = {}\n", key.doc, key.name.replace('*', "guest"), key.default));
     }
     text
+}
+
+fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
+    let has = boolean(value)?;
+    draft.default_tags.retain(|known| known != tag);
+    draft.default_tags.extend(has.then(|| tag.to_owned()));
+    Ok(())
+}
+
+fn grant(value: &str) -> Result<Grant, String> {
+    match value {
+        ".*" => Ok(Grant::Everything),
+        "^$" => Ok(Grant::Nothing),
+        _ => Err(".* or ^$ is needed: there are no patterns of names".into()),
+    }
 }
 
 fn put<T>(place: &mut T, value: Result<T, String>) -> Result<(), String> {

@@ -29,8 +29,9 @@ const LISTENER: &str = "of the listeners for clients there is listeners.tcp.defa
 const LOGINS: &str =
     "who may log in, and how, is decided by default_user, loopback_users and anonymous_login_user alone";
 const PROXY: &str = "the broker would take the address of the proxy for that of each client";
-const PERMISSIONS: &str = "the user default_user has all permissions";
-const TAGS: &str = "the user default_user is an administrator, and nothing else";
+const PERMISSIONS: &str =
+    "the user default_user has what default_permissions.configure, .write and .read say";
+const TAGS: &str = "no other tags of users are known";
 const DEFINITIONS: &str =
     "the users and permissions of the definitions would be missing, and the user default_user could log in";
 const FORBIDDEN: &str = "what it forbids would be allowed";
@@ -97,7 +98,6 @@ const OTHERS: &[&str] = &[
     "default_policies.*",
     "default_queue_type",
     "default_users.*",
-    "default_vhost",
     "default_worker_pool_size",
     "definitions.*",
     "delegate_count",

@@ -58,6 +58,19 @@ fn listeners_are_ports_or_addresses() {
 }
 
 #[test]
+fn the_default_user_is_as_the_settings_say() {
+    let config = parse(
+        "default_vhost = shop\ndefault_user_tags.administrator = false\ndefault_user_tags.monitoring = true\n\
+         default_permissions.write = ^$\n",
+    )
+    .unwrap();
+    assert_eq!(config.settings.default_vhost, "shop");
+    assert_eq!(config.default_tags, ["monitoring"]);
+    assert_eq!(config.default_permissions.patterns(), [".*", "", ".*"]);
+    assert!(parse("default_permissions.write = ^q").is_err());
+}
+
+#[test]
 fn loopback_users_have_two_forms() {
     let users = |text: &str| parse(text).unwrap().loopback_users;
     assert!(users("loopback_users = none").is_empty());

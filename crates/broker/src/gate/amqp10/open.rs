@@ -9,7 +9,6 @@ use super::ends::Farewell;
 use super::{Client, Cx, Gate, Phase, Waiting, error, shown, told};
 use crate::PEER;
 use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
-use crate::catalog::DEFAULT_VHOST;
 use crate::settings::SLUICE_VERSION;
 
 /// OPEN's hostname names a virtual host in this form; any other is the default one.
@@ -119,7 +118,7 @@ impl Gate {
 
     pub(super) fn handle_open(&mut self, open: Open, cx: &mut Cx<'_>) {
         let hostname = open.hostname.as_deref().unwrap_or_default();
-        self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(DEFAULT_VHOST).into();
+        self.vhost = hostname.strip_prefix(VHOST_PREFIX).unwrap_or(&cx.settings.default_vhost).into();
         self.client = Client { container_id: open.container_id, properties: open.properties };
         if let Err(refused) = self.check_open(cx) {
             self.fail(refused, cx);
