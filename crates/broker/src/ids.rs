@@ -10,6 +10,9 @@ const SHARD_SHIFT: u32 = 56;
 /// A shard of the node, by number.
 pub type ShardId = u8;
 
+/// The shard that decides and numbers the changes of the catalog. Nothing else says which one it is.
+pub const DECIDER: ShardId = 0;
+
 /// The shard on which the owner of an id lives.
 pub const fn shard_of(id: u64) -> ShardId {
     (id >> SHARD_SHIFT) as u8

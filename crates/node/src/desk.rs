@@ -18,7 +18,7 @@ use broker::desk::{
     QueueSpec, Start,
 };
 use broker::explain::{Explanation, Subject};
-use broker::ids::QueueId;
+use broker::ids::{DECIDER, QueueId};
 use broker::settings::{SLUICE_VERSION, Settings};
 use bytes::BytesMut;
 use message::DeliveryHeads;
@@ -124,7 +124,7 @@ impl NodeDesk {
         self.permit_list(who, vhost, Verb::ReadQueue)?;
         let wanted = vhost.map(str::to_owned);
         let mut records = self
-            .call(0, move |shard| {
+            .call(DECIDER.into(), move |shard| {
                 let all = shard.catalog().queues();
                 all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
             })
@@ -236,7 +236,9 @@ impl Desk for NodeDesk {
             ..Overview::default()
         };
         let (queues, exchanges) = self
-            .call(0, |shard| (shard.catalog().queues().count(), shard.catalog().exchanges().count()))
+            .call(DECIDER.into(), |shard| {
+                (shard.catalog().queues().count(), shard.catalog().exchanges().count())
+            })
             .await?;
         (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
         for shard in 0..self.inner.shards.len() {
@@ -288,7 +290,7 @@ impl Desk for NodeDesk {
             let catalog = shard.catalog();
             ids.iter().filter_map(|id| catalog.queue_by_id(*id).cloned()).collect::<Vec<_>>()
         };
-        let mut records = self.call(0, found).await?;
+        let mut records = self.call(DECIDER.into(), found).await?;
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
     }
@@ -357,7 +359,9 @@ impl Desk for NodeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let mut all = self.call(0, |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>()).await?;
+        let mut all = self
+            .call(DECIDER.into(), |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>())
+            .await?;
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
@@ -387,7 +391,8 @@ impl Desk for NodeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
-        let mut all = self.call(0, |shard| shard.catalog().bindings().collect::<Vec<_>>()).await?;
+        let mut all =
+            self.call(DECIDER.into(), |shard| shard.catalog().bindings().collect::<Vec<_>>()).await?;
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });
@@ -416,7 +421,9 @@ impl Desk for NodeDesk {
         let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
         self.permit_list(who, vhost, verb)?;
         let mut all = self
-            .call(0, move |shard| shard.catalog().policies(operator).cloned().collect::<Vec<_>>())
+            .call(DECIDER.into(), move |shard| {
+                shard.catalog().policies(operator).cloned().collect::<Vec<_>>()
+            })
             .await?;
         all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v) && self.permit(who, &p.vhost, verb, &[]).is_ok());
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
@@ -482,7 +489,7 @@ impl Desk for NodeDesk {
             let found = shard.catalog().queues_from(from).take(limit);
             found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
         };
-        let (places, records): (Vec<_>, Vec<_>) = self.call(0, found).await?.into_iter().unzip();
+        let (places, records): (Vec<_>, Vec<_>) = self.call(DECIDER.into(), found).await?.into_iter().unzip();
         Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
     }
 

@@ -1,7 +1,7 @@
 //! What exists: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
-//! A deterministic machine, the same on every shard. The first shard decides ([`Catalog::decide`]) and numbers
-//! the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
+//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) and
+//! numbers the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
 
 mod arguments;
 mod decide;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use broker::catalog::{Answer, Catalog, CatalogError, Command, Destination, QueueRecord};
 use broker::desk::DeskError;
-use broker::ids::QueueId;
+use broker::ids::{DECIDER, QueueId};
 use queue::{Effect, Refusal, Report, Request, Ticket};
 use tokio::sync::oneshot;
 
@@ -48,7 +48,7 @@ impl Drop for Asked {
         let Some(ticket) = self.ticket.take() else { return };
         let queue = self.queue;
         // Behind the call that asks. A shard that has ended waits for nothing.
-        let _ = self.desk.post(0, move |shard| {
+        let _ = self.desk.post(DECIDER.into(), move |shard| {
             if let Some(ticket) = ticket.get() {
                 shard.give_up(queue, *ticket);
             }
@@ -85,7 +85,7 @@ impl NodeDesk {
     /// Asks for a change of the catalog, on the shard that decides.
     pub(super) async fn change(&self, command: Command) -> Result<Answer, DeskError> {
         let (reply, answer) = oneshot::channel();
-        self.post(0, move |shard| match locked(shard.catalog(), &command) {
+        self.post(DECIDER.into(), move |shard| match locked(shard.catalog(), &command) {
             Some(locked) => drop(reply.send(Err(locked))),
             None => shard.propose(command, Box::new(move |result| drop(reply.send(result)))),
         })?;
@@ -111,7 +111,7 @@ impl NodeDesk {
         let (reply, answer) = oneshot::channel();
         let ticket = Arc::new(OnceLock::new());
         let asked = Asked { desk: self.clone(), queue, ticket: Some(ticket.clone()), answer };
-        self.post(0, move |shard| {
+        self.post(DECIDER.into(), move |shard| {
             let then = Box::new(move |effect| drop(reply.send(effect)));
             if let Some(known) = shard.ask(queue, request, then) {
                 ticket.get_or_init(|| known);
@@ -129,7 +129,7 @@ impl NodeDesk {
     ) -> Result<Arc<QueueRecord>, DeskError> {
         let (v, n) = (vhost.to_owned(), name.to_owned());
         let found = move |shard: &mut Shard| shard.catalog().queue(&v, &n).cloned();
-        let record = self.call_within(deadline, 0, found).await?;
+        let record = self.call_within(deadline, DECIDER.into(), found).await?;
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 

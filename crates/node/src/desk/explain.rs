@@ -5,6 +5,7 @@ use std::time::Duration;
 use broker::access::{Identity, Resource, Verb};
 use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
+use broker::ids::DECIDER;
 
 use super::NodeDesk;
 use super::ask::DEADLINE;
@@ -66,7 +67,7 @@ impl NodeDesk {
             return Err(refused);
         }
         let ends = look.ends();
-        let records = self.call(0, move |shard| shard.records_of(&ends)).await?;
+        let records = self.call(DECIDER.into(), move |shard| shard.records_of(&ends)).await?;
         let reports = self.reports(&records).await?;
         look.queues = records.iter().zip(reports).map(|(r, report)| QueueFacts::new(r, report)).collect();
         Ok(look)

@@ -1,10 +1,9 @@
 //! The turn: mail in, requests applied, effects carried out, until nothing is left to be moved.
 
-use broker::ids::ShardId;
+use broker::ids::{DECIDER, ShardId};
 use broker::mail::Mail;
 
 use super::Shard;
-use super::metadata::Metadata;
 use super::receipts::Receipt;
 
 /// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
@@ -67,10 +66,10 @@ impl Shard {
         }
         for (ticket, command) in proposals {
             let from = self.here.id;
-            self.do_or_send(Metadata::DECIDES, Mail::Propose { ticket, from, command });
+            self.do_or_send(DECIDER, Mail::Propose { ticket, from, command });
         }
         for (exchange, messages) in remembered {
-            self.do_or_send(Metadata::DECIDES, Mail::Remember { exchange, messages });
+            self.do_or_send(DECIDER, Mail::Remember { exchange, messages });
         }
     }
 

@@ -5,12 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::catalog::{Answer, CatalogError, Change, Command, QueueRecord};
-use broker::ids::{QueueId, ShardId, shard_of};
+use broker::ids::{DECIDER, QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
 use hashbrown::HashMap;
 use queue::{Request, Ticket};
 
-use super::Metadata;
 use crate::shard::Shard;
 
 /// What the deciding shard keeps.
@@ -163,7 +162,7 @@ impl Shard {
             self.apply_change(change);
         }
         debug_assert_eq!(self.metadata.catalog.version(), version, "changes come in their order");
-        self.mail.send(Metadata::DECIDES, Mail::Applied { version, by: self.here.id });
+        self.mail.send(DECIDER, Mail::Applied { version, by: self.here.id });
     }
 
     fn apply_change(&mut self, change: &Change) {
@@ -175,7 +174,7 @@ impl Shard {
         };
         self.metadata.catalog.apply(change);
         // The first shard applies a change before anybody hears of it.
-        if self.here.id == Metadata::DECIDES && change.is_of_users() {
+        if self.here.id == DECIDER && change.is_of_users() {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
         match change {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use broker::access::Access;
 use broker::catalog::{Catalog, Histories};
-use broker::ids::ShardId;
+use broker::ids::{DECIDER, ShardId};
 use broker::settings::Settings;
 
 use self::decider::Decider;
@@ -29,9 +29,6 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// The shard that decides changes of the catalog.
-    pub const DECIDES: ShardId = 0;
-
     pub fn new(
         here: ShardId,
         shards: ShardId,
@@ -39,7 +36,7 @@ impl Metadata {
         access: Arc<Access>,
         catalog: Catalog,
     ) -> Self {
-        let decider = (here == Self::DECIDES).then(|| Decider::new(shards, catalog.version()));
+        let decider = (here == DECIDER).then(|| Decider::new(shards, catalog.version()));
         Self { settings, access, catalog, decider, histories: Histories::default() }
     }
 

@@ -1,12 +1,12 @@
 //! Facts on their way to the log, and its word on what this shard has handed over.
 
+use broker::ids::DECIDER;
 use broker::mail::Mail;
 use log::{Completion, Handover, Size, Step};
 
 use super::journal::{OnSynced, OnWritten};
 use crate::facts::Place;
 use crate::shard::Shard;
-use crate::shard::metadata::Metadata;
 
 impl Shard {
     /// Writes the facts that were kept back. To be called at the end of a turn, before [`Shard::poll_handover`].
@@ -85,7 +85,7 @@ impl Shard {
             self.storage.definitions_file = from;
         }
         if let Some((file, bytes)) = evacuated {
-            self.mail.send(Metadata::DECIDES, Mail::Evacuated { file, bytes });
+            self.mail.send(DECIDER, Mail::Evacuated { file, bytes });
         }
         receipts.drain().for_each(|receipt| self.mail.receipts.push(receipt));
         if let Some(file) = self.storage.evacuate_next.take() {

@@ -3,13 +3,13 @@
 
 use std::sync::atomic::Ordering;
 
+use broker::ids::DECIDER;
 use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
 use queue::Fact;
 
 use super::deferred::ALL;
 use crate::shard::Shard;
-use crate::shard::metadata::Metadata;
 
 /// The log may hold this much garbage whatever is alive: to give it back costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
@@ -66,7 +66,7 @@ impl Shard {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
-            self.mail.send(Metadata::DECIDES, Mail::LogFull { bytes, oldest, newest, short: size.short });
+            self.mail.send(DECIDER, Mail::LogFull { bytes, oldest, newest, short: size.short });
         }
     }
 
