@@ -6,7 +6,7 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-use broker::access::{Access, Grant, Permissions, User};
+use broker::access::{Access, Permissions, Reach, User};
 use broker::catalog::{
     Arguments, Binding, Command, DEFAULT_VHOST, DeclareExchange, DeclareQueue, Destination, SetPolicy,
 };
@@ -53,7 +53,7 @@ pub fn user(name: &str, permissions: Permissions) -> User {
 
 /// `configure=no`, `write=no`, `read=no`.
 pub fn permissions(granted: impl Fn(&str) -> bool) -> Permissions {
-    let grant = |verb| if granted(verb) { Grant::Everything } else { Grant::Nothing };
+    let grant = |verb| if granted(verb) { Reach::Everything } else { Reach::Nothing };
     Permissions { configure: grant("configure"), write: grant("write"), read: grant("read") }
 }
 

@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use broker::desk::{BrowsedRow, Desk, Start};
-use broker::start::start_of;
+use broker::stream_offset::parse_offset;
 use client::Message;
 use serde_json::{Map as Object, Value};
 
@@ -47,7 +47,7 @@ fn start(query: &Query, now_ms: u64) -> Result<Start, Failure> {
         (None, None) => Ok(Start::First),
         (None, Some(ms)) => Ok(Start::Time(ms as u64)),
         (Some(text), None) => {
-            let start = text.parse().ok().map(Start::Offset).or_else(|| start_of(text, now_ms));
+            let start = text.parse().ok().map(Start::Offset).or_else(|| parse_offset(text, now_ms));
             start.ok_or_else(|| {
                 Failure::bad_request(format!(
                     "offset '{text}' is not first, last, next, a whole number or a span such as 10m (of Y M D h m s)"

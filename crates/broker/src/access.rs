@@ -26,7 +26,7 @@ pub const DEFAULT_EXCHANGE_ALIAS: &str = "amq.default";
 
 /// What a user may do to the resources of one kind of verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grant {
+pub enum Reach {
     Everything,
     Nothing,
 }
@@ -34,42 +34,42 @@ pub enum Grant {
 /// The permission triple (behaviour G).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permissions {
-    pub configure: Grant,
-    pub write: Grant,
-    pub read: Grant,
+    pub configure: Reach,
+    pub write: Reach,
+    pub read: Reach,
 }
 
 impl Permissions {
     pub const ALL: Self =
-        Self { configure: Grant::Everything, write: Grant::Everything, read: Grant::Everything };
+        Self { configure: Reach::Everything, write: Reach::Everything, read: Reach::Everything };
 
-    pub const NONE: Self = Self { configure: Grant::Nothing, write: Grant::Nothing, read: Grant::Nothing };
+    pub const NONE: Self = Self { configure: Reach::Nothing, write: Reach::Nothing, read: Reach::Nothing };
 
     /// The three as the reference has them, patterns of names: all names, or none.
     pub fn patterns(&self) -> [&'static str; 3] {
-        [self.configure, self.write, self.read].map(|grant| match grant {
-            Grant::Everything => ".*",
-            Grant::Nothing => "",
+        [self.configure, self.write, self.read].map(|reach| match reach {
+            Reach::Everything => ".*",
+            Reach::Nothing => "",
         })
     }
 
     /// Reads [`Permissions::patterns`] back. `None`: a pattern is neither all nor none.
     pub fn from_patterns([configure, write, read]: [&str; 3]) -> Option<Self> {
-        let grant = |pattern: &str| match pattern {
-            ".*" => Some(Grant::Everything),
-            "" => Some(Grant::Nothing),
+        let reach = |pattern: &str| match pattern {
+            ".*" => Some(Reach::Everything),
+            "" => Some(Reach::Nothing),
             _ => None,
         };
-        Some(Self { configure: grant(configure)?, write: grant(write)?, read: grant(read)? })
+        Some(Self { configure: reach(configure)?, write: reach(write)?, read: reach(read)? })
     }
 
     fn grants(&self, permission: Permission) -> bool {
-        let grant = match permission {
+        let reach = match permission {
             Permission::Configure => self.configure,
             Permission::Write => self.write,
             Permission::Read => self.read,
         };
-        grant == Grant::Everything
+        reach == Reach::Everything
     }
 }
 
@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn each_permission_is_asked_for_by_its_name() {
-        let (access, identity) = access(Permissions { write: Grant::Nothing, ..Permissions::ALL });
+        let (access, identity) = access(Permissions { write: Reach::Nothing, ..Permissions::ALL });
         let ask = |vhost, verb, resource| access.permit(&identity, vhost, verb, &[resource]);
         assert_eq!(ask("/", Verb::Consume, Resource::Queue("q")), Ok(()));
         assert_eq!(

@@ -20,7 +20,7 @@ pub mod mail;
 pub mod outlet;
 pub mod reply_to;
 pub mod settings;
-pub mod start;
+pub mod stream_offset;
 pub mod watchers;
 
 /// Target of the lines of the log that a peer can cause as often as it likes. The program limits them.

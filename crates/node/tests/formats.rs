@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use amqp10::sasl::Secret;
-use broker::access::{Grant, PasswordHash, Permissions};
+use broker::access::{PasswordHash, Permissions, Reach};
 use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
@@ -121,7 +121,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
     all
 }
 
-const PERMISSIONS: Permissions = Permissions { write: Grant::Nothing, ..Permissions::ALL };
+const PERMISSIONS: Permissions = Permissions { write: Reach::Nothing, ..Permissions::ALL };
 
 /// Where a run stands.
 const EXTENT: Extent = Extent { pack: 3, offset: 48, bytes: 4000 };

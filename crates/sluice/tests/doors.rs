@@ -12,7 +12,7 @@ use amqp10::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use broker::access::{Access, Grant, Identity, Permissions, Resource, User, Verb, permit};
+use broker::access::{Access, Identity, Permissions, Reach, Resource, User, Verb, permit};
 use broker::desk::Desk as _;
 use broker::settings::Settings;
 use client::management::{Binding, Destination, ExchangeSpec, QueueSpec};
@@ -34,9 +34,9 @@ fn all_rights() -> Vec<(&'static str, Option<Permissions>)> {
     vec![
         ("absent", None),
         ("none", Some(none)),
-        ("configure", Some(Permissions { configure: Grant::Everything, ..none })),
-        ("write", Some(Permissions { write: Grant::Everything, ..none })),
-        ("read", Some(Permissions { read: Grant::Everything, ..none })),
+        ("configure", Some(Permissions { configure: Reach::Everything, ..none })),
+        ("write", Some(Permissions { write: Reach::Everything, ..none })),
+        ("read", Some(Permissions { read: Reach::Everything, ..none })),
         ("all", Some(Permissions::ALL)),
     ]
 }

@@ -1,7 +1,7 @@
 //! The one table of keys: name, what it does, default, and how it is read.
 
 use amqp10::sasl::Secret;
-use broker::access::Grant;
+use broker::access::Reach;
 use node::Limit;
 
 use super::Draft;
@@ -286,10 +286,10 @@ fn set_tag(draft: &mut Draft, tag: &str, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-fn grant(value: &str) -> Result<Grant, String> {
+fn grant(value: &str) -> Result<Reach, String> {
     match value {
-        ".*" => Ok(Grant::Everything),
-        "^$" => Ok(Grant::Nothing),
+        ".*" => Ok(Reach::Everything),
+        "^$" => Ok(Reach::Nothing),
         _ => Err(".* or ^$ is needed: there are no patterns of names".into()),
     }
 }

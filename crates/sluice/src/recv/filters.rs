@@ -1,7 +1,7 @@
 //! Where a receiver of a stream begins, and which messages it wants: the filters of its source (behaviour B.9).
 
 use amqp10::{Described, Map, Symbol, Value};
-use broker::start::start_of;
+use broker::stream_offset::parse_offset;
 use clap::Args;
 use client::Receiver;
 use message::{Dialect, SqlError, SqlFilter};
@@ -80,7 +80,7 @@ fn missing(asked: Option<&Map>, accepted: Option<&Map>) -> Vec<&'static str> {
 fn offset(text: &str) -> Result<Value, String> {
     match text.parse::<u64>() {
         Ok(offset) => Ok(Value::Ulong(offset)),
-        Err(_) if start_of(text, 0).is_some() => Ok(Value::String(text.to_owned())),
+        Err(_) if parse_offset(text, 0).is_some() => Ok(Value::String(text.to_owned())),
         Err(_) => Err("first, last, next, a whole number, or a span such as 10m is needed".to_owned()),
     }
 }

@@ -32,7 +32,7 @@ use message::{Dialect, FieldError, FieldFilter, Filter, SqlError, SqlFilter};
 use queue::{BloomFilter, Replay, Start};
 
 use super::{error, shown};
-use crate::start::start_of;
+use crate::stream_offset::parse_offset;
 
 /// Filters that are left out and named; of a source with more, the others are left out without a word.
 const LEFT_OUT_MAX: usize = 4;
@@ -297,7 +297,7 @@ fn start(value: &Value, now_ms: u64) -> Option<Result<Start, Unreadable>> {
         return Some(Ok(Start::Time((*ms).try_into().unwrap_or(0))));
     }
     let Some(text) = value.as_str() else { return value.as_u64().map(|offset| Ok(Start::Offset(offset))) };
-    Some(start_of(text, now_ms).ok_or_else(|| Unreadable::Offset(shown(text))))
+    Some(parse_offset(text, now_ms).ok_or_else(|| Unreadable::Offset(shown(text))))
 }
 
 /// `None` if the value is neither a string nor a list. What is no string in a list is passed over.

@@ -1,12 +1,12 @@
-//! Where a reader of a stream begins, in words.
+//! Offsets of streams as people write them.
 
 use queue::Start;
 
 use crate::catalog::span_ms;
 
-/// `first`, `last`, `next`, or how long ago, such as `10m` (behaviour B.9); `None` for anything else. `now_ms` counts from
+/// Parses `first`, `last`, `next`, or how long ago, such as `10m`. Returns `None` for anything else. `now_ms` counts from
 /// the epoch.
-pub fn start_of(text: &str, now_ms: u64) -> Option<Start> {
+pub fn parse_offset(text: &str, now_ms: u64) -> Option<Start> {
     Some(match text {
         "first" => Start::First,
         "last" => Start::Last,
@@ -32,7 +32,7 @@ mod tests {
             ("First", None),
             ("", None),
         ] {
-            assert_eq!(start_of(text, 1_000_000), start, "{text}");
+            assert_eq!(parse_offset(text, 1_000_000), start, "{text}");
         }
     }
 }
