@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The crates that many people build on at once.
-const CRATES: &[&str] = &["node", "queue"];
+/// The crates that are made of rooms.
+const CRATES: &[&str] = &["node", "broker", "queue"];
 
 /// Re-exports of re-exports that are followed, at most.
 const REEXPORTS_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! `/api/connections` and their sessions and links.
 
+use broker::desk::amqp10_rows::{LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, Desk, ProtocolRow};
-use broker::gate::amqp10::rows::{LinkRow, SessionRow};
 use percent_encoding::percent_decode_str;
 use serde_json::{Value, json};
 

@@ -7,8 +7,8 @@ mod http;
 mod metrics;
 mod policies;
 
+use broker::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use broker::desk::{ConnectionRow, ProtocolRow};
-use broker::gate::amqp10::rows::{Amqp10Row, LinkRow, SessionRow};
 
 use self::http::{Server, raw, request};
 use broker::explain::{ConnectionFacts, LinkFacts, Place, Role};

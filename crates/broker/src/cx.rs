@@ -8,9 +8,9 @@ use message::DeliveryHeads;
 use crate::access::Access;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
+use crate::credit_budget::CreditBudget;
 use crate::home::Input;
 use crate::ids::{Registry, ShardId};
-use crate::intake::Budget;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::settings::Settings;
 use crate::watchers::Watchers;
@@ -37,7 +37,7 @@ pub struct Cx<'a> {
     pub heads: &'a mut DeliveryHeads,
     pub counters: &'a mut Counters,
     /// Bytes that publishers may be promised beyond the fixed credit.
-    pub budget: &'a mut Budget,
+    pub budget: &'a mut CreditBudget,
     /// The last number that was given out; see [`Cx::draw`].
     pub unique: &'a mut u64,
     /// Makes names of reply links that cannot be guessed. Decides nothing else.

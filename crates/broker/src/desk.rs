@@ -2,6 +2,8 @@
 //!
 //! `node` implements it with mail to the shards, bounded in rows and time; `admin` serves it over HTTP.
 
+pub mod amqp10_rows;
+
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,10 +12,10 @@ use amqp10::sasl::Secret;
 use bytes::Bytes;
 pub use queue::Start;
 
+use self::amqp10_rows::Amqp10Row;
 use crate::access::Identity;
 use crate::catalog::{Arguments, Binding, CatalogError, Exchange, Policy, QueueRecord, SetPolicy};
 use crate::explain::{Explanation, Subject};
-use crate::gate::amqp10::rows::Amqp10Row;
 use crate::ids::QueueId;
 
 /// Why the desk did not do what it was asked.

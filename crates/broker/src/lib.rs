@@ -6,6 +6,7 @@
 pub mod access;
 pub mod catalog;
 pub mod counters;
+pub mod credit_budget;
 pub mod cx;
 pub mod dead_letter;
 pub mod desk;

@@ -1,13 +1,16 @@
 //! What comes to a shard from other threads.
 
+use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
 use log::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
 use queue::Ticket;
 use tokio::sync::mpsc;
 
 use crate::handshakes::Handshake;
-use crate::logins::Checked;
 use crate::shard::{DeskCall, Moved};
+
+/// What came of a check.
+pub(crate) type Checked = Result<Identity, LoginRefused>;
 
 /// What comes to a shard from other threads.
 pub(crate) enum Incoming {

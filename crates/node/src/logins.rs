@@ -3,15 +3,12 @@
 use std::io;
 use std::sync::mpsc;
 
-use broker::access::{Identity, Login, LoginRefused};
+use broker::access::Login;
 use broker::ids::ShardId;
 use queue::Ticket;
 use tokio::sync::oneshot;
 
-use crate::incoming::{Incoming, Shards};
-
-/// What came of a check.
-pub(crate) type Checked = Result<Identity, LoginRefused>;
+use crate::incoming::{Checked, Incoming, Shards};
 
 /// The way to the thread that checks. What waits there is bounded by the connections that have not logged in, and by the
 /// HTTP requests in flight.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use amqp10::Value;
 
-use super::decide::CatalogError;
+use super::error::CatalogError;
 
 /// Arguments of a queue, an exchange or a binding, by name.
 pub type Arguments = BTreeMap<String, Value>;

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod decide;
+mod error;
 mod exchange;
 mod policy;
 mod route;
@@ -17,7 +18,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 
 pub use arguments::{Arguments, queue_config, span_ms};
-pub use decide::{Answer, CatalogError, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 
 use queue::Verdict;
 
-use super::adaptive::{Adaptive, Budget, CREDIT_MAX, PACED_CREDIT_MAX};
+use super::adaptive::{Adaptive, CREDIT_MAX, PACED_CREDIT_MAX};
 use crate::catalog::QueueRecord;
+use crate::credit_budget::CreditBudget;
 use crate::settings::{LinkCredit, Settings};
 
 /// No credit is granted while this many bytes of a publisher's messages wait for receipts.
@@ -115,7 +116,7 @@ impl<P> Account<P> {
     }
 
     /// Gives back what adaptive credit has taken of the shard's budget.
-    pub fn release(&mut self, budget: &mut Budget) {
+    pub fn release(&mut self, budget: &mut CreditBudget) {
         self.adaptive.iter_mut().for_each(|adaptive| adaptive.release(budget));
     }
 
@@ -127,7 +128,7 @@ impl<P> Account<P> {
 
 impl<P: Publication> Account<P> {
     /// Returns the credit to grant now, if it is time: half of it is used, and receipts are not behind (behaviour S26, S103).
-    pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut Budget) -> Option<u32> {
+    pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
         let adaptive = self.adaptive.as_deref_mut().filter(|_| self.follows);
         let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
@@ -168,7 +169,7 @@ impl<P: Publication> Account<P> {
         (first, last): (u64, u64),
         verdict: Verdict,
         now_ms: u64,
-        budget: &mut Budget,
+        budget: &mut CreditBudget,
         mut complete: impl FnMut(Run<P>),
     ) -> u64 {
         let oldest = self.next_seq - self.pending.len() as u64;
@@ -256,7 +257,7 @@ mod tests {
     fn no_credit_while_too_many_bytes_wait() {
         const BYTES: u32 = 1 << 20;
         let settings = Settings::default();
-        let mut budget = Budget::share(1);
+        let mut budget = CreditBudget::share(1);
         let mut account = Account::new(&settings);
         let settled = Numbered { number: 0, settled: true };
         let fixed = settings.max_link_credit;
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn who_is_refused_behind_a_receipt_that_is_withheld_stops_some_time() {
         let settings = Settings::default();
-        let mut budget = Budget::share(1);
+        let mut budget = CreditBudget::share(1);
         let mut account = Account::new(&settings);
         let publish = Numbered { number: 1, settled: false };
         account.push(publish, 1, 1, true, 0);
@@ -313,7 +314,7 @@ mod tests {
     /// Publishes 10, 11, ... to two queues each, and what the publisher is told when they have answered.
     fn told(words: &[(u64, u64, Verdict)]) -> Vec<(u32, u32, Verdict)> {
         let settings = Settings::default();
-        let mut budget = Budget::share(1);
+        let mut budget = CreditBudget::share(1);
         let mut account = Account::new(&settings);
         for id in 10..16 {
             account.push(Numbered { number: id, settled: false }, 1, 2, true, 0);

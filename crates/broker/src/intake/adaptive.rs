@@ -15,6 +15,8 @@
 //! It never goes below the fixed credit, so that a slow queue costs a publisher nothing that it had without this. What
 //! goes beyond is paid for in bytes, from the link's own share and from that of the shard.
 
+use crate::credit_budget::CreditBudget;
+
 /// The most that a link is granted, whatever its messages weigh: above it, gathering receipts costs more than it
 /// brings. At the bound the credit stays.
 pub(crate) const CREDIT_MAX: u32 = 4_096;
@@ -43,34 +45,6 @@ const FIRST_HOLD: u32 = 2;
 
 /// Bytes that the credit of one link may promise beyond the fixed one. At the bound it does not grow.
 const LINK_BYTES_MAX: u64 = 4 * 1024 * 1024;
-
-/// And that of all links of the node together. At the bound no link grows until another one shrinks or goes.
-const NODE_BYTES_MAX: u64 = 256 * 1024 * 1024;
-
-/// Bytes of [`NODE_BYTES_MAX`] that a shard has left.
-#[derive(Debug)]
-pub struct Budget {
-    limit: u64,
-    left: u64,
-}
-
-impl Budget {
-    /// The share of one of so many shards.
-    pub fn share(shards: u64) -> Self {
-        let limit = NODE_BYTES_MAX / shards.max(1);
-        Self { limit, left: limit }
-    }
-
-    /// Bytes that links of this shard may be promised beyond the fixed credit.
-    pub fn limit(&self) -> u64 {
-        self.limit
-    }
-
-    /// Bytes that they are promised now.
-    pub fn used(&self) -> u64 {
-        self.limit - self.left
-    }
-}
 
 /// The credit of one publishing link.
 #[derive(Debug)]
@@ -156,7 +130,7 @@ impl Adaptive {
     }
 
     /// A message has got its receipts.
-    pub fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut Budget) {
+    pub fn handle_receipt(&mut self, seq: u64, now_ms: u64, budget: &mut CreditBudget) {
         let period = &mut self.period;
         if let Some((_, sent_ms)) = period.probe.take_if(|(probe, _)| *probe == seq) {
             let took_ms = now_ms.saturating_sub(sent_ms);
@@ -174,7 +148,7 @@ impl Adaptive {
     }
 
     /// It is time to grant; `left` is what the sender has left.
-    pub fn poll_grant(&mut self, left: u32, budget: &mut Budget) -> u32 {
+    pub fn poll_grant(&mut self, left: u32, budget: &mut CreditBudget) -> u32 {
         self.period.hungry |= left <= self.credit / 4;
         self.set(self.credit, budget);
         // Large messages are forgotten as smaller ones follow.
@@ -184,12 +158,12 @@ impl Adaptive {
     }
 
     /// Gives back what it has taken.
-    pub fn release(&mut self, budget: &mut Budget) {
+    pub fn release(&mut self, budget: &mut CreditBudget) {
         self.set(self.base, budget);
     }
 
     /// A period has ended, with so many receipts per second.
-    fn compare(&mut self, rate: u64, period: &Period, budget: &mut Budget) {
+    fn compare(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         match &mut self.step {
             Step::Hold { periods: 0 | 1 } => self.attempt(rate, period, budget),
             Step::Hold { periods } => *periods -= 1,
@@ -211,7 +185,7 @@ impl Adaptive {
     }
 
     /// Tries another credit, if there is one to be tried.
-    fn attempt(&mut self, rate: u64, period: &Period, budget: &mut Budget) {
+    fn attempt(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         let credit = self.credit;
         match self.way {
             // Who does not use what it has is not helped by more.
@@ -231,7 +205,7 @@ impl Adaptive {
     }
 
     /// So much, or what bounds and bytes allow.
-    fn set(&mut self, wanted: u32, budget: &mut Budget) {
+    fn set(&mut self, wanted: u32, budget: &mut CreditBudget) {
         budget.left += std::mem::take(&mut self.reserved);
         let allowed = LINK_BYTES_MAX.min(budget.left) / self.message_bytes;
         let payable = self.base.saturating_add(u32::try_from(allowed).unwrap_or(u32::MAX));
@@ -254,7 +228,7 @@ mod tests {
     /// always uses all of its credit. What the link is granted at the end of each of `bursts`.
     fn bursts(
         link: &mut Adaptive,
-        budget: &mut Budget,
+        budget: &mut CreditBudget,
         (apart_ms, most): (u64, u32),
         bursts: u64,
     ) -> Vec<u32> {
@@ -273,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_confirms_late_but_many_at_once_gets_more() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert!(granted.is_sorted());
         assert_eq!(granted.last(), Some(&CREDIT_MAX));
@@ -281,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_confirms_at_once_gets_all_that_is_used() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (1, 1_000), 10_000);
         assert!(granted.is_sorted());
         assert_eq!(granted.last(), Some(&CREDIT_MAX));
@@ -289,7 +263,7 @@ mod tests {
 
     #[test]
     fn where_receipts_wait_for_consumers_it_is_bounded() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, PACED_CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, PACED_CREDIT_MAX), CreditBudget::share(1));
         for apart_ms in [1, 20] {
             let granted = bursts(&mut link, &mut budget, (apart_ms, u32::MAX), 200);
             assert_eq!(granted.last(), Some(&PACED_CREDIT_MAX), "{apart_ms}");
@@ -298,7 +272,7 @@ mod tests {
 
     #[test]
     fn it_stops_where_more_brings_no_more_per_second() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
         let late = &granted[200..];
         // 680 is what 600 need; the tries up and down last a few periods and are taken back.
@@ -308,14 +282,14 @@ mod tests {
 
     #[test]
     fn a_queue_that_takes_no_more_leaves_it_at_the_fixed_credit() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, BASE), 1_000);
         assert!(granted.iter().filter(|c| **c == BASE).count() * 4 > granted.len() * 3, "{granted:?}");
     }
 
     #[test]
     fn it_comes_back_when_the_queue_has_become_slow() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert_eq!(link.credit(), CREDIT_MAX);
         // From now on 20 a millisecond.
@@ -325,7 +299,7 @@ mod tests {
 
     #[test]
     fn who_does_not_use_it_gets_no_more_and_gives_it_back() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         for now_ms in 0..1_000 {
             link.handle_receipt(0, now_ms, &mut budget);
             assert_eq!(link.poll_grant(BASE / 2, &mut budget), BASE);
@@ -337,12 +311,12 @@ mod tests {
             (0..100).for_each(|_| link.handle_receipt(0, 10_000 + now_ms, &mut budget));
             link.poll_grant(link.credit() / 2, &mut budget);
         }
-        assert_eq!((link.credit(), budget.left), (BASE, NODE_BYTES_MAX));
+        assert_eq!((link.credit(), budget.left), (BASE, budget.limit()));
     }
 
     #[test]
     fn large_messages_are_not_promised() {
-        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), Budget::share(1));
+        let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         link.handle_sent(0, 1 << 20, 0);
         link.set(u32::MAX, &mut budget);
         assert!(link.credit() <= BASE + 4, "{}", link.credit());
@@ -356,7 +330,7 @@ mod tests {
             shards in 1u64..100_000_000,
             steps in vec((0usize..4, 0u32..20_000_000, 0u64..200, any::<u32>(), 0u32..10_000), 0..200),
         ) {
-            let mut budget = Budget::share(shards);
+            let mut budget = CreditBudget::share(shards);
             let total = budget.left;
             let mut now_ms = 0;
             let mut links: Vec<Adaptive> = (0..4).map(|_| Adaptive::new(base, CREDIT_MAX)).collect();

@@ -21,7 +21,6 @@ use queue::{Publish, PublisherId, Request, Verdict};
 
 use self::account::Account;
 pub use self::account::{Publication, Run};
-pub use self::adaptive::Budget;
 pub use self::arrived::{Arrived, Body, scan};
 pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};

@@ -10,7 +10,7 @@ use amqp10::Value;
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Command, DeclareQueue};
 use broker::desk::ProtocolRow;
-use broker::gate::amqp10::rows::SessionRow;
+use broker::desk::amqp10_rows::SessionRow;
 use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;

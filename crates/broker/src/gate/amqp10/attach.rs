@@ -7,6 +7,7 @@ use super::dynamic::{Bound, dynamic_node_properties};
 use super::intake::Published;
 use super::node_address::{self, Format, Node};
 use super::outbound::Consuming;
+use super::refusal::{Refused, not_implemented, on_link};
 use super::replies::wants_replies;
 use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
@@ -23,26 +24,6 @@ use amqp10::{
 /// The outcomes that a receiver may list.
 const OUTCOMES: [&str; 4] =
     ["amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "amqp:modified:list"];
-
-/// How an attach is turned down.
-pub(super) enum Refused {
-    Link(AmqpError),
-    Session(AmqpError),
-}
-
-impl From<AmqpError> for Refused {
-    fn from(error: AmqpError) -> Self {
-        Self::Link(error)
-    }
-}
-
-pub(super) fn not_implemented(what: &str, attach: &Attach) -> Refused {
-    on_link(condition::NOT_IMPLEMENTED, what, attach)
-}
-
-pub(super) fn on_link(condition: Symbol, what: &str, attach: &Attach) -> Refused {
-    Refused::Link(error(condition, format!("{what} on link '{}'", shown(&attach.name))))
-}
 
 impl Gate {
     pub(super) fn handle_attach(&mut self, session: u16, link: u32, attach: Box<Attach>, cx: &mut Cx<'_>) {

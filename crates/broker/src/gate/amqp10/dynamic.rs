@@ -7,8 +7,8 @@ use amqp10::types::Described;
 use amqp10::{Attach, Flow, Map, Role, Symbol, Target, TargetArchetype, Value, condition, descriptor};
 
 use super::address::queue_address;
-use super::attach::{Refused, not_implemented, on_link};
 use super::node_address::Format;
+use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, Waiting, error};
 use crate::access::{Resource, Verb};
 use crate::catalog::{

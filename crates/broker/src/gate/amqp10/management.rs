@@ -13,8 +13,8 @@ use queue::{Effect, Refusal, Request, Ticket};
 
 use self::request::{Parsed, Reply, Verb};
 use super::address::MANAGEMENT;
-use super::attach::{Refused, on_link};
 use super::outbound::refused_by_queue;
+use super::refusal::{Refused, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error};
 use crate::access::{self, Resource};
 use crate::catalog::{Answer, Binding, CatalogError, Command, Destination};

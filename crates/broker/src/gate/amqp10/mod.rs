@@ -18,9 +18,9 @@ mod management;
 mod node_address;
 mod open;
 mod outbound;
+mod refusal;
 mod replies;
 mod report;
-pub mod rows;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -9,7 +9,7 @@ use message::{Annotations, AnnotationsError};
 use queue::{ConsumerId, Effect, GoneReason, Lent, Outcome, Refusal};
 
 use super::address::queue_address;
-use super::attach::Refused;
+use super::refusal::Refused;
 use super::{Gate, LinkRole, error, role_in};
 use crate::cx::Cx;
 use crate::ids::QueueId;

@@ -10,7 +10,7 @@ use amqp10::{
 use message::Message;
 use queue::{ConsumerId, Effect, Verdict};
 
-use super::attach::{Refused, not_implemented, on_link};
+use super::refusal::{Refused, not_implemented, on_link};
 use super::{Cx, Gate, LinkRole, Waiting, error, parts, queue_address};
 use crate::access::{Resource, Verb};
 use crate::intake::Target;

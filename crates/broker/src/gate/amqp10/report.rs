@@ -6,8 +6,8 @@ use amqp10::SenderSettleMode;
 
 use super::address::encode_segment;
 use super::outbound::Consuming;
-use super::rows::{Amqp10Row, LinkRow, SessionRow};
 use super::{Gate, LinkRole, Phase, Waiting};
+use crate::desk::amqp10_rows::{Amqp10Row, LinkRow, SessionRow};
 use crate::desk::{ConnectionRow, ProtocolRow};
 use crate::explain::{ConnectionFacts, LinkFacts, Place, Role, Wanted};
 use crate::intake::Target;

@@ -17,11 +17,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use broker::counters::Counters;
+use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
 use broker::gate::Gate;
 use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
-use broker::intake::Budget;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::watchers::Watchers;
 use bytes::BytesMut;
@@ -108,7 +108,7 @@ struct Shared {
     watchers: Watchers,
     home: BytesMut,
     heads: DeliveryHeads,
-    budget: Budget,
+    budget: CreditBudget,
     unique: u64,
     reply_keys: RandomState,
 }
@@ -131,7 +131,7 @@ impl Connections {
                 watchers: Watchers::default(),
                 home: BytesMut::new(),
                 heads: DeliveryHeads::default(),
-                budget: Budget::share(shards.into()),
+                budget: CreditBudget::share(shards.into()),
                 unique: 0,
                 reply_keys,
             },
