@@ -15,8 +15,29 @@ use message::{Annotations, Message};
 
 use crate::contract::{Deliver, PublisherId};
 
-/// What must survive the process. Facts restore the machine without running any decision again. Only
-/// durable messages have facts.
+/// Which messages of a queue have facts. Its driver says so ([`crate::Drive::policy`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FactPolicy {
+    /// None: nothing survives the process.
+    Never,
+    /// Durable messages that are not delivered settled at once. Everything applies at once.
+    #[default]
+    Durable,
+}
+
+impl FactPolicy {
+    /// Whether a message needs a fact to survive.
+    #[inline]
+    pub fn needs_fact(self, message: &Message) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Durable => message.is_durable(),
+        }
+    }
+}
+
+/// What must survive the process. Facts restore the machine without running any decision again. [`FactPolicy`] says which
+/// messages have facts.
 #[derive(Clone, Debug)]
 pub enum Fact {
     Put {

@@ -17,6 +17,12 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
+    /// What a queue says.
+    pub fn of(queue: QueueId, receipt: queue::Receipt) -> Self {
+        let queue::Receipt { publisher, first, last, verdict, .. } = receipt;
+        Self { queue, publisher, first, last, verdict }
+    }
+
     pub fn messages(&self) -> u64 {
         self.last - self.first + 1
     }

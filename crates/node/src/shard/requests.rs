@@ -3,7 +3,7 @@
 use std::vec;
 
 use broker::ids::QueueId;
-use queue::{Effect, Request};
+use queue::Request;
 
 /// Requests of one queue that are applied in a row, before others have their turn: what the machine has to say of them stays
 /// in the nearest caches.
@@ -11,11 +11,6 @@ pub(super) const RUN_MAX: usize = 64;
 
 /// Requests that were sent together. Each is taken out where it is used, for it is large.
 pub(super) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
-
-/// Whether a queue has decided its own end: nothing follows that.
-pub(super) fn ends(effects: &[Effect]) -> bool {
-    matches!(effects.last(), Some(Effect::Deleted { .. }))
-}
 
 /// Whether a request concerns consumers, and stays on their shard.
 pub(super) fn is_of_readers(request: &Request) -> bool {

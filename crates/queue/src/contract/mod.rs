@@ -166,6 +166,16 @@ impl Receipts {
         }
     }
 
+    /// Refuses a publish.
+    pub fn reject(&mut self, publisher: PublisherId, seq: u64, reason: RejectReason) {
+        self.push(publisher, seq, Verdict::Rejected(reason), false);
+    }
+
+    /// None of them stands on a fact any more.
+    pub(crate) fn leave_at_once(&mut self) {
+        self.0.iter_mut().for_each(|receipt| receipt.journaled = false);
+    }
+
     /// Takes them all out.
     pub fn drain(&mut self) -> impl Iterator<Item = Receipt> {
         self.0.drain(..)
@@ -176,7 +186,8 @@ impl Receipts {
     }
 }
 
-/// What a queue has to say, beside its receipts.
+/// What a queue has to say, beside its receipts. As in a [`Receipt`], `journaled` says that an effect stands on facts of its
+/// turn or an earlier one. Effects without it stand on none.
 #[derive(Debug)]
 pub enum Effect {
     Attached {
@@ -220,6 +231,7 @@ pub enum Effect {
         consumer: ConsumerId,
         first: u64,
         last: u64,
+        journaled: bool,
     },
     /// Deliveries were taken back from the consumer.
     Revoked {
@@ -235,11 +247,13 @@ pub enum Effect {
         reason: DeathReason,
         exchange: Arc<str>,
         key: Option<Arc<str>>,
+        journaled: bool,
     },
     /// Answers Purge and Delete with the number of ready messages that went.
     Done {
         ticket: Ticket,
         messages: u64,
+        journaled: bool,
     },
     /// The queue has decided its own end; the catalog must forget it. Nothing follows.
     Deleted {
@@ -249,6 +263,28 @@ pub enum Effect {
         ticket: Ticket,
         report: Box<Report>,
     },
+}
+
+impl Effect {
+    /// Whether it stands on facts.
+    pub fn is_journaled(&self) -> bool {
+        match self {
+            Self::Settled { journaled, .. }
+            | Self::DeadLetter { journaled, .. }
+            | Self::Done { journaled, .. } => *journaled,
+            Self::Attached { .. }
+            | Self::Refused { .. }
+            | Self::Gone { .. }
+            | Self::Active { .. }
+            | Self::Delivery(_)
+            | Self::CreditState { .. }
+            | Self::Fetched { .. }
+            | Self::News { .. }
+            | Self::Revoked { .. }
+            | Self::Deleted { .. }
+            | Self::Report { .. } => false,
+        }
+    }
 }
 
 /// What became of a publish.

@@ -198,6 +198,7 @@ impl Fifo {
             reason: dead.reason,
             exchange: to.exchange.clone(),
             key: to.key.clone(),
+            journaled: dead.entry.journaled,
         });
         self.leaving.on_way.insert(token, dead);
     }

@@ -6,7 +6,7 @@ use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
 use super::runs::Runs;
 use super::{Fifo, Output};
-use crate::{Fact, Marks};
+use crate::{Fact, FactPolicy, Marks};
 
 /// Ranges beyond this give their memory back after the call.
 const KEPT_RANGES: usize = 1024;
@@ -14,6 +14,7 @@ const KEPT_RANGES: usize = 1024;
 /// Messages that went during one call, merged into ranges.
 #[derive(Default)]
 pub(super) struct Journal {
+    pub policy: FactPolicy,
     gone: Vec<(u64, u64)>,
     /// Bytes of the messages that were put and have neither gone nor been stored in a run.
     pub live_bytes: u64,
@@ -22,6 +23,11 @@ pub(super) struct Journal {
 }
 
 impl Journal {
+    /// Whether the queue has facts.
+    pub fn keeps(&self) -> bool {
+        self.policy != FactPolicy::Never
+    }
+
     /// The journal has it now.
     pub fn put(&mut self, entry: &Entry) {
         self.live_bytes += entry.stored_bytes();

@@ -32,8 +32,8 @@ pub use restore::Restoring;
 
 use crate::{
     Asked, Attach, Brief, Capabilities, Carrier, Config, CreditState, DeletedReason, Deliver, Delivery,
-    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason,
-    Report, Request, Ticket, Verdict,
+    Effect, Fact, FactPolicy, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal,
+    RejectReason, Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -116,6 +116,12 @@ impl Fifo {
         }
     }
 
+    /// The same machine, with the answer of its driver.
+    pub fn with_policy(mut self, policy: FactPolicy) -> Self {
+        self.journal.policy = policy;
+        self
+    }
+
     /// Applies a request. `now_ms` counts from the epoch and never goes back. The carrier gets each stored message at once,
     /// so the facts in `out` have no [`Fact::Put`]. It gets deliveries as long as `out` has no effect that they would
     /// overtake; a delivery that it does not take becomes an effect.
@@ -146,7 +152,8 @@ impl Fifo {
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
                 if answer {
-                    out.effects.push(Effect::Settled { consumer, first, last });
+                    let journaled = self.journal.keeps();
+                    out.effects.push(Effect::Settled { consumer, first, last, journaled });
                 }
                 self.settle(consumer, (first, last), outcome, now_ms, out, carrier);
             }
@@ -163,7 +170,7 @@ impl Fifo {
             Request::Configure(config) => self.configure(*config, now_ms, out, carrier),
             Request::Purge { ticket } => {
                 let messages = self.purge();
-                out.effects.push(Effect::Done { ticket, messages });
+                out.effects.push(Effect::Done { ticket, messages, journaled: self.journal.keeps() });
                 self.serve_fetches(now_ms, out);
                 self.answer_waiting_grants(out);
             }
@@ -241,7 +248,8 @@ impl Fifo {
         let fits = |max_bytes| message.fits(max_bytes, message.delivery_count(), false);
         let direct = first.and_then(|first| self.consumers.next_for(first, fits));
         // What is settled as it is sent need never be restored.
-        let journaled = message.is_durable() && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
+        let journaled = self.journal.policy.needs_fact(&message)
+            && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
         let is_brief = patient && self.consumers.count() > 0;
         let brief = is_brief.then(|| {
             let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
@@ -482,7 +490,7 @@ impl Fifo {
     fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
         let messages = self.ready.len();
         self.end_with(End::Deleted, out);
-        out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages }));
+        out.effects.extend(ticket.map(|ticket| Effect::Done { ticket, messages, journaled: false }));
         out.effects.push(Effect::Deleted { reason });
     }
 
@@ -541,7 +549,7 @@ impl Fifo {
                 Effect::Gone { consumer, reason }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
-                Effect::Settled { consumer, first, last }
+                Effect::Settled { consumer, first, last, journaled: false }
             }
             Request::Report { ticket } => Effect::Report { ticket, report: Box::new(self.report()) },
             Request::Delete { ticket, .. } if end == End::Damaged => {

@@ -212,7 +212,7 @@ impl Fifo {
         let messages = block.messages.len() as u32;
         let mut entries = Vec::with_capacity(block.messages.len());
         for (index, loaded) in (index..).zip(block.messages) {
-            let journaled = loaded.message.is_durable();
+            let journaled = self.journal.policy.needs_fact(&loaded.message);
             let entry = Entry { journaled, ..Entry::new(loaded.message, loaded.seq, loaded.at_ms) };
             let spot = Spot { run: load.run, block: load.block, index };
             entries.extend(self.journal.take_in(spot, entry));

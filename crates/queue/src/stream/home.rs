@@ -266,7 +266,7 @@ impl Stream {
 
     fn delete(&mut self, ticket: Ticket, out: &mut StreamOutput) {
         self.end(State::Deleted, out);
-        out.effects.push(Effect::Done { ticket, messages: self.kept.messages() });
+        out.effects.push(Effect::Done { ticket, messages: self.kept.messages(), journaled: false });
         out.effects.push(Effect::Deleted { reason: DeletedReason::Asked });
     }
 

@@ -94,7 +94,7 @@ impl Readers {
             }
             // Nothing is taken: whatever becomes of a message, it stays where it is (behaviour S21).
             Request::Settle { consumer, first, last, answer: true, .. } => {
-                out.effects.push(Effect::Settled { consumer, first, last });
+                out.effects.push(Effect::Settled { consumer, first, last, journaled: false });
             }
             _ => {}
         }

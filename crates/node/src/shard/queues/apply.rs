@@ -6,16 +6,16 @@ use broker::catalog::Command;
 use broker::ids::{QueueId, ShardId};
 use hashbrown::HashSet;
 use queue::{
-    Asked, Carrier, Deliver, Effect, Fifo, GoneReason, Kept as KeptOfStream, Lent, News, Publish, Put,
-    Refusal, RejectReason, Request, Verdict,
+    Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health,
+    Kept as KeptOfStream, Lent, News, Publish, Put, Refusal, Request, Verdict, ends,
 };
 
 use crate::facts::RestoredQueue;
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
-use crate::shard::requests::{RUN_MAX, Requests, ends, is_of_readers};
-use crate::shard::storage::{QueueSlot, RunPlace, Storage, Unwritten};
+use crate::shard::requests::{RUN_MAX, Requests, is_of_readers};
+use crate::shard::storage::{QueueSlot, RunPlace, Storage};
 
 /// What comes next and is for this queue.
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
@@ -31,10 +31,9 @@ struct Upward<'a> {
     gates: Gates<'a>,
     storage: &'a mut Storage,
     queue: QueueId,
-    unwritten: &'a mut Unwritten,
-    /// Its durable messages have records.
-    logged: bool,
-    fsync: bool,
+    driver: &'a mut Driver,
+    /// See [`QueueSlot::defers`].
+    defers: &'a mut bool,
 }
 
 impl Deliver for Upward<'_> {
@@ -47,7 +46,10 @@ impl Deliver for Upward<'_> {
 impl Carrier for Upward<'_> {
     #[inline]
     fn put(&mut self, put: Put<'_>) -> bool {
-        self.logged && self.storage.put(self.queue, self.unwritten, self.fsync, put)
+        match self.driver {
+            Driver::Solo(solo) => self.storage.put(self.queue, solo, self.defers, put),
+            Driver::Transient => false,
+        }
     }
 }
 
@@ -61,7 +63,8 @@ impl Shard {
             return;
         }
         let (facts, places, mut extents) = restored.into_parts();
-        let fifo = Fifo::restore(config, facts, self.here.now_ms);
+        let driver = Driver::classic(record.durable && record.exclusive.is_none(), record.fsync);
+        let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
         // A run of which nothing is alive was taken to its end, and the log knew.
         let known: HashSet<u32> = fifo.runs().collect();
         for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
@@ -71,8 +74,7 @@ impl Shard {
             extents.into_iter().map(|(run, (extent, file))| (run, RunPlace { extent, file: Some(file) }));
         let mut slot = QueueSlot {
             id,
-            logged: record.durable && record.exclusive.is_none(),
-            fsync: record.fsync,
+            driver,
             places,
             extents: extents.collect(),
             pageable: fifo.pageable_bytes(),
@@ -80,7 +82,7 @@ impl Shard {
             fifo,
             gone: None,
             taken: None,
-            unwritten: Unwritten::default(),
+            defers: false,
         };
         self.storage.add(&mut slot);
         self.queues.insert(slot);
@@ -104,7 +106,7 @@ impl Shard {
                 Some(home) => self.mail.send_request(home, queue, request),
                 None if !is_known => self.refuse_request(queue, request),
                 None => {
-                    let waiting = self.queues.homeless.entry(queue).or_default();
+                    let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
                     if waiting.len() == 1 {
                         let home = self.here.id;
@@ -122,7 +124,7 @@ impl Shard {
         if home == self.here.id {
             self.place_queue(queue, RestoredQueue::default());
         }
-        for request in self.queues.homeless.remove(&queue).into_iter().flatten() {
+        for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             if home == self.here.id {
                 // At once: what has come meanwhile, and stands in the same mail, is of a later time.
                 self.apply_one(queue, request);
@@ -138,7 +140,7 @@ impl Shard {
         let mut changed = Vec::new();
         for slot in self.queues.iter_mut() {
             let Some(record) = self.metadata.catalog().queue_by_id(slot.id) else { continue };
-            slot.fsync = record.fsync;
+            slot.driver.set_fsync(record.fsync);
             if *record.config != *slot.fifo.config() {
                 changed.push((slot.id, Box::new((*record.config).clone())));
             }
@@ -157,7 +159,7 @@ impl Shard {
             self.send_receipts();
         }
         self.stream_forgotten(queue);
-        for request in self.queues.homeless.remove(&queue).into_iter().flatten() {
+        for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             self.refuse_request(queue, request);
         }
         for to in self.connections.take_watchers(queue) {
@@ -193,7 +195,7 @@ impl Shard {
                 Effect::News { follower, news }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {
-                Effect::Settled { consumer, first, last }
+                Effect::Settled { consumer, first, last, journaled: false }
             }
             Request::Grant { .. }
             | Request::Settle { .. }
@@ -211,7 +213,7 @@ impl Shard {
 
     /// Applies the first request, which is for this queue, and those that come next and are for it, too.
     pub(in crate::shard) fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
-        let (log_refuses, memory_is_full) = (self.storage.refuses(), self.storage.is_stuck());
+        let health = Health { log_refuses: self.storage.refuses(), memory_is_stuck: self.storage.is_stuck() };
         let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else {
             return self.apply_elsewhere(queue, requests);
         };
@@ -219,30 +221,29 @@ impl Shard {
             return self.apply_elsewhere(queue, requests);
         }
         let mut output = std::mem::take(&mut self.queues.output);
-        let QueueSlot { fifo, unwritten, logged, fsync, .. } = &mut **slot;
-        // A broken log takes nothing new, nor does a full disk, nor memory that cannot be emptied: what is not applied yet is
-        // refused (house.md section 5).
-        let log_refuses = log_refuses && *logged;
-        let mut refused = Vec::new();
+        let QueueSlot { driver, fifo, defers, .. } = &mut **slot;
         let gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let storage = &mut self.storage;
-        let mut upward = Upward { gates, storage, queue, unwritten, logged: *logged, fsync: *fsync };
+        let mut upward = Upward { gates, storage, queue, driver, defers };
         for request in run(queue, requests) {
-            if (memory_is_full || log_refuses)
-                && let Request::Publish(Publish { publisher, seq, message, .. }) = &request
-                && (memory_is_full || message.is_durable())
-            {
-                let verdict = Verdict::Rejected(RejectReason::Unavailable);
-                refused.push(Receipt { queue, publisher: *publisher, first: *seq, last: *seq, verdict });
-                continue;
+            match upward.driver.admit(&request, health) {
+                Admission::Now => fifo.apply(request, self.here.now_ms, &mut output, &mut upward),
+                Admission::Hold => {
+                    self.queues.waiting.entry(queue).or_default().push(request);
+                    continue;
+                }
+                Admission::Refuse(reason) => {
+                    if let Request::Publish(Publish { publisher, seq, .. }) = request {
+                        output.receipts.reject(publisher, seq, reason);
+                    }
+                    continue;
+                }
             }
-            fifo.apply(request, self.here.now_ms, &mut output, &mut upward);
             // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
             if !matches!(output.effects.last(), None | Some(Effect::Delivery(_))) {
                 break;
             }
         }
-        refused.into_iter().for_each(|receipt| self.mail.receipts.push(receipt));
         self.take_output(queue, &mut output);
         self.queues.output = output;
     }
@@ -258,7 +259,7 @@ impl Shard {
         let known = catalog.queue_by_id(queue);
         let early = known.map_or(catalog.is_to_come(queue), |record| record.home != Some(self.here.id));
         match early {
-            true => self.queues.homeless.entry(queue).or_default().push(request),
+            true => self.queues.waiting.entry(queue).or_default().push(request),
             false => self.refuse_request(queue, request),
         }
     }
@@ -297,23 +298,17 @@ impl Shard {
     /// Facts to the log, effects to whom they concern.
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
-        let receipts = &mut self.mail.receipts;
-        self.counters.never_written += self.storage.take_facts(self.here.id, slot, output, receipts);
+        let (mark, never_written) = self.storage.close(self.here.id, slot, output);
         let due = slot.fifo.next_deadline();
         self.queues.next_due = due.into_iter().chain(self.queues.next_due).min();
-        let (logged, fsync, ends) = (slot.logged, slot.fsync, ends(&output.effects));
-        if ends {
-            self.storage.end(slot, receipts);
-        }
         for receipt in output.receipts.drain() {
-            let queue::Receipt { publisher, first, last, verdict, journaled } = receipt;
-            let receipt = Receipt { queue, publisher, first, last, verdict };
-            // What has ended is not restored.
-            match journaled && logged && !ends {
-                true => self.storage.hold(receipt, fsync),
-                false => self.mail.receipts.push(receipt),
+            match receipt.journaled {
+                true => self.storage.hold(Receipt::of(queue, receipt), mark.level),
+                false => self.mail.receipts.push(Receipt::of(queue, receipt)),
             }
         }
+        let ends = ends(&output.effects);
+        self.counters.never_written += if ends { 0 } else { never_written };
         match ends {
             true => self.delete(queue, &mut output.effects),
             false => self.carry_out_all(queue, &mut output.effects),

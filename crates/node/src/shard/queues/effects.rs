@@ -101,7 +101,7 @@ impl Shard {
                 }
             }
             Recipient::Home => {
-                if let Effect::DeadLetter { token, message, exchange, key, reason } = effect {
+                if let Effect::DeadLetter { token, message, exchange, key, reason, .. } = effect {
                     match reason {
                         message::DeathReason::Expired => self.counters.dead_lettered_expired += 1,
                         message::DeathReason::Rejected => self.counters.dead_lettered_rejected += 1,

@@ -22,8 +22,8 @@ use super::storage::QueueSlot;
 pub(super) struct Queues {
     /// By the slot of their id; only those that live here.
     slots: Vec<Option<Box<QueueSlot>>>,
-    /// Requests for queues that have no home yet. Bounded by what paid for each request.
-    homeless: HashMap<QueueId, Vec<Request>>,
+    /// Requests for queues that have no home yet, or whose driver holds them. Bounded by what paid for each request.
+    waiting: HashMap<QueueId, Vec<Request>>,
     /// Deletions that the catalog has not confirmed, by our ticket.
     forgetting: HashMap<u64, Forgetting>,
     /// Empty: the memory for what a machine says next.

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use broker::catalog::Change;
 use broker::ids::QueueId;
 use log::{Extent, Handover, Records, WriteError};
-use queue::{Fact, Put};
+use queue::{Fact, Level, Put};
 
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
@@ -153,13 +153,18 @@ impl Journal {
         self.open.on_synced.decided = number;
     }
 
-    /// Keeps a receipt until the records so far are written, or synced.
-    pub fn hold(&mut self, receipt: Receipt, fsync: bool) {
+    /// Keeps a receipt until the records so far have reached a level.
+    pub fn hold(&mut self, receipt: Receipt, level: Level) {
         let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
         *urgent = true;
-        *sync |= fsync;
-        let receipts = if fsync { &mut on_synced.receipts } else { &mut on_written.receipts };
-        receipts.push(receipt);
+        match level {
+            Level::Written => on_written.receipts.push(receipt),
+            // Nothing is committed before it is synced.
+            Level::Synced | Level::Committed => {
+                *sync = true;
+                on_synced.receipts.push(receipt);
+            }
+        }
     }
 
     /// Bytes of the records that have not been handed over.
@@ -309,7 +314,7 @@ mod tests {
 
     fn put(journal: &mut Journal, seq: u64, fsync: bool) {
         journal.push_fact(QUEUE, &Fact::Gone { first: seq, last: seq }, None, fsync);
-        journal.hold(receipt(seq), fsync);
+        journal.hold(receipt(seq), if fsync { Level::Synced } else { Level::Written });
     }
 
     fn written(journal: &mut Journal, ticket: u64) -> Vec<Receipt> {

@@ -16,7 +16,7 @@ impl Shard {
             let slot = self.queues.get_mut(queue);
             let Some(slot) = slot else { continue };
             for fact in slot.take_kept() {
-                self.storage.journal.push_fact(queue, &fact, None, slot.fsync);
+                self.storage.journal.push_fact(queue, &fact, None, slot.driver.syncs());
             }
         }
         self.storage.gone = gone;

@@ -7,12 +7,11 @@
 //!   garbage ──> evacuation, copies ──> space         (reclaim, compact)
 //! ```
 //!
-//! The order of one turn: 1. [`Storage::put`] for each durable message and [`Storage::take_facts`] for each request that was
-//! applied; 2. [`Storage::hold`] for the receipts that stand on them; 3. at the end, `poll_handover` and the other polls of
+//! The order of one turn: 1. [`Storage::put`] for each durable message; 2. [`Storage::close`] for each run of requests that were
+//! applied, which asks the queue's driver; 3. [`Storage::hold`] for the receipts that stand on its facts; 4. at the end, `poll_handover` and the other polls of
 //! [`super::Shard`]. What is held leaves with the completion.
 
 mod compact;
-mod deferred;
 mod journal;
 mod logged;
 mod pages;
@@ -28,9 +27,8 @@ use broker::catalog::Change;
 use broker::explain::LogFacts;
 use broker::ids::{QueueId, ShardId};
 use log::{Extent, Step};
-use queue::{Fact, Put};
+use queue::{Drive, Fact, Level, Mark, Put, Solo};
 
-pub(super) use self::deferred::Unwritten;
 use self::journal::Journal;
 use self::pages::Pages;
 use self::reclaim::{Evacuation, GARBAGE_ALLOWED};
@@ -211,34 +209,34 @@ impl Storage {
 
     /// A queue that is gone. Nobody has what was not settled or written of it.
     pub fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
-        self.unwritten.release(slot, receipts);
+        let (queue, before) = (slot.id, slot.driver.deferral());
+        if let queue::Driver::Solo(solo) = &mut slot.driver {
+            solo.release(|receipt| receipts.push(Receipt::of(queue, receipt)));
+        }
+        self.unwritten.recount(before, slot.driver.deferral());
         self.pages.recount(slot.pageable, 0);
         self.live_bytes -= slot.live_counted;
     }
 
-    /// A durable message of a queue. Returns true if its receipt leaves from here: then it may be settled before it is
-    /// written (docs/decisions/0022).
+    /// A message of a queue that has a fact. Returns true if its driver gives the receipt: then the message may be settled
+    /// before it is written (docs/decisions/0022). `defers`: [`QueueSlot::defers`].
     #[inline]
-    pub fn put(&mut self, queue: QueueId, kept: &mut Unwritten, fsync: bool, put: Put<'_>) -> bool {
-        let is_kept = !fsync && self.unwritten.keep(queue, kept, put);
-        if !is_kept {
-            self.journal.push_put(queue, put, fsync);
+    pub fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
+        let is_deferred = self.unwritten.defer(queue, solo, defers, put);
+        if !is_deferred {
+            self.journal.push_put(queue, put, solo.syncs());
         }
-        is_kept
+        is_deferred
     }
 
-    /// What a queue has said of its messages since it was asked last: records, reads and runs. Returns how many messages
-    /// the log need never hear of.
-    pub fn take_facts(
-        &mut self,
-        shard: ShardId,
-        slot: &mut QueueSlot,
-        output: &mut queue::Output,
-        receipts: &mut Receipts,
-    ) -> u64 {
-        let mut never_written = 0;
+    /// Closes what a queue has said since it was asked last: its driver decides, and facts, reads and runs are taken out of
+    /// `output`. Returns the mark, and how many messages the log need never hear of.
+    pub fn close(&mut self, shard: ShardId, slot: &mut QueueSlot, output: &mut queue::Output) -> (Mark, u64) {
+        let before = slot.driver.deferral();
+        let mark = slot.driver.close(&mut slot.fifo, output);
+        let never_written = self.unwritten.recount(before, slot.driver.deferral());
         if !output.facts.is_empty() {
-            never_written = self.log_facts(slot, &output.facts, receipts);
+            self.log_facts(slot, &output.facts);
             output.facts.clear();
         }
         for load in output.loads.drain(..) {
@@ -249,7 +247,7 @@ impl Storage {
         }
         for run in output.released.drain(..) {
             match slot.extents.remove(&run) {
-                Some(kept) if slot.logged => self.journal.release(kept.extent),
+                Some(kept) if slot.driver.is_logged() => self.journal.release(kept.extent),
                 Some(kept) => self.pages.release(kept.extent),
                 None => {}
             }
@@ -258,17 +256,12 @@ impl Storage {
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
         slot.recount_live(&mut self.live_bytes);
-        never_written
+        (mark, never_written)
     }
 
-    /// The queue has decided its end: nobody gets what it kept from the log.
-    pub fn end(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
-        self.unwritten.release(slot, receipts);
-    }
-
-    /// Keeps a receipt until the records so far are written, or synced.
-    pub fn hold(&mut self, receipt: Receipt, fsync: bool) {
-        self.journal.hold(receipt, fsync);
+    /// Keeps a receipt until the records so far have reached a level.
+    pub fn hold(&mut self, receipt: Receipt, level: Level) {
+        self.journal.hold(receipt, level);
     }
 
     /// Nothing in it is needed any more, and the log knows.
@@ -284,39 +277,25 @@ impl Storage {
         self.journal.decided(number);
     }
 
-    /// Facts of a queue to the journal, as far as the log has to know them. Returns how many messages it need never hear of.
-    fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact], receipts: &mut Receipts) -> u64 {
-        if !slot.logged {
-            return 0;
-        }
-        let (queue, mut never_written) = (slot.id, 0);
+    /// Facts of a queue to the journal. Those that the next may continue are kept back until the end of the turn.
+    fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
+        let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
                 Fact::Gone { .. } | Fact::Taken { .. } => {
-                    if let Fact::Gone { first, last } = *fact {
-                        let settled =
-                            self.unwritten.settle(queue, &mut slot.unwritten, (first, last), receipts);
-                        never_written += settled;
-                        if settled == last - first + 1 {
-                            continue;
-                        }
-                    }
                     if slot.gone.is_none() && slot.taken.is_none() {
                         self.gone.push(queue);
                     }
                     if let Some(ended) = slot.keep_back(fact) {
-                        self.journal.push_fact(queue, &ended, None, slot.fsync);
+                        self.journal.push_fact(queue, &ended, None, fsync);
                     }
                 }
                 Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
-                    // The log must know the messages that it is told of.
-                    self.unwritten.write(slot, deferred::ALL, &mut self.journal);
                     let run =
                         if let Fact::Stored(stored) = fact { slot.extents.get(&stored.run) } else { None };
-                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), slot.fsync);
+                    self.journal.push_fact(queue, fact, run.map(|kept| kept.extent), fsync);
                 }
             }
         }
-        never_written
     }
 }

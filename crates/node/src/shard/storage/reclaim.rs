@@ -6,9 +6,8 @@ use std::sync::atomic::Ordering;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
-use queue::Fact;
+use queue::{ALL, Fact};
 
-use super::deferred::ALL;
 use crate::shard::Shard;
 
 /// The log may hold this much garbage whatever is alive: to give it back costs a sync.

@@ -4,18 +4,16 @@ use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
 use log::Extent;
-use queue::{Fact, Fifo, Load};
+use queue::{Driver, Fact, Fifo, Load};
 
-use super::deferred::Unwritten;
 use crate::facts::Place;
 
 /// A queue that lives here.
 pub(in crate::shard) struct QueueSlot {
     pub id: QueueId,
+    /// Decides what of it goes to the log, and when.
+    pub driver: Driver,
     pub fifo: Fifo,
-    /// Its durable messages have records.
-    pub logged: bool,
-    pub fsync: bool,
     /// Where in the log its messages are, the oldest first.
     pub places: Vec<Place>,
     /// Where its runs on the disk stand.
@@ -27,8 +25,8 @@ pub(in crate::shard) struct QueueSlot {
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     pub gone: Option<(u64, u64)>,
     pub taken: Option<Taken>,
-    /// Messages that the log has not been given.
-    pub unwritten: Unwritten,
+    /// It is among the queues that [`super::unwritten::AllUnwritten`] looks at.
+    pub defers: bool,
 }
 
 /// A run on the disk.
@@ -100,7 +98,10 @@ impl QueueSlot {
     }
 
     pub fn live_bytes(&self) -> u64 {
-        if self.logged { self.fifo.live_bytes().saturating_sub(self.unwritten.bytes) } else { 0 }
+        match self.driver.is_logged() {
+            true => self.fifo.live_bytes().saturating_sub(self.driver.deferral().bytes),
+            false => 0,
+        }
     }
 
     /// Corrects the sum of what is alive.

@@ -25,7 +25,7 @@ use log::{
 use queue::{
     Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
     News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream, StreamOutput,
-    Verdict, Work,
+    Verdict, Work, ends,
 };
 
 use self::memory::Line;
@@ -33,7 +33,7 @@ pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
 use super::receipts::Receipt;
-use super::requests::{RUN_MAX, Requests, ends, is_of_readers};
+use super::requests::{RUN_MAX, Requests, is_of_readers};
 
 /// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;

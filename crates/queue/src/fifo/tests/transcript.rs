@@ -286,10 +286,10 @@ fn effect(effect: &Effect) -> String {
             let all: Vec<String> = deliveries.iter().map(delivery).collect();
             format!("fetched [{}] of {ready}", all.join(", "))
         }
-        Effect::Settled { consumer, first, last } => format!("settled {} {first}..={last}", consumer.0),
+        Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
         Effect::News { .. } => unreachable!("nobody follows a fifo"),
         Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
-        Effect::DeadLetter { token, message, reason, exchange, key } => {
+        Effect::DeadLetter { token, message, reason, exchange, key, .. } => {
             let key = key.as_deref().unwrap_or("-");
             format!("dead {token} {} {} to {exchange}/{key}", body(message), reason.as_str())
         }

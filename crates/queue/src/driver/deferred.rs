@@ -1,0 +1,336 @@
+//! The messages of one queue whose writing is deferred, and the judgement whether that pays (docs/decisions/0022).
+//!
+//! ```text
+//!   defer ──settle──> accepted; the log never hears of it
+//!     │
+//!     └──write_due, or before anything else is said of it──> facts
+//! ```
+//!
+//! The messages are in their queue. Here are their numbers.
+
+use std::collections::VecDeque;
+
+use crate::fifo::{Fifo, stored_bytes};
+use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
+
+/// How long one is kept: what a publisher may have under way is settled by then, 99 times in 100, and records that nobody waits for
+/// are kept as long.
+pub const DEFERRED_MS: u64 = 20;
+
+/// Over so long it is judged whether consumers settle what is kept of a queue: several times as long as it is kept.
+const JUDGED_MS: u64 = 100;
+
+/// So long nothing is kept of a queue whose consumers had twice settled less than half in time: its publishers need not wait for
+/// them.
+const SLOW_MS: u64 = 1000;
+
+/// Behind so many ready messages one is kept in any case: consumers that settle 200,000 a second need [`DEFERRED_MS`] for them.
+const AHEAD: u64 = 4096;
+
+/// And behind as many as consumers settle in this time, in milliseconds: their publishers go slower while they wait, and so what
+/// has piled up in a bad moment is soon gone. It would stay for ever if they went on as fast as they can.
+const CATCH_UP_MS: u64 = 5000;
+
+/// A time at which all deferred messages are due.
+pub const ALL: u64 = u64::MAX;
+
+/// Consecutive messages of one publisher that came at one time and are of one size.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Run {
+    /// The queue's numbers for them.
+    first: u64,
+    last: u64,
+    /// The publisher's number for the first.
+    number: u64,
+    publisher: PublisherId,
+    at_ms: u64,
+    /// Of the record of each.
+    bytes: u64,
+}
+
+impl Run {
+    fn messages(&self) -> u64 {
+        self.last - self.first + 1
+    }
+
+    /// What of it lies in `first..=last`, which is some.
+    fn within(&self, first: u64, last: u64) -> Self {
+        let first = first.max(self.first);
+        let number = self.number + (first - self.first);
+        Self { first, last: last.min(self.last), number, ..*self }
+    }
+
+    /// Whether it becomes one with a run that comes next.
+    fn joins(&self, next: &Self) -> bool {
+        self.last + 1 == next.first
+            && self.number + self.messages() == next.number
+            && (self.publisher, self.at_ms, self.bytes) == (next.publisher, next.at_ms, next.bytes)
+    }
+
+    fn is_due(&self, now_ms: u64) -> bool {
+        self.at_ms.saturating_add(DEFERRED_MS) <= now_ms
+    }
+
+    pub(super) fn receipt(&self, verdict: Verdict, journaled: bool) -> Receipt {
+        let (publisher, first) = (self.publisher, self.number);
+        Receipt { publisher, first, last: first + self.messages() - 1, verdict, journaled }
+    }
+}
+
+/// How much a queue defers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deferral {
+    pub messages: u64,
+    /// Of their records.
+    pub bytes: u64,
+}
+
+/// What is deferred of one queue.
+#[derive(Debug, Default)]
+pub(super) struct Deferred {
+    /// The oldest first, which have the lowest numbers.
+    runs: VecDeque<Run>,
+    deferral: Deferral,
+    pace: Pace,
+}
+
+impl Deferred {
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub fn deferral(&self) -> Deferral {
+        self.deferral
+    }
+
+    /// See [`super::Solo::next_deadline`].
+    pub fn next_deadline(&self) -> Option<u64> {
+        self.runs.front().map(|run| run.at_ms + DEFERRED_MS)
+    }
+
+    /// See [`super::Solo::defer`].
+    pub fn defer(&mut self, put: Put<'_>, room: u64) -> Option<u64> {
+        let Put { seq, message, at_ms, brief } = put;
+        let brief = brief?;
+        let (bytes, Brief { publisher, number, .. }) = (stored_bytes(message), brief);
+        let run = Run { first: seq, last: seq, number, publisher, at_ms, bytes };
+        (self.pace.allows(brief, at_ms) && self.keep(run, room)).then_some(bytes)
+    }
+
+    /// Keeps a run of one message, if there is room for it.
+    fn keep(&mut self, run: Run, room: u64) -> bool {
+        if run.bytes > room {
+            return false;
+        }
+        self.pace.kept += 1;
+        self.deferral.messages += 1;
+        self.deferral.bytes += run.bytes;
+        match self.runs.back_mut() {
+            Some(newest) if newest.joins(&run) => newest.last = run.last,
+            _ => self.runs.push_back(run),
+        }
+        true
+    }
+
+    /// Takes `first..=last` out, which are gone, and calls `each` with what is deferred of them. Returns how many they are.
+    pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(Run)) -> u64 {
+        let before = self.deferral.messages;
+        let mut at = self.runs.partition_point(|run| run.last < first);
+        while let Some(&run) = self.runs.get(at).filter(|run| run.first <= last) {
+            let gone = run.within(first, last);
+            self.leave(&gone);
+            each(gone);
+            self.runs.remove(at);
+            if run.first < gone.first {
+                self.runs.insert(at, run.within(run.first, gone.first - 1));
+                at += 1;
+            }
+            if gone.last < run.last {
+                self.runs.insert(at, run.within(gone.last + 1, run.last));
+            }
+        }
+        before - self.deferral.messages
+    }
+
+    /// See [`super::Solo::write_due`].
+    pub fn write_due(&mut self, fifo: &Fifo, now_ms: u64, mut each: impl FnMut(Fact)) -> Vec<Receipt> {
+        let due = self.runs.partition_point(|run| run.is_due(now_ms));
+        let runs: Vec<Run> = self.runs.drain(..due).collect();
+        let (Some(oldest), Some(newest)) = (runs.first(), runs.last()) else { return Vec::new() };
+        fifo.live_facts(oldest.first, newest.last, |fact| {
+            let (Fact::Put { seq, .. } | Fact::Returned { seq, .. }) = fact else { return };
+            let at = runs.partition_point(|run| run.last < seq);
+            if runs.get(at).is_some_and(|run| run.first <= seq) {
+                each(fact);
+            }
+        });
+        for run in &runs {
+            self.pace.late += if now_ms < ALL { run.messages() } else { 0 };
+            self.leave(run);
+        }
+        runs.iter().map(|run| run.receipt(Verdict::Accepted, true)).collect()
+    }
+
+    /// See [`super::Solo::release`].
+    pub fn release(&mut self, mut each: impl FnMut(Receipt)) {
+        for run in std::mem::take(&mut self.runs) {
+            self.leave(&run);
+            each(run.receipt(Verdict::Released, false));
+        }
+    }
+
+    fn leave(&mut self, run: &Run) {
+        self.deferral.messages -= run.messages();
+        self.deferral.bytes -= run.messages() * run.bytes;
+    }
+}
+
+/// Whether the consumers of a queue settle what is kept of it.
+#[derive(Debug, Default)]
+struct Pace {
+    since_ms: u64,
+    /// Messages that have been kept since then.
+    kept: u64,
+    /// Those that were written because it was time.
+    late: u64,
+    /// Those that consumers had accepted until then, kept or not.
+    acknowledged: u64,
+    /// In the period before, less than half was settled in time, or nothing was kept.
+    was_late: bool,
+    /// Nothing is kept.
+    slow: bool,
+    /// Messages that consumers settle in [`CATCH_UP_MS`], as they did of late.
+    reach: u64,
+}
+
+impl Pace {
+    /// Whether it is worth it to keep another message.
+    fn allows(&mut self, Brief { ahead, acknowledged, .. }: Brief, now_ms: u64) -> bool {
+        let period_ms = if self.slow { SLOW_MS } else { JUDGED_MS };
+        let length_ms = now_ms.saturating_sub(self.since_ms);
+        if length_ms >= period_ms {
+            // One bad moment, be it a second, says little of those who were fast before it.
+            let settled = acknowledged - self.acknowledged;
+            let reach = (settled * CATCH_UP_MS / length_ms).max(self.reach - self.reach.div_ceil(8));
+            // Nor are those slow who have a backlog to settle first, and will soon have.
+            let is_behind = reach * DEFERRED_MS / CATCH_UP_MS < ahead && ahead <= reach;
+            let was_late = self.slow || 2 * self.late > self.kept && !is_behind;
+            let slow = was_late && self.was_late && !self.slow;
+            *self = Self { since_ms: now_ms, acknowledged, was_late, slow, reach, ..Self::default() };
+        }
+        !self.slow && ahead <= self.reach.max(AHEAD)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MAX: u64 = 2_000;
+
+    proptest! {
+        /// Whatever is deferred and settled in any order, each receipt is given once, and what is left adds up.
+        #[test]
+        fn each_is_settled_once(
+            steps in vec((0u64..3, 0u64..3, 1u64..3, 0u64..3, 0u64..40, 0u64..8), 1..200),
+        ) {
+            let mut deferred = Deferred::default();
+            // Publisher, number and bytes by seq.
+            let mut model: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
+            let (mut next, mut numbers, mut now_ms) = (1, [0; 3], 0);
+            for (gap, publisher, bytes, later_ms, first, more) in steps {
+                next += gap;
+                now_ms += later_ms;
+                for _ in 0..4 {
+                    let (number, bytes) = (numbers[publisher as usize], bytes * 30);
+                    let run = Run {
+                        first: next,
+                        last: next,
+                        number,
+                        publisher: PublisherId(publisher),
+                        at_ms: now_ms,
+                        bytes,
+                    };
+                    let room = MAX - model.values().map(|m| m.2).sum::<u64>();
+                    prop_assert_eq!(deferred.keep(run, room), bytes <= room);
+                    if bytes <= room {
+                        model.insert(next, (publisher, number, bytes));
+                    }
+                    numbers[publisher as usize] += 1;
+                    next += 1;
+                }
+                let (first, last) = (next.saturating_sub(first), next.saturating_sub(first) + more);
+                let mut given = Vec::new();
+                let settled = deferred.settle(first, last, |run| {
+                    let Receipt { publisher, first, last, .. } = run.receipt(Verdict::Accepted, false);
+                    given.extend((first..=last).map(|n| (publisher.0, n)));
+                });
+                let expected: Vec<_> = model.extract_if(first..=last, |_, _| true).collect();
+                prop_assert_eq!(settled, expected.len() as u64);
+                let wanted: Vec<_> = expected.iter().map(|(_, m)| (m.0, m.1)).collect();
+                prop_assert_eq!(given, wanted);
+                let (messages, bytes) = (model.len() as u64, model.values().map(|m| m.2).sum());
+                prop_assert_eq!(deferred.deferral(), Deferral { messages, bytes });
+                let left = deferred.runs.iter().flat_map(|run| run.first..=run.last);
+                prop_assert!(left.eq(model.keys().copied()));
+            }
+        }
+    }
+
+    impl Pace {
+        /// Of consumers that settled a hundred in a millisecond, and then nothing.
+        fn fast() -> Self {
+            let mut pace = Self::default();
+            assert!(pace.allows_behind(0, JUDGED_MS));
+            assert_eq!(pace.reach, 500_000);
+            pace
+        }
+
+        fn allows_behind(&mut self, ahead: u64, now_ms: u64) -> bool {
+            let acknowledged = 100 * JUDGED_MS;
+            self.allows(Brief { publisher: PublisherId(1), number: 0, ahead, acknowledged }, now_ms)
+        }
+    }
+
+    #[test]
+    fn whoever_has_a_backlog_to_settle_is_not_slow() {
+        for (ahead, slow) in [(0, true), (1_750, true), (1_751, false), (437_500, false), (437_501, true)] {
+            let mut pace = Pace { kept: 10, late: 6, was_late: true, ..Pace::fast() };
+            pace.allows_behind(ahead, 2 * JUDGED_MS);
+            assert_eq!(pace.slow, slow, "{ahead}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_late_twice_is_slow_until_in_time() {
+        let mut pace = Pace::fast();
+        let mut period = |late, length_ms| {
+            let since_ms = pace.since_ms;
+            pace = Pace { kept: 10, late, ..std::mem::take(&mut pace) };
+            pace.allows_behind(0, since_ms + length_ms);
+            pace.slow
+        };
+        assert_eq!([6, 0, 6, 6].map(|late| period(late, JUDGED_MS)), [false, false, false, true]);
+        assert!(period(0, SLOW_MS - 1) && !period(0, SLOW_MS) && period(6, JUDGED_MS));
+        assert!(!period(0, SLOW_MS) && !period(0, JUDGED_MS) && !period(6, JUDGED_MS));
+    }
+
+    #[test]
+    fn whoever_was_fast_may_be_so_again() {
+        let mut pace = Pace::fast();
+        assert!(pace.allows_behind(500_000, 2 * JUDGED_MS - 1));
+        assert!(!pace.allows_behind(437_501, 2 * JUDGED_MS) && pace.allows_behind(437_500, 2 * JUDGED_MS));
+        for period in 3..100 {
+            pace.allows_behind(0, period * JUDGED_MS);
+        }
+        assert_eq!(pace.reach, 0);
+        assert!(
+            !pace.allows_behind(AHEAD + 1, 100 * JUDGED_MS) && pace.allows_behind(AHEAD, 100 * JUDGED_MS)
+        );
+    }
+}
