@@ -23,6 +23,9 @@ pub enum FactPolicy {
     /// Durable messages that are not delivered settled at once. Everything applies at once.
     #[default]
     Durable,
+    /// Every accepted message. Turns can fall: nothing of a publish is delivered before its turn stands
+    /// ([`crate::Fifo::close_turn`]).
+    Always,
 }
 
 impl FactPolicy {
@@ -32,6 +35,7 @@ impl FactPolicy {
         match self {
             Self::Never => false,
             Self::Durable => message.is_durable(),
+            Self::Always => true,
         }
     }
 }

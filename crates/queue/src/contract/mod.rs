@@ -502,7 +502,7 @@ pub struct DeadLetter {
 
 /// What the machine knows of itself.
 ///
-/// `published` is the sum of `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`,
+/// `published` is the sum of `staged`, `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`,
 /// apart from what was purged, restored, or dead-lettered without having been taken in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
@@ -510,6 +510,8 @@ pub struct Report {
     pub unsettled: u64,
     /// On their way to where dead letters go, those that wait for their turn included.
     pub leaving: u64,
+    /// Taken in, and not to be delivered before their facts are committed. 0 for classic queues.
+    pub staged: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
     /// Without those that were cancelled.

@@ -50,6 +50,11 @@ impl Annotated {
         self.refused
     }
 
+    /// Annotations that were refused since are not counted.
+    pub fn set_refused(&mut self, refused: u64) {
+        self.refused = refused;
+    }
+
     pub fn get(&self, seq: u64) -> Option<&Annotations> {
         self.sets.as_ref()?.by_seq.get(&seq)
     }

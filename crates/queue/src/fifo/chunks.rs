@@ -73,6 +73,19 @@ impl<T> Chunks<T> {
         element
     }
 
+    /// Takes the first element out for which `before` is false, if `is` says that it is the one.
+    pub fn remove(&mut self, before: impl Fn(&T) -> bool, is: impl Fn(&T) -> bool) -> Option<T> {
+        let at = self.chunk_of(&before);
+        let chunk = self.chunks.get_mut(at)?;
+        let place = chunk.partition_point(&before);
+        let element = chunk.get(place).is_some_and(is).then(|| chunk.remove(place))??;
+        self.len -= 1;
+        if chunk.is_empty() {
+            self.chunks.remove(at);
+        }
+        Some(element)
+    }
+
     /// Cuts off everything from the first element on for which `before` is false.
     pub fn split_off(&mut self, before: impl Fn(&T) -> bool) -> Self {
         let at = self.chunk_of(&before);
@@ -177,6 +190,10 @@ mod tests {
             let behind = chunks.split_off(|n| *n < cut);
             check(&chunks, 0..cut);
             check(&behind, cut..11);
+            let removed = chunks.remove(|n| *n < cut / 2, |n| *n == cut / 2);
+            assert_eq!(removed, (cut > 0).then_some(cut / 2));
+            check(&chunks, (0..cut).filter(|n| *n != cut / 2));
+            assert_eq!(chunks.remove(|n| *n < cut / 2, |n| *n == cut / 2), None);
             assert!(behind.into_iter().eq(cut..11));
         }
     }

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, VecDeque};
 use message::{Death, DeathReason};
 
 use super::entry::{Body, Entry};
+use super::uncommitted::Place;
 use super::{Fifo, Output};
 use crate::{Arrival, Deliver, Effect, Loaded};
 
 /// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
-/// (and an expired one is not delivered); rejected ones are parked in order.
+/// (and an expired one is not delivered); rejected ones queue for it.
 pub const LEAVING_MAX: usize = 1000;
 
 /// How long a dead letter that was not taken waits before it is sent again.
@@ -21,7 +22,7 @@ pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 ///   kill ──► on its way ──DeadLettered──► gone
 ///    │          ▲    ▲ │refused, at least once; or the disk says no
 ///    ▼          │    │ ▼
-///   parked ─room┘   waits
+///   queued ─room┘   waits
 /// ```
 struct Dead {
     entry: Entry,
@@ -36,13 +37,13 @@ pub(super) struct Leaving {
     waiting: VecDeque<(u64, Dead)>,
     /// Found no room: oldest first. Bounded by what consumers hold, and by [`LEAVING_MAX`] for what never
     /// was in the queue.
-    parked: VecDeque<Dead>,
+    queued: VecDeque<Dead>,
     last_token: u64,
 }
 
 impl Leaving {
     pub fn len(&self) -> usize {
-        self.on_way.len() + self.waiting.len() + self.parked.len()
+        self.on_way.len() + self.waiting.len() + self.queued.len()
     }
 
     /// When the next attempt is due.
@@ -54,12 +55,12 @@ impl Leaving {
         self.on_way.len() + self.waiting.len() < LEAVING_MAX
     }
 
-    /// Gives a parked message its body again, if it is one that will be sent soon.
+    /// Gives a queued message its body again, if it is one that will be sent soon.
     pub fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
         let wants = |entry: &Entry| {
             !entry.is_here() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
         };
-        let found = self.parked.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
+        let found = self.queued.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
         let Some(dead) = found else { return false };
         dead.entry.body = Body::Here { message: loaded.message.clone(), at_ms: loaded.at_ms };
         true
@@ -67,42 +68,64 @@ impl Leaving {
 
     /// Lets go of bodies that can be read again and will not be sent soon.
     pub fn forget_bodies(&mut self) {
-        self.parked.iter_mut().for_each(|dead| dead.entry.forget_body());
+        self.queued.iter_mut().for_each(|dead| dead.entry.forget_body());
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let waiting = self.waiting.iter_mut().map(|(_, dead)| dead);
-        let dead = self.on_way.values_mut().chain(waiting).chain(&mut self.parked);
+        let dead = self.on_way.values_mut().chain(waiting).chain(&mut self.queued);
         dead.map(|dead| &mut dead.entry)
+    }
+
+    /// Takes messages out, by seq.
+    pub fn take(&mut self, wants: impl Fn(&Entry) -> bool) -> BTreeMap<u64, Entry> {
+        let on_way = self.on_way.extract_if(.., |_, dead| wants(&dead.entry)).map(|(_, dead)| dead);
+        let mut taken: Vec<Dead> = on_way.collect();
+        let (waiting, others) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(_, dead)| wants(&dead.entry));
+        self.waiting = others;
+        taken.extend(VecDeque::into_iter(waiting).map(|(_, dead)| dead));
+        let (queued, others) =
+            std::mem::take(&mut self.queued).into_iter().partition(|dead| wants(&dead.entry));
+        self.queued = others;
+        taken.extend(VecDeque::into_iter(queued));
+        taken.into_iter().map(|dead| (dead.entry.seq, dead.entry)).collect()
+    }
+
+    /// Sends a message again at this time, which is now.
+    pub fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
+        let at = self.waiting.partition_point(|(due, _)| *due <= due_ms);
+        self.waiting.insert(at, (due_ms, Dead { entry, reason }));
     }
 
     /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);
-        self.on_way.values().chain(waiting).chain(&self.parked).map(|dead| &dead.entry)
+        self.on_way.values().chain(waiting).chain(&self.queued).map(|dead| &dead.entry)
     }
 }
 
 impl Fifo {
     /// Whether a ready message may die now.
     pub(super) fn can_kill(&self) -> bool {
-        self.config.dead_letter.is_none() || (self.leaving.parked.is_empty() && self.leaving.has_room())
+        self.config.dead_letter.is_none() || (self.leaving.queued.is_empty() && self.leaving.has_room())
     }
 
     /// Dead-letters or drops a message that is neither ready nor unsettled any more.
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
+        self.journal.note(&entry, Place::Ready);
         let dead = Dead { entry, reason };
         if self.can_kill() && (dead.entry.is_here() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
-            self.leaving.parked.push_back(dead);
-            self.load_parked(out);
+            self.leaving.queued.push_back(dead);
+            self.load_queued(out);
         }
     }
 
     /// Dead-letters a message that the queue did not take.
     pub(super) fn kill_refused(&mut self, entry: Entry, now_ms: u64, out: &mut Output) {
-        if self.leaving.parked.len() < LEAVING_MAX {
+        if self.leaving.queued.len() < LEAVING_MAX {
             self.kill(entry, DeathReason::MaxLength, now_ms, out);
         } else {
             self.counts.dropped += 1;
@@ -133,7 +156,8 @@ impl Fifo {
             Arrival::Taken => self.counts.dead_lettered += 1,
             Arrival::Refused | Arrival::Unavailable => self.counts.dropped += 1,
         }
-        self.journal.gone(&dead.entry);
+        let Dead { entry, reason } = dead;
+        self.journal.leave(entry, Place::Leaving(reason));
         self.make_room(now_ms, out, deliver);
     }
 
@@ -147,10 +171,10 @@ impl Fifo {
         self.make_room(now_ms, out, deliver);
     }
 
-    /// Lets those go that waited for room: the parked first, then heads of the queue.
+    /// Lets those go that waited for room: the queued first, then heads of the queue.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
-        while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_parked(out) {
-            let Some(dead) = self.leaving.parked.pop_front() else { break };
+        while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
+            let Some(dead) = self.leaving.queued.pop_front() else { break };
             self.send(dead, now_ms, out);
         }
         self.expire(now_ms, out);
@@ -158,9 +182,9 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Reads the first of the parked again if it must be sent and is not in memory; returns whether that is so.
-    fn load_parked(&mut self, out: &mut Output) -> bool {
-        let first = self.leaving.parked.front().filter(|dead| !dead.entry.is_here());
+    /// Reads the first of the queued again if it must be sent and is not in memory; returns whether that is so.
+    fn load_queued(&mut self, out: &mut Output) -> bool {
+        let first = self.leaving.queued.front().filter(|dead| !dead.entry.is_here());
         let Some(spot) = first.and_then(|dead| dead.entry.spot) else { return false };
         if self.config.dead_letter.is_none() || !self.leaving.has_room() {
             return false;
@@ -172,9 +196,10 @@ impl Fifo {
     fn send(&mut self, dead: Dead, now_ms: u64, out: &mut Output) {
         let Some((to, message)) = self.config.dead_letter.as_ref().zip(dead.entry.message()) else {
             self.counts.dropped += 1;
-            self.journal.gone(&dead.entry);
-            return;
+            let Dead { entry, reason } = dead;
+            return self.journal.leave(entry, Place::Leaving(reason));
         };
+        self.journal.note(&dead.entry, Place::Leaving(dead.reason));
         self.leaving.last_token += 1;
         let token = self.leaving.last_token;
         let route = message.route();

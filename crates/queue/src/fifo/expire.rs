@@ -79,12 +79,12 @@ impl Fifo {
         self.ready.top()
     }
 
-    /// Whether this much more would be beyond a limit. Only ready messages count.
+    /// Whether this much more would be beyond a limit. Ready and staged messages count.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
-        let over = |limit: Option<u64>, size: u64| limit.is_some_and(|limit| size > limit);
-        over(self.config.max_length, self.ready.len() + messages)
-            || over(self.config.max_length_bytes, self.ready.bytes() + bytes)
+        let Self { config, ready, journal, .. } = self;
+        config.max_length.is_some_and(|limit| ready.len() + journal.staged().0 + messages > limit)
+            || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }
 
     /// Drops heads until the limits hold, as long as dead letters have room.

@@ -5,6 +5,7 @@ use message::Message;
 use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
 use super::runs::Runs;
+use super::uncommitted::Uncommitted;
 use super::{Fifo, Output};
 use crate::{Fact, FactPolicy, Marks};
 
@@ -20,6 +21,8 @@ pub(super) struct Journal {
     pub live_bytes: u64,
     pub runs: Runs,
     pub annotated: Annotated,
+    /// Boxed, for classic queues have none.
+    pub uncommitted: Option<Box<Uncommitted>>,
 }
 
 impl Journal {
@@ -115,6 +118,9 @@ impl Fifo {
     /// The facts of what is alive between `first` and `last` and in no run, said again: enough to restore it
     /// without the facts that were said before. The order is that of nothing in particular.
     pub fn live_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
+        if self.journal.can_fall() {
+            return self.learned_facts(first, last, each);
+        }
         let mut say = |entry: &Entry| {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;

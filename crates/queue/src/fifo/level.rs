@@ -144,6 +144,28 @@ impl Level {
         entry
     }
 
+    /// Takes out the message of this seq, if it is in memory. Nothing of the level may be on its way to the disk.
+    pub fn take(&mut self, seq: u64) -> Option<Entry> {
+        if let Some(lone) = self.returned.remove(&seq) {
+            return Some(lone.into());
+        }
+        let (before, is) = (|entry: &Entry| entry.seq < seq, |entry: &Entry| entry.seq == seq);
+        if let Some(entry) = self.head.remove(before, is) {
+            self.advance();
+            return Some(entry);
+        }
+        let at = self.rest.iter().position(|part| match part {
+            Part::Here(part) => part.iter_from(before).next().is_some_and(is),
+            Part::References(_) | Part::Away(_) => false,
+        })?;
+        let Some(Part::Here(part)) = self.rest.get_mut(at) else { return None };
+        let entry = part.remove(before, is);
+        if part.is_empty() {
+            self.rest.remove(at);
+        }
+        entry
+    }
+
     fn pop_reference(&mut self) -> Option<Entry> {
         let Some(Part::References(part)) = self.rest.front_mut() else { return None };
         let reference = part.pop_front()?;

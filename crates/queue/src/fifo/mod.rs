@@ -6,6 +6,7 @@ mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
+mod falls;
 mod held;
 mod journal;
 mod level;
@@ -14,10 +15,13 @@ mod ready;
 mod restore;
 mod runs;
 mod settle;
+mod uncommitted;
 mod unsettled;
 
 #[cfg(test)]
 mod tests;
+
+use message::Message;
 
 use consumers::{Consumer, Consumers, Slot, Standing};
 use dead_letter::Leaving;
@@ -29,11 +33,12 @@ use journal::Journal;
 use paging::{Fetch, Waiting, Writing};
 use ready::Ready;
 pub use restore::Restoring;
+use uncommitted::Place;
 
 use crate::{
     Asked, Attach, Brief, Capabilities, Carrier, Config, CreditState, DeletedReason, Deliver, Delivery,
-    Effect, Fact, FactPolicy, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal,
-    RejectReason, Report, Request, Ticket, Verdict,
+    Effect, Fact, GoneReason, Lent, Load, Mode, Overflow, Publish, Put, Receipts, Refusal, RejectReason,
+    Report, Request, Ticket, Verdict,
 };
 
 /// What a call had to say. Calls append; whoever carries it out empties it.
@@ -84,7 +89,7 @@ enum End {
 }
 
 /// See [`Report`].
-#[derive(Default)]
+#[derive(Clone, Copy, Default)]
 struct Counts {
     published: u64,
     delivered: u64,
@@ -114,12 +119,6 @@ impl Fifo {
             taken: Vec::new(),
             config,
         }
-    }
-
-    /// The same machine, with the answer of its driver.
-    pub fn with_policy(mut self, policy: FactPolicy) -> Self {
-        self.journal.policy = policy;
-        self
     }
 
     /// Applies a request. `now_ms` counts from the epoch and never goes back. The carrier gets each stored message at once,
@@ -177,7 +176,7 @@ impl Fifo {
             Request::Delete { ticket, if_unused, if_empty } => {
                 if if_unused && self.consumers.count() > 0 {
                     out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::InUse });
-                } else if if_empty && !self.ready.is_empty() {
+                } else if if_empty && (!self.ready.is_empty() || self.journal.staged().0 > 0) {
                     out.effects
                         .push(Effect::Refused { asked: Asked::Ticket(ticket), why: Refusal::NotEmpty });
                 } else {
@@ -201,6 +200,7 @@ impl Fifo {
             ready: self.ready.len(),
             unsettled: self.held.messages(),
             leaving: self.leaving.len() as u64,
+            staged: self.journal.staged().0,
             ready_bytes: self.ready.bytes(),
             unsettled_bytes: self.held.bytes(),
             consumers: self.consumers.count() as u32,
@@ -243,10 +243,11 @@ impl Fifo {
         self.next_seq += 1;
         self.counts.published += 1;
         self.ages |= message.ttl_ms().is_some();
-
-        let first = if self.ready.is_empty() { self.consumers.next() } else { None };
-        let fits = |max_bytes| message.fits(max_bytes, message.delivery_count(), false);
-        let direct = first.and_then(|first| self.consumers.next_for(first, fits));
+        if self.journal.can_fall() {
+            out.receipts.push(publisher, number, Verdict::Accepted, true);
+            return self.stage(message, seq, now_ms, out, carrier);
+        }
+        let direct = self.direct(&message);
         // What is settled as it is sent need never be restored.
         let journaled = self.journal.policy.needs_fact(&message)
             && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
@@ -263,14 +264,35 @@ impl Fifo {
         if journaled {
             self.journal.put(&entry);
         }
+        self.enter(direct, entry, now_ms, out, carrier);
+    }
+
+    /// Who gets a new message at once.
+    #[inline(always)]
+    fn direct(&self, message: &Message) -> Option<Slot> {
+        let first = if self.ready.is_empty() { self.consumers.next() } else { None };
+        let fits = |max_bytes| message.fits(max_bytes, message.delivery_count(), false);
+        first.and_then(|first| self.consumers.next_for(first, fits))
+    }
+
+    /// A new message may be delivered from now on.
+    #[inline(always)]
+    fn enter(
+        &mut self,
+        direct: Option<Slot>,
+        entry: Entry,
+        now_ms: u64,
+        out: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
         match direct {
-            Some(slot) => self.deliver(slot, entry, out, carrier),
+            Some(slot) => self.deliver(slot, entry, out, deliver),
             None => {
                 // Something is ready already or nobody has credit; yet a head that may not be delivered
                 // can have been overtaken by a higher level.
                 self.ready.push(entry);
                 self.shed(now_ms, out);
-                self.dispatch(now_ms, out, carrier);
+                self.dispatch(now_ms, out, deliver);
             }
         }
     }
@@ -434,8 +456,8 @@ impl Fifo {
         self.counts.redelivered += u64::from(entry.redelivered);
         if settled {
             self.counts.acknowledged += 1;
-            self.journal.gone(&entry);
             consumer.unsettled.skip();
+            self.journal.leave(entry, Place::Ready);
         } else {
             self.held.add(&entry);
             entry.forget_body();
@@ -481,7 +503,7 @@ impl Fifo {
     fn purge(&mut self) -> u64 {
         let messages = self.ready.len();
         let (entries, rests) = self.ready.drain();
-        entries.iter().for_each(|entry| self.journal.gone(entry));
+        entries.into_iter().for_each(|entry| self.journal.leave(entry, Place::Ready));
         rests.iter().for_each(|rest| self.journal.runs.take_rest(rest.load.run, rest.index));
         messages
     }
@@ -530,6 +552,9 @@ impl Fifo {
             self.leaving = Leaving::default();
         }
         self.held = Held::default();
+        if let Some(all) = &mut self.journal.uncommitted {
+            all.clear();
+        }
     }
 
     /// The queue has ended: answers whoever waits for an answer.

@@ -77,7 +77,7 @@ impl Fifo {
         head: u64,
         mut each: impl FnMut(&Fact) -> u32,
     ) -> Option<PageOut> {
-        if self.end == Some(End::Deleted) || self.writing.is_some() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_fall() {
             return None;
         }
         // What holds more goes first; if nothing of it can, the other.

@@ -121,6 +121,17 @@ impl Ready {
         entry
     }
 
+    /// Takes out the message of this seq; see [`Level::take`].
+    pub fn take(&mut self, seq: u64) -> Option<Entry> {
+        let (level, entry) =
+            self.levels.iter_mut().enumerate().find_map(|(at, level)| Some((at, level.take(seq)?)))?;
+        self.left(level);
+        self.len -= 1;
+        self.bytes -= entry.len();
+        *self.account(&entry) -= entry.memory_bytes();
+        Some(entry)
+    }
+
     /// What has not been read of the run that comes next in the level, forgotten.
     pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
         let rest = self.levels[level].pop_rest()?;

@@ -5,6 +5,7 @@ use message::{Annotations, DeathReason};
 use super::consumers::{Slot, Standing};
 use super::entry::Entry;
 use super::journal::Journal;
+use super::uncommitted::Place;
 use super::{Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Outcome};
 
@@ -73,7 +74,10 @@ impl Fifo {
         let was_consumer = self.consumers.get(slot).standing != Standing::Holding;
         let next = self.retire(slot, now_ms);
         let mut entries: Vec<Entry> = self.consumers.remove(slot).unsettled.into_entries().collect();
-        entries.iter().for_each(|entry| self.held.remove(entry));
+        for entry in &entries {
+            self.held.remove(entry);
+            self.journal.note(entry, Place::Ready);
+        }
         if was_consumer && self.end_if_unused(out) {
             return;
         }
@@ -85,6 +89,9 @@ impl Fifo {
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
+        if self.journal.can_fall() {
+            return self.accept_numbered(slot, first, last);
+        }
         let Self { journal, held, consumers, counts, .. } = self;
         let before = held.messages();
         consumers.get(slot).unsettled.take(first, last, |entry| {
@@ -92,6 +99,18 @@ impl Fifo {
             journal.gone(&entry);
         });
         counts.acknowledged += before - held.messages();
+    }
+
+    #[cold]
+    fn accept_numbered(&mut self, slot: Slot, first: u64, last: u64) {
+        let mut entries = Vec::new();
+        self.take_numbered(slot, first, last, &mut entries);
+        for entry in entries {
+            self.held.remove(&entry);
+            self.counts.acknowledged += 1;
+            // Its place has just been noted.
+            self.journal.leave(entry, Place::Ready);
+        }
     }
 
     fn reject(
@@ -142,9 +161,26 @@ impl Fifo {
 
     fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
-        self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry));
+        match self.journal.can_fall() {
+            true => self.take_numbered(slot, first, last, &mut entries),
+            false => self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry)),
+        }
         entries.iter().for_each(|entry| self.held.remove(entry));
         entries
+    }
+
+    /// As [`Self::take`], and notes each number.
+    #[cold]
+    fn take_numbered(&mut self, slot: Slot, first: u64, last: u64, entries: &mut Vec<Entry>) {
+        let Self { consumers, journal, .. } = self;
+        let holder = consumers.get(slot);
+        let consumer = holder.id;
+        for number in holder.unsettled.numbers(first, last) {
+            holder.unsettled.take(number, number, |entry| {
+                journal.note(&entry, Place::Held { consumer, number });
+                entries.push(entry);
+            });
+        }
     }
 
     /// No consumer any more. Returns the one that is active now in its place.

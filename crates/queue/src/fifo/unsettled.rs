@@ -106,6 +106,35 @@ impl Unsettled {
         self.trim();
     }
 
+    /// The numbers of what is held of `first..=last`, ascending.
+    pub fn numbers(&self, first: u64, last: u64) -> Vec<u64> {
+        if first > last {
+            return Vec::new();
+        }
+        let stragglers = self.stragglers.range(first..=last).map(|(number, _)| *number);
+        let (from, end) = (first.max(self.base), last.saturating_add(1).min(self.next));
+        let is_held = |number: &u64| {
+            let at = (number - self.base) as usize;
+            self.chunks.get(at / CHUNK).is_some_and(|chunk| chunk.is_filled(at % CHUNK))
+        };
+        stragglers.chain((from..end).filter(is_held)).collect()
+    }
+
+    /// Holds an entry again that had this number.
+    pub fn put_back(&mut self, number: u64, entry: Entry) {
+        let at = number.checked_sub(self.base).map(|at| at as usize);
+        let chunk = at.and_then(|at| Some((self.chunks.get_mut(at / CHUNK)?, at % CHUNK)));
+        match chunk {
+            Some((chunk, at)) => {
+                chunk.put_back(at, entry);
+                self.filled += 1;
+            }
+            None => {
+                self.stragglers.insert(number, entry.into());
+            }
+        }
+    }
+
     /// Takes everything out, in ascending order.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
         let chunks = self.chunks.into_iter().flat_map(Chunk::into_entries);
@@ -204,6 +233,23 @@ impl Chunk {
             slots.reserve_exact(CHUNK);
         }
         Self { filled: 0, slots: Slots::Wide(slots) }
+    }
+
+    fn is_filled(&self, at: usize) -> bool {
+        match &self.slots {
+            Slots::Wide(slots) => slots.get(at).is_some_and(Option::is_some),
+            Slots::Narrow(slots) => slots.get(at).is_some_and(Option::is_some),
+        }
+    }
+
+    /// Fills an empty slot.
+    fn put_back(&mut self, at: usize, entry: Entry) {
+        if self.wide().len() <= at {
+            return self.push(at, entry);
+        }
+        if let Some(slot) = self.wide_mut().get_mut(at) {
+            self.filled += usize::from(slot.replace(entry).is_none());
+        }
     }
 
     /// Fills a slot behind all others.

@@ -8,6 +8,7 @@ mod model;
 mod paging;
 mod properties;
 mod shelf;
+mod staged;
 mod transcript;
 mod walk;
 
@@ -26,6 +27,14 @@ impl Fifo {
 
     fn time(&mut self, now_ms: u64, out: &mut Output) {
         lending(out, |out, deliver| self.handle_timeout(now_ms, out, deliver));
+    }
+
+    fn stand(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.stands(turn, now_ms, out, deliver));
+    }
+
+    fn fall(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.falls(turn, now_ms, out, deliver));
     }
 
     fn bring(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {

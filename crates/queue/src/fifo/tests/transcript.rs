@@ -73,6 +73,30 @@ impl Page {
         }
     }
 
+    /// Of a queue whose turns can fall.
+    pub fn late(config: Config) -> Self {
+        let mut page = Self::new(config);
+        page.fifo = page.fifo.with_policy(FactPolicy::Always);
+        page
+    }
+
+    /// Ends a turn.
+    pub fn close(&mut self) -> u64 {
+        self.fifo.close_turn()
+    }
+
+    pub fn stands(&mut self, turn: u64) -> Said {
+        let mut out = Output::default();
+        self.fifo.stand(turn, self.now_ms, &mut out);
+        self.read(out)
+    }
+
+    pub fn falls(&mut self, turn: u64) -> Said {
+        let mut out = Output::default();
+        self.fifo.fall(turn, self.now_ms, &mut out);
+        self.read(out)
+    }
+
     pub fn say(&mut self, request: Request) -> Said {
         let mut out = Output::default();
         self.fifo.ask(request, self.now_ms, &mut out);

@@ -1,0 +1,210 @@
+//! How turns end: they stand, or they fall ([`super::uncommitted`]).
+
+use std::collections::{BTreeMap, VecDeque};
+
+use message::Message;
+
+use super::entry::Entry;
+use super::journal::Journal;
+use super::uncommitted::{Change, Closed, Fallen, Place, Uncommitted};
+use super::{Counts, Fifo, Output};
+use crate::{Carrier, Deliver, Fact, FactPolicy, Marks, Put};
+
+impl Journal {
+    /// Whether turns can fall.
+    #[inline]
+    pub fn can_fall(&self) -> bool {
+        self.policy == FactPolicy::Always
+    }
+
+    /// Staged messages and their bytes.
+    #[inline]
+    pub fn staged(&self) -> (u64, u64) {
+        self.uncommitted.as_ref().map_or((0, 0), |all| all.staged())
+    }
+
+    /// A message leaves for good, from this place.
+    #[inline]
+    pub fn leave(&mut self, entry: Entry, from: Place) {
+        match self.can_fall() {
+            true => self.park(entry, from),
+            false => self.gone(&entry),
+        }
+    }
+
+    /// A message is about to leave its place. Of several places before one turn the first counts.
+    #[inline]
+    pub fn note(&mut self, entry: &Entry, from: Place) {
+        if self.can_fall() {
+            self.note_change(entry, from);
+        }
+    }
+
+    #[cold]
+    fn note_change(&mut self, entry: &Entry, from: Place) {
+        let marks = self.marks_of(entry);
+        if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
+            all.push(entry.seq, from, marks, None);
+        }
+    }
+
+    #[cold]
+    fn park(&mut self, entry: Entry, from: Place) {
+        let marks = self.marks_of(&entry);
+        self.gone(&entry);
+        if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
+            // It is alive until its fact stands.
+            self.live_bytes += entry.stored_bytes();
+            all.push(entry.seq, from, marks, Some(entry));
+        }
+    }
+
+    /// What deliveries have left on a message.
+    fn marks_of(&self, entry: &Entry) -> Marks {
+        Marks { annotations: self.annotated.get(entry.seq).cloned(), ..entry.marks() }
+    }
+
+    /// Gives a message the marks that it had.
+    fn unmark(&mut self, entry: &mut Entry, marks: Marks) {
+        (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
+        self.annotated.forget(entry.seq);
+        marks.annotations.into_iter().for_each(|set| self.annotated.restore(entry.seq, set));
+    }
+}
+
+impl Fifo {
+    /// The same machine with the answer of its driver, which it has from its first request on.
+    pub fn with_policy(mut self, policy: FactPolicy) -> Self {
+        self.journal.policy = policy;
+        let before = self.closed(0);
+        self.journal.uncommitted = (policy == FactPolicy::Always).then(|| Box::new(Uncommitted::new(before)));
+        self
+    }
+
+    fn closed(&self, turn: u64) -> Closed {
+        let annotations_refused = self.journal.annotated.refused();
+        Closed { turn, next_seq: self.next_seq, counts: self.counts, annotations_refused }
+    }
+
+    /// Ends a turn of a machine whose turns can fall. Returns its number; that of the turn before if nothing in it can fall.
+    pub fn close_turn(&mut self) -> u64 {
+        let closed = self.closed(0);
+        self.journal.uncommitted.as_mut().map_or(0, |all| all.close(closed))
+    }
+
+    /// Takes a message in, but delivers nothing of it until its turn stands.
+    #[cold]
+    pub(super) fn stage(
+        &mut self,
+        message: Message,
+        seq: u64,
+        now_ms: u64,
+        out: &mut Output,
+        carrier: &mut dyn Carrier,
+    ) {
+        carrier.put(Put { seq, message: &message, at_ms: now_ms, brief: None });
+        let entry = Entry { journaled: true, ..Entry::new(message, seq, now_ms) };
+        self.journal.put(&entry);
+        if let Some(all) = &mut self.journal.uncommitted {
+            all.stage(entry);
+        }
+        self.shed(now_ms, out);
+    }
+
+    /// The turn of a staged message stands. Time has passed since it came.
+    #[cold]
+    fn enter_late(&mut self, entry: Entry, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+        let is_dead = entry.expires_ms(self.config.message_ttl_ms).is_some_and(|end_ms| end_ms <= now_ms);
+        let direct = entry.message().filter(|_| !is_dead).and_then(|message| self.direct(message));
+        self.enter(direct, entry, now_ms, out, deliver);
+    }
+
+    /// The facts of the turns up to this one are committed. What is staged in them becomes ready, and what is parked in them
+    /// is forgotten. What follows from that belongs to the turn that is open.
+    pub fn stands(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+        let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
+        self.journal.live_bytes -= all.forget(turn);
+        self.expire(now_ms, out);
+        while let Some(entry) = self.journal.uncommitted.as_mut().and_then(|all| all.pop_staged(turn)) {
+            self.enter_late(entry, now_ms, out, deliver);
+        }
+        if self.ages {
+            self.dispatch(now_ms, out, deliver);
+        }
+        self.journal.flush(out);
+    }
+
+    /// The facts of the turns behind this one will never be committed: every message is again as it was when this turn was
+    /// closed. The turn that is open must have said nothing. What follows from the fall belongs to it.
+    pub fn falls(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+        let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
+        let Some(fallen) = uncommitted.and_then(|all| all.fall(turn)) else { return };
+        let Fallen { staged, changes, before } = fallen;
+        for (_, entry) in &staged {
+            self.journal.live_bytes -= entry.stored_bytes();
+        }
+        self.next_seq = before.next_seq;
+        let Counts { delivered, redelivered, .. } = self.counts;
+        self.counts = Counts { delivered, redelivered, ..before.counts };
+        self.journal.annotated.set_refused(before.annotations_refused);
+        self.undo(changes, now_ms);
+        self.retry(now_ms, out, deliver);
+        self.journal.flush(out);
+    }
+
+    fn undo(&mut self, changes: VecDeque<Change>, now_ms: u64) {
+        let mut undone: BTreeMap<u64, Change> = BTreeMap::new();
+        for mut change in changes.into_iter().rev() {
+            // An older change says where a message was, a newer one may have the message.
+            if let Some(newer) = undone.remove(&change.seq) {
+                change.parked = newer.parked;
+            }
+            undone.insert(change.seq, change);
+        }
+        // What is with a consumer stays there.
+        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.here_mut()) {
+            if let Some(change) = undone.remove(&entry.seq) {
+                self.journal.unmark(entry, change.marks);
+            }
+        }
+        let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
+        // The last first: that costs nothing at the front of a level.
+        for (seq, Change { from, marks, parked, .. }) in undone.into_iter().rev() {
+            let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.ready.take(seq));
+            let Some(mut entry) = found else { continue };
+            self.journal.unmark(&mut entry, marks);
+            match from {
+                Place::Held { consumer, number } if let Some(slot) = self.consumers.slot(consumer) => {
+                    self.held.add(&entry);
+                    self.consumers.get(slot).unsettled.put_back(number, entry);
+                }
+                Place::Held { .. } | Place::Ready => self.ready.put_back(entry),
+                Place::Leaving(reason) => self.leaving.wait(entry, reason, now_ms),
+            }
+        }
+    }
+
+    /// [`Fifo::live_facts`] where turns can fall: what the facts that stand have told. Parked messages are alive, staged ones
+    /// are not there yet.
+    pub(super) fn learned_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
+        let Some(all) = &self.journal.uncommitted else { return };
+        let learned = all.learned_marks();
+        let mut say = |entry: &Entry| {
+            if !entry.journaled || entry.seq < first || entry.seq > last {
+                return;
+            }
+            let Some(put) = entry.put() else { return };
+            each(put);
+            let now =
+                || Marks { annotations: self.journal.annotated.get(entry.seq).cloned(), ..entry.marks() };
+            let marks = learned.get(&entry.seq).map_or_else(now, |marks| (*marks).clone());
+            if marks != Marks::default() {
+                each(Fact::Returned { seq: entry.seq, marks });
+            }
+        };
+        self.ready.range(first, last).for_each(&mut say);
+        self.consumers.held().for_each(&mut say);
+        self.leaving.iter().for_each(&mut say);
+        all.parked().for_each(&mut say);
+    }
+}
