@@ -12,7 +12,7 @@ mod storage;
 mod stream;
 
 pub use contract::*;
-pub use driver::{ALL, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Solo, ends};
+pub use driver::{ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Solo, ends};
 pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
 pub use storage::*;
 pub use stream::*;

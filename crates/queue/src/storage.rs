@@ -110,10 +110,10 @@ pub struct Brief {
     pub acknowledged: u64,
 }
 
-/// What a queue hands up while it applies a request: its deliveries, and the durable messages that it stores.
+/// What a queue hands up while it applies a request: its deliveries, and the messages that it stores.
 pub trait Carrier: Deliver {
-    /// Called for each durable message, in front of the facts of the same request, which do not repeat it. Returns true if
-    /// the carrier sends the message's receipt itself; it may do so only for a [`Put::brief`] message.
+    /// Called for each message that has a fact, before the facts of the same request, which do not repeat it. Returns true if
+    /// the receipt of the message leaves by another way; only a [`Put::brief`] message may do that.
     fn put(&mut self, put: Put<'_>) -> bool;
 }
 

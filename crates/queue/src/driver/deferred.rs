@@ -32,7 +32,7 @@ const AHEAD: u64 = 4096;
 const CATCH_UP_MS: u64 = 5000;
 
 /// A time at which all deferred messages are due.
-pub const ALL: u64 = u64::MAX;
+pub const ALL_DUE: u64 = u64::MAX;
 
 /// Consecutive messages of one publisher that came at one time and are of one size.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +165,7 @@ impl Deferred {
             }
         });
         for run in &runs {
-            self.pace.late += if now_ms < ALL { run.messages() } else { 0 };
+            self.pace.late += if now_ms < ALL_DUE { run.messages() } else { 0 };
             self.leave(run);
         }
         runs.iter().map(|run| run.receipt(Verdict::Accepted, true)).collect()

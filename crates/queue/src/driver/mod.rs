@@ -21,8 +21,10 @@
 
 mod deferred;
 mod solo;
+#[cfg(test)]
+mod tests;
 
-pub use self::deferred::{ALL, DEFERRED_MS, Deferral};
+pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
 use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};

@@ -1,6 +1,6 @@
 //! The driver of a classic durable queue.
 
-use super::deferred::{ALL, Deferral, Deferred};
+use super::deferred::{ALL_DUE, Deferral, Deferred};
 use super::{Level, Mark, ends};
 use crate::fifo::{Fifo, Output};
 use crate::{Fact, Put, Receipt, Verdict};
@@ -90,7 +90,7 @@ impl Solo {
         // The log must know the messages that it is told of.
         if says_more {
             let mut puts = Vec::new();
-            let written = self.deferred.write_due(fifo, ALL, |fact| puts.push(fact));
+            let written = self.deferred.write_due(fifo, ALL_DUE, |fact| puts.push(fact));
             facts.splice(..0, puts);
             written.into_iter().for_each(|receipt| receipts.push_all(receipt));
         }

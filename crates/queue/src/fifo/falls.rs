@@ -195,9 +195,10 @@ impl Fifo {
             }
             let Some(put) = entry.put() else { return };
             each(put);
-            let now =
-                || Marks { annotations: self.journal.annotated.get(entry.seq).cloned(), ..entry.marks() };
-            let marks = learned.get(&entry.seq).map_or_else(now, |marks| (*marks).clone());
+            let marks = match learned.get(&entry.seq) {
+                Some(marks) => (*marks).clone(),
+                None => self.journal.marks_of(entry),
+            };
             if marks != Marks::default() {
                 each(Fact::Returned { seq: entry.seq, marks });
             }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
-use queue::{ALL, Fact};
+use queue::{ALL_DUE, Fact};
 
 use crate::shard::Shard;
 
@@ -119,7 +119,7 @@ impl Shard {
             return;
         }
         // What the log has not been given is in the ranges that are asked for, too.
-        self.write_kept(ALL);
+        self.write_kept(ALL_DUE);
         // What is said again must not be taken once more by what was kept back before.
         self.close_records();
         let before = self.storage.journal.open_bytes();

@@ -4,7 +4,7 @@
 //! its message is written or settled, whichever comes first.
 
 use broker::ids::QueueId;
-use queue::{ALL, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
+use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
 
 use super::journal::Journal;
 use super::slot::QueueSlot;
@@ -75,7 +75,7 @@ impl Shard {
         if !self.storage.log_short
             && self.storage.unwritten.due_ms.is_some_and(|due| due <= self.here.now_ms || self.stopping)
         {
-            self.write_kept(if self.stopping { ALL } else { self.here.now_ms });
+            self.write_kept(if self.stopping { ALL_DUE } else { self.here.now_ms });
         }
     }
 
