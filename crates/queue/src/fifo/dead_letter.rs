@@ -98,6 +98,11 @@ impl Leaving {
         self.waiting.insert(at, (due_ms, Dead { entry, reason }));
     }
 
+    #[cfg(test)]
+    pub fn token_of(&self, seq: u64) -> Option<u64> {
+        self.on_way.iter().find(|(_, dead)| dead.entry.seq == seq).map(|(token, _)| *token)
+    }
+
     /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);

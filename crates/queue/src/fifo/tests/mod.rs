@@ -3,6 +3,8 @@
 mod annotated;
 mod credit;
 mod dead;
+mod falling;
+mod late;
 mod limits;
 mod model;
 mod paging;

@@ -1,0 +1,684 @@
+//! Turns that stand late or fall, at random: the real machine under [`Late`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use super::late::Late;
+use super::model::{note, notes};
+use super::transcript::{config, dead_letters, message};
+use crate::fifo::entry::Entry;
+use crate::fifo::{Fifo, Output};
+use crate::*;
+
+const PUBLISHER: PublisherId = PublisherId(1);
+
+/// Numbers that choose among what is there are taken modulo how many there are.
+#[derive(Clone, Debug)]
+enum Step {
+    Publish { priority: u8, ttl_ms: Option<u64>, len: usize },
+    Settle { reader: usize, first: u64, len: u64, outcome: Outcome },
+    DeadLettered { which: usize, taken: bool },
+    Purge,
+    Attach { priority: i32, settled: bool },
+    Grant { reader: usize, credit: u32 },
+    Cancel { reader: usize },
+    Detach { reader: usize, failed: bool },
+    Fetch { n: u32, settled: bool },
+    Tick { ms: u64 },
+    Close,
+    Stand { which: usize },
+    Fall { which: usize },
+    Pause,
+    Refuse,
+}
+
+fn outcome() -> impl Strategy<Value = Outcome> {
+    let keys = prop_oneof![Just("x-a"), Just("x-b")];
+    let annotations = prop::option::of((keys, any::<u32>()).prop_map(|(key, value)| note(key, value)));
+    let modified =
+        (any::<bool>(), any::<bool>(), annotations).prop_map(|(failed, undeliverable_here, annotations)| {
+            Outcome::Modified { failed, undeliverable_here, annotations: annotations.map(Box::new) }
+        });
+    prop_oneof![
+        3 => Just(Outcome::Accepted),
+        2 => Just(Outcome::Released),
+        1 => Just(Outcome::Rejected),
+        2 => modified,
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ttl_ms = prop_oneof![5 => Just(None), 1 => (0..40u64).prop_map(Some)];
+    prop_oneof![
+        12 => (0..4u8, ttl_ms, 1..4usize)
+            .prop_map(|(priority, ttl_ms, len)| Step::Publish { priority, ttl_ms, len }),
+        8 => (any::<usize>(), 0..10u64, 0..4u64, outcome())
+            .prop_map(|(reader, first, len, outcome)| Step::Settle { reader, first, len, outcome }),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, taken)| Step::DeadLettered { which, taken }),
+        1 => Just(Step::Purge),
+        2 => (0..3i32, prop::bool::weighted(0.2))
+            .prop_map(|(priority, settled)| Step::Attach { priority, settled }),
+        6 => (any::<usize>(), 0..6u32).prop_map(|(reader, credit)| Step::Grant { reader, credit }),
+        1 => any::<usize>().prop_map(|reader| Step::Cancel { reader }),
+        1 => (any::<usize>(), any::<bool>()).prop_map(|(reader, failed)| Step::Detach { reader, failed }),
+        1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
+        2 => (0..30u64).prop_map(|ms| Step::Tick { ms }),
+        10 => Just(Step::Close),
+        6 => any::<usize>().prop_map(|which| Step::Stand { which }),
+        4 => any::<usize>().prop_map(|which| Step::Fall { which }),
+        1 => Just(Step::Pause),
+        1 => Just(Step::Refuse),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec(step(), 1..100)
+}
+
+fn configs() -> impl Strategy<Value = Config> {
+    let overflow = prop_oneof![Just(Overflow::DropHead), Just(Overflow::RejectPublish)];
+    let limits = (prop::option::weighted(0.3, 0..6u64), prop::option::weighted(0.2, 0..12u64));
+    let dead_letter = prop::option::of(Just(false));
+    let ttl_ms = prop::option::weighted(0.2, 0..50u64);
+    let max_priority = prop::option::weighted(0.3, 1..4u8);
+    (overflow, limits, dead_letter, ttl_ms, max_priority, prop::bool::weighted(0.2)).prop_map(
+        |(overflow, limits, dead_letter, message_ttl_ms, max_priority, single_active_consumer)| Config {
+            overflow,
+            max_length: limits.0,
+            max_length_bytes: limits.1,
+            dead_letter: dead_letter.and_then(dead_letters),
+            message_ttl_ms,
+            max_priority,
+            single_active_consumer,
+            ..config()
+        },
+    )
+}
+
+/// A request in a form that can be said again, to another machine.
+#[derive(Clone, Debug)]
+enum Call {
+    Publish(Publish),
+    Settle {
+        consumer: ConsumerId,
+        first: u64,
+        last: u64,
+        outcome: Outcome,
+    },
+    /// By the message, for another machine may have another token for it.
+    DeadLettered {
+        seq: u64,
+        arrival: Arrival,
+    },
+    Purge {
+        ticket: Ticket,
+    },
+    Attach {
+        consumer: ConsumerId,
+        priority: i32,
+        settled: bool,
+    },
+    Grant {
+        consumer: ConsumerId,
+        delivery_count: u32,
+        credit: u32,
+        drain: bool,
+    },
+    Cancel {
+        consumer: ConsumerId,
+    },
+    Detach {
+        consumer: ConsumerId,
+        failed: bool,
+    },
+    Fetch {
+        holder: ConsumerId,
+        n: u32,
+        settled: bool,
+    },
+    Timeout,
+}
+
+impl Call {
+    /// `None`: not a request, but time.
+    fn request(&self, fifo: &Fifo) -> Option<Request> {
+        Some(match self.clone() {
+            Self::Publish(publish) => Request::Publish(publish),
+            Self::Settle { consumer, first, last, outcome } => {
+                Request::Settle { consumer, first, last, outcome, answer: true }
+            }
+            Self::DeadLettered { seq, arrival } => {
+                Request::DeadLettered { token: fifo.leaving.token_of(seq).unwrap_or(0), arrival }
+            }
+            Self::Purge { ticket } => Request::Purge { ticket },
+            Self::Attach { consumer, priority, settled } => Request::Attach(Attach {
+                consumer,
+                mode: Mode::Take,
+                priority,
+                exclusive: false,
+                settled,
+                delivery_count: 0,
+                message_bytes_max: None,
+            }),
+            Self::Grant { consumer, delivery_count, credit, drain } => {
+                Request::Grant { consumer, delivery_count, credit, drain, echo: false }
+            }
+            Self::Cancel { consumer } => Request::Cancel { consumer },
+            Self::Detach { consumer, failed } => Request::Detach { consumer, failed },
+            Self::Fetch { holder, n, settled } => Request::Fetch { ticket: Ticket(0), holder, n, settled },
+            Self::Timeout => return None,
+        })
+    }
+
+    fn apply(&self, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        match self.request(fifo) {
+            Some(request) => fifo.ask(request, now_ms, out),
+            None => fifo.time(now_ms, out),
+        }
+    }
+}
+
+/// What has happened to a machine.
+#[derive(Clone, Debug)]
+enum Event {
+    /// With the turn in which it was applied.
+    Call(u64, Call),
+    Close(u64),
+    Stands(u64),
+    Now(u64),
+}
+
+/// A consumer, as a client knows it.
+#[derive(Clone, Debug)]
+struct Reader {
+    id: u64,
+    /// Deliveries that it has got, and credit that drains have used up.
+    count: u32,
+    /// What it has granted: the count at which it wants no more.
+    limit: u32,
+    /// The number of its last delivery.
+    number: u64,
+}
+
+/// What became of a publish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// Its turn may fall.
+    Open(u64),
+    Stood,
+    Fallen,
+    /// By the driver.
+    Refused,
+    /// By a limit of length.
+    Full,
+}
+
+struct Run {
+    fifo: Fifo,
+    late: Late,
+    config: Config,
+    now_ms: u64,
+    /// What the open turn has said.
+    out: Output,
+    history: Vec<Event>,
+    readers: Vec<Reader>,
+    next_id: u64,
+    refuses: bool,
+    held: Vec<Call>,
+    /// By publish.
+    fates: BTreeMap<u64, Fate>,
+    receipts: BTreeMap<u64, Vec<Verdict>>,
+    /// Tickets of purges, and their turns; and those that were answered.
+    purges: BTreeMap<u64, u64>,
+    done: BTreeSet<u64>,
+    refused: BTreeSet<u64>,
+    /// By consumer and first number of what it settled: the turns; and what was answered.
+    settling: Vec<(u64, u64, u64)>,
+    settled: Vec<(u64, u64)>,
+    /// Tokens of dead letters that have left.
+    dead: BTreeSet<u64>,
+}
+
+impl Run {
+    fn new(config: Config) -> Self {
+        let late = Late::default();
+        Self {
+            fifo: Fifo::new(config.clone()).with_policy(late.policy()),
+            late,
+            config,
+            now_ms: 1000,
+            out: Output::default(),
+            history: vec![],
+            readers: vec![],
+            next_id: 1,
+            refuses: false,
+            held: vec![],
+            fates: BTreeMap::new(),
+            receipts: BTreeMap::new(),
+            purges: BTreeMap::new(),
+            done: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            settling: vec![],
+            settled: vec![],
+            dead: BTreeSet::new(),
+        }
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// The request of a step, if there is anybody whom it can be about. `drains`: no credit is left behind a grant.
+    fn call(&mut self, step: &Step, drains: bool) -> Option<Call> {
+        let chosen = |readers: &[Reader], at: usize| {
+            (!readers.is_empty()).then(|| readers[at % readers.len()].clone())
+        };
+        Some(match *step {
+            Step::Publish { priority, ttl_ms, len } => {
+                let id = self.next_id();
+                let mut text = format!("{:0len$}^{priority}", 0);
+                if let Some(ttl_ms) = ttl_ms {
+                    write!(text, "~{ttl_ms}").unwrap();
+                }
+                // The route tells which publish it was.
+                let message = message(&text).rerouted(message::Route::simple("", &id.to_string()).into());
+                Call::Publish(Publish { publisher: PUBLISHER, seq: id, message, patient: false })
+            }
+            Step::Settle { reader, first, len, ref outcome } => {
+                let reader = chosen(&self.readers, reader)?;
+                let first = (reader.number + 1).saturating_sub(first);
+                let consumer = ConsumerId(reader.id);
+                Call::Settle { consumer, first, last: first + len, outcome: outcome.clone() }
+            }
+            Step::DeadLettered { which, taken } => {
+                let seqs: Vec<u64> = self.fifo.leaving.iter().map(|entry| entry.seq).collect();
+                let seq = *seqs.get(which % seqs.len().max(1))?;
+                Call::DeadLettered { seq, arrival: if taken { Arrival::Taken } else { Arrival::Refused } }
+            }
+            Step::Purge => Call::Purge { ticket: Ticket(self.next_id()) },
+            Step::Attach { priority, settled } => {
+                let id = self.next_id();
+                self.readers.push(Reader { id, count: 0, limit: 0, number: 0 });
+                Call::Attach { consumer: ConsumerId(id), priority, settled }
+            }
+            Step::Grant { reader, credit } => {
+                let reader = chosen(&self.readers, reader)?;
+                let (consumer, delivery_count) = (ConsumerId(reader.id), reader.count);
+                Call::Grant { consumer, delivery_count, credit, drain: drains }
+            }
+            Step::Cancel { reader } => {
+                Call::Cancel { consumer: ConsumerId(chosen(&self.readers, reader)?.id) }
+            }
+            Step::Detach { reader, failed } => {
+                let reader = chosen(&self.readers, reader)?;
+                self.readers.retain(|other| other.id != reader.id);
+                Call::Detach { consumer: ConsumerId(reader.id), failed }
+            }
+            Step::Fetch { n, settled } => {
+                let id = self.next_id();
+                self.readers.push(Reader { id, count: 0, limit: u32::MAX, number: 0 });
+                Call::Fetch { holder: ConsumerId(id), n, settled }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Asks the driver, and applies what it admits.
+    fn ask(&mut self, call: Call) {
+        let health = Health { log_refuses: self.refuses, memory_is_stuck: false };
+        if let Some(request) = call.request(&self.fifo) {
+            match self.late.admit(&request, health) {
+                Admission::Now => {}
+                Admission::Hold => return self.held.push(call),
+                Admission::Refuse(reason) => {
+                    let Request::Publish(publish) = request else { panic!("{request:?}") };
+                    self.fates.insert(publish.seq, Fate::Refused);
+                    self.out.receipts.reject(publish.publisher, publish.seq, reason);
+                    return;
+                }
+            }
+        }
+        match &call {
+            Call::Grant { consumer, delivery_count, credit, .. } => {
+                if let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == consumer.0) {
+                    reader.limit = delivery_count + credit;
+                }
+            }
+            Call::Cancel { consumer } => {
+                if let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == consumer.0) {
+                    reader.limit = reader.count;
+                }
+            }
+            // Until the turn is closed.
+            Call::Publish(publish) => _ = self.fates.insert(publish.seq, Fate::Open(u64::MAX)),
+            Call::Purge { ticket } => _ = self.purges.insert(ticket.0, u64::MAX),
+            Call::Settle { consumer, first, .. } => self.settling.push((consumer.0, *first, u64::MAX)),
+            _ => {}
+        }
+        let (before, ages) = (self.fifo.report(), self.fifo.ages);
+        call.apply(&mut self.fifo, self.now_ms, &mut self.out);
+        if let Call::Publish(publish) = &call {
+            let refused = Verdict::Rejected(RejectReason::MaxLength);
+            let mut receipts = self.out.receipts.iter();
+            let is_full = receipts.any(|r| r.verdict == refused && (r.first..=r.last).contains(&publish.seq));
+            if is_full {
+                self.fates.insert(publish.seq, Fate::Full);
+            }
+            if self.config.overflow == Overflow::RejectPublish
+                && self.config.max_length_bytes.is_none()
+                && !ages
+            {
+                let here = before.ready + before.staged;
+                assert_eq!(is_full, self.config.max_length.is_some_and(|max| here >= max));
+            }
+        }
+        self.history.push(Event::Call(u64::MAX, call));
+        self.see_deliveries();
+    }
+
+    /// What left at once: deliveries, of what stands alone, within the credit.
+    fn see_deliveries(&mut self) {
+        let drained = std::mem::take(&mut self.out.effects);
+        for effect in drained {
+            match effect {
+                Effect::Delivery(delivery) => self.see(&delivery, true),
+                Effect::Fetched { deliveries, .. } => {
+                    deliveries.iter().for_each(|delivery| self.see(delivery, false));
+                }
+                Effect::CreditState { consumer, state } => {
+                    if let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == consumer.0) {
+                        assert!(!state.drained || state.delivery_count <= reader.limit.max(reader.count));
+                        reader.count = state.delivery_count;
+                    }
+                }
+                other => self.out.effects.push(other),
+            }
+        }
+    }
+
+    fn see(&mut self, delivery: &Delivery, costs_credit: bool) {
+        let publish: u64 = delivery.message.route().key().parse().unwrap();
+        assert_eq!(self.fates[&publish], Fate::Stood, "{delivery:?}");
+        // Its Detach may be held.
+        let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == delivery.consumer.0) else {
+            return;
+        };
+        assert_eq!(delivery.number, reader.number + 1);
+        reader.number += 1;
+        if costs_credit {
+            reader.count += 1;
+            assert!(reader.count <= reader.limit, "{delivery:?}: credit up to {}", reader.limit);
+        }
+    }
+
+    /// Ends the open turn; then what does not wait leaves.
+    fn close(&mut self) {
+        let mark = self.late.close(&mut self.fifo, &mut self.out);
+        assert!(self.out.receipts.iter().all(|receipt| !receipt.journaled));
+        for event in self.history.iter_mut().rev() {
+            match event {
+                Event::Call(turn, _) if *turn == u64::MAX => *turn = mark.turn,
+                Event::Close(_) => break,
+                _ => {}
+            }
+        }
+        self.history.push(Event::Close(mark.turn));
+        let turns = self.late.turns();
+        let is_open = turns[1..].contains(&mark.turn);
+        for fate in self.fates.values_mut().filter(|fate| **fate == Fate::Open(u64::MAX)) {
+            *fate = Fate::Open(mark.turn);
+        }
+        let purges = self.purges.values_mut().filter(|turn| **turn == u64::MAX);
+        let settling = self.settling.iter_mut().map(|(_, _, turn)| turn).filter(|turn| **turn == u64::MAX);
+        // What needs no fact has been answered.
+        purges.chain(settling).for_each(|turn| *turn = if is_open { mark.turn } else { 0 });
+        self.leave();
+    }
+
+    /// What is in the output leaves.
+    fn leave(&mut self) {
+        self.see_deliveries();
+        assert!(self.out.facts.is_empty() && self.out.loads.is_empty() && self.out.released.is_empty());
+        for Receipt { first, last, verdict, .. } in self.out.receipts.drain() {
+            (first..=last).for_each(|publish| self.receipts.entry(publish).or_default().push(verdict));
+        }
+        for effect in self.out.effects.drain(..) {
+            match effect {
+                Effect::Settled { consumer, first, .. } => self.settled.push((consumer.0, first)),
+                Effect::Done { ticket, .. } => assert!(self.done.insert(ticket.0)),
+                Effect::Refused { asked: Asked::Ticket(ticket), why } => {
+                    assert_eq!(why, Refusal::Unavailable);
+                    assert!(self.refused.insert(ticket.0));
+                }
+                Effect::DeadLetter { token, message, .. } => {
+                    assert!(self.dead.insert(token));
+                    let publish: u64 = message.route().key().parse().unwrap();
+                    assert_eq!(self.fates[&publish], Fate::Stood);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn stand(&mut self, turn: u64) {
+        for fate in self.fates.values_mut() {
+            if matches!(fate, Fate::Open(open) if *open <= turn) {
+                *fate = Fate::Stood;
+            }
+        }
+        self.history.push(Event::Stands(turn));
+        self.late.stand(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.see_deliveries();
+    }
+
+    /// Closes the open turn and has everything stand.
+    fn stand_all(&mut self) {
+        self.close();
+        while let Some(last) = self.late.turns().last().copied().filter(|_| !self.late.is_idle()) {
+            self.stand(last);
+            self.close();
+        }
+    }
+
+    fn fall(&mut self, turn: u64) {
+        for fate in self.fates.values_mut() {
+            if matches!(fate, Fate::Open(open) if *open > turn) {
+                *fate = Fate::Fallen;
+            }
+        }
+        self.purges.values_mut().filter(|open| **open > turn).for_each(|open| *open = u64::MAX - 1);
+        self.settling.retain(|(_, _, open)| *open <= turn);
+        self.history.retain(|event| !matches!(event, Event::Call(of, _) if *of > turn));
+        self.late.fall(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.see_deliveries();
+    }
+
+    /// Does a step that is about turns or time; false if it is another.
+    fn step(&mut self, step: &Step) -> bool {
+        let choose = |turns: &[u64], which: usize| turns[which % turns.len()];
+        match *step {
+            Step::Tick { ms } => {
+                self.now_ms += ms;
+                self.history.push(Event::Now(self.now_ms));
+                self.ask(Call::Timeout);
+            }
+            Step::Close => self.close(),
+            Step::Stand { which } => {
+                let turns = self.late.turns();
+                self.stand(choose(&turns, which));
+            }
+            Step::Fall { which } => {
+                self.close();
+                let turns = self.late.turns();
+                self.fall(choose(&turns, which));
+            }
+            Step::Pause => {
+                self.late.pauses ^= true;
+                for call in std::mem::take(&mut self.held) {
+                    self.ask(call);
+                }
+            }
+            Step::Refuse => self.refuses ^= true,
+            _ => return false,
+        }
+        true
+    }
+
+    /// A machine to which only that has happened what has not fallen.
+    fn twin(&self) -> Fifo {
+        let mut fifo = Fifo::new(self.config.clone()).with_policy(FactPolicy::Always);
+        let (mut now_ms, mut out) = (1000, Output::default());
+        // Its own numbers of the turns.
+        let mut turns = BTreeMap::from([(0, 0)]);
+        for event in &self.history {
+            match event {
+                Event::Call(_, call) => call.apply(&mut fifo, now_ms, &mut out),
+                Event::Close(turn) => _ = turns.insert(*turn, fifo.close_turn()),
+                Event::Stands(turn) => {
+                    let (_, own) = turns.range(..=turn).next_back().unwrap();
+                    fifo.stand(*own, now_ms, &mut out);
+                }
+                Event::Now(now) => now_ms = *now,
+            }
+        }
+        fifo.time(now_ms, &mut out);
+        fifo
+    }
+}
+
+/// Everything that can be seen of a machine.
+fn state(fifo: &Fifo) -> String {
+    let mut report = fifo.report();
+    // Deliveries do not fall.
+    (report.delivered, report.redelivered) = (0, 0);
+    let entry = |entry: &Entry| {
+        let set = fifo.journal.annotated.get(entry.seq).map(|set| notes(set.as_section()));
+        let key = entry.message().map(|message| message.route().key().to_owned());
+        (entry.seq, key, entry.delivery_count, entry.redelivered, set)
+    };
+    let mut ready: Vec<&Entry> = fifo.ready.range(0, u64::MAX).collect();
+    ready.sort_by_key(|entry| entry.seq);
+    let ready: Vec<_> = ready.into_iter().map(entry).collect();
+    let held: BTreeMap<u64, Vec<_>> = fifo
+        .consumers
+        .iter()
+        .map(|consumer| {
+            let numbers = consumer.unsettled.numbers(0, u64::MAX);
+            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.here().map(entry)).collect())
+        })
+        .collect();
+    let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
+    let (next_seq, live_bytes) = (fifo.next_seq, fifo.live_bytes());
+    format!(
+        "{report:?} next {next_seq}, {live_bytes} bytes\nready {ready:?}\nheld {held:?}\nleaving {leaving:?}"
+    )
+}
+
+/// Seq, delivery count, redelivered and annotations of each message, by the facts.
+fn learned(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
+    let config = Config { message_ttl_ms: None, ..config.clone() };
+    state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
+}
+
+fn live_facts(fifo: &Fifo) -> Vec<Fact> {
+    let mut facts = vec![];
+    fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+    facts
+}
+
+/// Without what facts of messages that are alive cannot tell.
+fn without_next(state: String) -> String {
+    let from = state.find(" next ").unwrap();
+    let to = from + state[from..].find(',').unwrap();
+    state[..from].to_owned() + &state[to..]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// No turn falls in which somebody attached, granted credit, or left, and none in which anything was delivered: a machine
+    /// that has never seen the fallen requests is in every respect the same.
+    #[test]
+    fn what_falls_is_as_before(config in configs(), steps in steps()) {
+        let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
+        let drops = is_limited && config.overflow == Overflow::DropHead;
+        let mut run = Run::new(config);
+        for step in &steps {
+            match step {
+                Step::Fall { .. } => {
+                    run.step(step);
+                    run.ask(Call::Timeout);
+                    prop_assert_eq!(state(&run.fifo), state(&run.twin()));
+                }
+                Step::Attach { .. }
+                | Step::Grant { .. }
+                | Step::Detach { .. }
+                | Step::Fetch { .. } => {
+                    run.stand_all();
+                    if let Some(call) = run.call(step, true) {
+                        run.ask(call);
+                    }
+                    run.stand_all();
+                }
+                // What is dropped because something stands is chosen anew after a fall.
+                Step::Stand { .. } if drops => run.stand_all(),
+                // Held requests are about readers, too. A reader that was cancelled has left when it has settled all.
+                Step::Pause | Step::Cancel { .. } => {}
+                step => {
+                    if !run.step(step) && let Some(call) = run.call(step, true) {
+                        run.ask(call);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whatever happens in any order: nothing staged is delivered or dead-lettered, credit is never exceeded (see
+    /// [`Run::see`]), nothing that stood is lost, and every request is answered once.
+    #[test]
+    fn what_stands_is_kept_and_answered_once(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        for step in &steps {
+            if !run.step(step) && let Some(call) = run.call(step, false) {
+                run.ask(call);
+            }
+            let stood = learned(&run.config, run.late.facts.iter().cloned());
+            let live = learned(&run.config, live_facts(&run.fifo));
+            prop_assert_eq!(without_next(stood), without_next(live), "after {:?}", step);
+        }
+        run.late.pauses = true;
+        run.step(&Step::Pause);
+        run.stand_all();
+        for (publish, fate) in &run.fates {
+            let expected = match fate {
+                Fate::Stood => vec![Verdict::Accepted],
+                Fate::Fallen | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
+                Fate::Full => vec![Verdict::Rejected(RejectReason::MaxLength)],
+                Fate::Open(_) => panic!("{publish} is open"),
+            };
+            prop_assert_eq!(run.receipts.remove(publish).unwrap_or_default(), expected, "{}", publish);
+        }
+        prop_assert!(run.receipts.is_empty(), "{:?}", run.receipts);
+        let fell = |turn: &u64| *turn == u64::MAX - 1;
+        let (fallen, stood): (Vec<_>, Vec<_>) = run.purges.iter().partition(|(_, turn)| fell(turn));
+        prop_assert!(run.refused.iter().eq(fallen.iter().map(|(ticket, _)| *ticket)));
+        prop_assert!(run.done.iter().eq(stood.iter().map(|(ticket, _)| *ticket)));
+        let mut asked: Vec<_> = run.settling.iter().map(|(consumer, first, _)| (*consumer, *first)).collect();
+        asked.sort_unstable();
+        run.settled.sort_unstable();
+        prop_assert_eq!(&run.settled, &asked);
+        // Everything stands: the facts tell all that is there, and no dead letter waits for anything but its answer.
+        run.stand_all();
+        for entry in run.fifo.leaving.iter() {
+            let token = run.fifo.leaving.token_of(entry.seq);
+            prop_assert!(token.is_some_and(|token| run.dead.contains(&token)), "{:?} is stuck", entry);
+        }
+        let restored = learned(&run.config, run.late.facts.iter().cloned());
+        let report = run.fifo.report();
+        let here = report.ready + report.unsettled + report.leaving;
+        prop_assert!(restored.contains(&format!("ready: {here},")), "{} of {}", here, restored);
+    }
+}

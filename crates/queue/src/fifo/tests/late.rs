@@ -1,0 +1,137 @@
+//! A driver that commits later, and not everything: what a replicated queue will do, without replicas.
+
+use std::collections::VecDeque;
+
+use super::lending;
+use crate::fifo::{Fifo, Output};
+use crate::*;
+
+/// Every accepted message has a fact, and what stands on facts waits here until its turn is committed.
+#[derive(Default)]
+pub struct Late {
+    /// The newest turn that stands.
+    stood: u64,
+    waiting: VecDeque<Waiting>,
+    /// Nothing is decided at the moment.
+    pub pauses: bool,
+    /// The facts of all turns that stand.
+    pub facts: Vec<Fact>,
+}
+
+/// What waits for a turn.
+struct Waiting {
+    turn: u64,
+    receipts: Vec<Receipt>,
+    effects: Vec<Effect>,
+    facts: Vec<Fact>,
+}
+
+impl Late {
+    /// The newest turn that stands, and all that may fall.
+    pub fn turns(&self) -> Vec<u64> {
+        std::iter::once(self.stood).chain(self.waiting.iter().map(|waiting| waiting.turn)).collect()
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub fn mark(turn: u64) -> Mark {
+        Mark { turn, level: Level::Committed }
+    }
+
+    pub fn stand(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.stands(Self::mark(turn), fifo, now_ms, out, deliver));
+    }
+
+    pub fn fall(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.falls(Self::mark(turn), fifo, now_ms, out, deliver));
+    }
+}
+
+impl Drive for Late {
+    fn policy(&self) -> FactPolicy {
+        FactPolicy::Always
+    }
+
+    fn admit(&self, request: &Request, health: Health) -> Admission {
+        match request {
+            _ if self.pauses => Admission::Hold,
+            Request::Publish(_) if health.log_refuses => Admission::Refuse(RejectReason::Unavailable),
+            _ => Admission::Now,
+        }
+    }
+
+    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+        let turn = fifo.close_turn();
+        let facts = std::mem::take(&mut output.facts);
+        let (waits, leaves): (Vec<_>, Vec<_>) = output.receipts.drain().partition(|r| r.journaled);
+        leaves.into_iter().for_each(|receipt| output.receipts.push_all(receipt));
+        let effects = std::mem::take(&mut output.effects);
+        let (effects, leaves) = effects.into_iter().partition(Effect::is_journaled);
+        output.effects = leaves;
+        if turn > self.stood && self.waiting.back().is_none_or(|last| last.turn < turn) {
+            self.waiting.push_back(Waiting { turn, receipts: waits, effects, facts });
+        } else if let Some(last) = self.waiting.back_mut() {
+            // They stand on facts of earlier turns alone.
+            assert!(waits.is_empty() && facts.is_empty());
+            last.effects.extend(effects);
+        } else {
+            assert!(waits.is_empty() && facts.is_empty());
+            output.effects.extend(effects);
+        }
+        Self::mark(turn)
+    }
+
+    fn stands(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        self.stood = self.stood.max(mark.turn);
+        while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.turn <= mark.turn) {
+            self.facts.extend(waiting.facts);
+            let leaving = waiting.receipts.into_iter();
+            leaving.for_each(|receipt| output.receipts.push_all(Receipt { journaled: false, ..receipt }));
+            output.effects.extend(waiting.effects.into_iter().map(at_once));
+        }
+        fifo.stands(mark.turn, now_ms, output, deliver);
+    }
+
+    fn falls(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        while let Some(waiting) = self.waiting.pop_back_if(|waiting| waiting.turn > mark.turn) {
+            for Receipt { publisher, first, last, .. } in waiting.receipts {
+                (first..=last)
+                    .for_each(|seq| output.receipts.reject(publisher, seq, RejectReason::Unavailable));
+            }
+            for effect in waiting.effects {
+                if let Effect::Done { ticket, .. } = effect {
+                    let asked = Asked::Ticket(ticket);
+                    output.effects.push(Effect::Refused { asked, why: Refusal::Unavailable });
+                }
+            }
+        }
+        fifo.falls(mark.turn, now_ms, output, deliver);
+    }
+}
+
+/// What it stood on stands.
+fn at_once(mut effect: Effect) -> Effect {
+    if let Effect::Settled { journaled, .. }
+    | Effect::Done { journaled, .. }
+    | Effect::DeadLetter { journaled, .. } = &mut effect
+    {
+        *journaled = false;
+    }
+    effect
+}
