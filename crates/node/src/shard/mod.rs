@@ -26,6 +26,7 @@
 
 mod budgets;
 mod connections;
+mod deadlines;
 mod desk;
 mod direct;
 mod mail;
@@ -36,6 +37,7 @@ mod requests;
 mod storage;
 mod streams;
 mod turn;
+mod walks;
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -58,6 +60,7 @@ use self::queues::Queues;
 use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
+use self::walks::Rows;
 use crate::tally::Tally;
 
 /// How often a shard looks after what nobody waits for: room in the log, runs that hold too much, what was read and is
@@ -115,6 +118,7 @@ pub struct Shard {
     mail: Mailroom,
     /// Questions of the desk that are not answered.
     desk: desk::Waiting,
+    rows: Rows,
     pub counters: Counters,
     chores_done_ms: u64,
     stopping: bool,
@@ -132,6 +136,7 @@ impl Shard {
             storage: Storage::new(shards, limits, live),
             mail: Mailroom::new(id, shards),
             desk: desk::Waiting::default(),
+            rows: Rows::default(),
             counters: Counters::default(),
             chores_done_ms: 0,
             stopping: false,
@@ -158,8 +163,9 @@ impl Shard {
 
     /// Timers of connections and queues, and the chores.
     pub fn handle_timeout(&mut self) {
-        self.queue_timeouts();
+        self.connection_timeouts();
         self.stream_timeouts();
+        self.queue_timeouts();
         if self.chores_done_ms + CHORES_MS <= self.here.now_ms {
             self.chores_done_ms = self.here.now_ms;
             self.publish_live_bytes();
@@ -169,7 +175,6 @@ impl Shard {
             self.streams.shrink_tails();
             self.queues.iter_mut().for_each(|slot| slot.fifo.forget_loaded());
         }
-        self.connection_timeouts();
     }
 
     /// When [`Shard::handle_timeout`] has something to do.
@@ -181,6 +186,11 @@ impl Shard {
             self.connections.next_check(),
         ];
         deadlines.into_iter().flatten().fold(self.chores_done_ms + CHORES_MS, u64::min)
+    }
+
+    /// The most rows that one turn has walked so far, for tests.
+    pub fn most_rows_walked(&self) -> usize {
+        self.rows.most()
     }
 
     /// Whether records wait for the log, or for its answer.

@@ -22,6 +22,12 @@ impl Shard {
 
     /// Moves everything that can be moved. True if something is left for another turn.
     pub fn turn(&mut self) -> bool {
+        let is_left = self.move_all();
+        self.rows.end_turn();
+        is_left
+    }
+
+    fn move_all(&mut self) -> bool {
         self.go_on_reading();
         // Those that waited for memory.
         self.send_receipts();

@@ -1,6 +1,5 @@
 //! Connections come and go, and are looked at for their deadlines.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use broker::PEER;
@@ -57,7 +56,7 @@ impl Shard {
         self.gates().with(key, |gate, cx| gate.handle_disconnect(cx));
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);
-            look_at(&mut self.connections.deadlines, key, &mut conn, None);
+            self.connections.deadlines.forget(key, &mut conn.noted_ms);
             tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
@@ -109,40 +108,32 @@ impl Shard {
                 conn.dirty = false;
                 into.push(key);
                 // Whatever brings a deadline nearer has made it dirty.
-                let due = conn.gate.next_deadline();
-                if due.is_some_and(|due| conn.looked_at_ms.is_none_or(|at| due < at)) {
-                    look_at(&mut self.connections.deadlines, key, conn, due);
-                }
+                self.connections.deadlines.note(key, &mut conn.noted_ms, conn.gate.next_deadline());
             }
         }
     }
 
-    /// Deadlines of connections that have passed.
+    /// Deadlines of connections that have passed. Those that are too many for this turn stay due.
     pub(in crate::shard) fn connection_timeouts(&mut self) {
         if self.connections.next_check().is_none_or(|at| at > self.here.now_ms) {
             return;
         }
-        self.connections.checked_ms = self.here.now_ms;
-        while let Some(&(at, key)) = self.connections.deadlines.first()
-            && at <= self.here.now_ms
-        {
-            self.connections.deadlines.pop_first();
+        let rows_max = self.rows.left_for_due();
+        let due = self.connections.deadlines.take_due(self.here.now_ms, rows_max);
+        self.rows.count(due.len());
+        // Otherwise the next turn looks at the others.
+        if due.len() < rows_max {
+            self.connections.checked_ms = self.here.now_ms;
+        }
+        for key in due {
             let Some(conn) = self.connections.conns.get_mut(key) else { continue };
-            conn.looked_at_ms = None;
+            conn.noted_ms = None;
             match conn.gate.next_deadline() {
                 Some(due) if due <= self.here.now_ms => {
                     self.gates().with(key, |gate, cx| gate.handle_timeout(cx));
                 }
-                later => look_at(&mut self.connections.deadlines, key, conn, later),
+                later => self.connections.deadlines.note(key, &mut conn.noted_ms, later),
             }
         }
     }
-}
-
-/// Has a connection looked at `at`, and no more when it was to be.
-pub(super) fn look_at(deadlines: &mut BTreeSet<(u64, usize)>, key: usize, conn: &mut Conn, at: Option<u64>) {
-    if let Some(before) = std::mem::replace(&mut conn.looked_at_ms, at) {
-        deadlines.remove(&(before, key));
-    }
-    deadlines.extend(at.map(|at| (at, key)));
 }

@@ -11,7 +11,6 @@ mod moving;
 mod occupancy;
 mod unfinished;
 
-use std::collections::BTreeSet;
 use std::hash::RandomState;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,6 +33,7 @@ pub(crate) use self::input::{READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;
 pub use self::occupancy::Occupancy;
 use self::unfinished::Unfinished;
+use super::deadlines::Deadlines;
 use super::mail::Mailroom;
 use super::metadata::Metadata;
 use super::{Here, Tallies};
@@ -55,8 +55,8 @@ pub struct Conn {
     unfinished: usize,
     /// What is in memory for its readers of streams, if it had any.
     reader_memory: Option<Arc<Held>>,
-    /// When it is looked at for its deadline, as [`Connections::deadlines`] has it.
-    looked_at_ms: Option<u64>,
+    /// The time of its entry in [`Connections::deadlines`].
+    noted_ms: Option<u64>,
     /// Bytes that the socket did not take when it was last written to.
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,
@@ -84,9 +84,8 @@ pub(super) struct Connections {
     conns: Slab<Conn>,
     /// Keys of connections with something to write or to close.
     dirty: Vec<usize>,
-    /// When which connection is looked at for its deadline, which may have moved on meanwhile: none of thousands that
-    /// have time left is touched.
-    deadlines: BTreeSet<(u64, usize)>,
+    /// By key: none of thousands of connections that have time left is touched.
+    deadlines: Deadlines<usize>,
     checked_ms: u64,
     /// Connections follow their queues as far as this allows; `None`: they stay.
     occupancy: Option<Arc<Occupancy>>,
@@ -118,7 +117,7 @@ impl Connections {
         Self {
             conns: Slab::new(),
             dirty: Vec::new(),
-            deadlines: BTreeSet::new(),
+            deadlines: Deadlines::default(),
             checked_ms: 0,
             occupancy: None,
             unfinished: Unfinished::new(tallies.unfinished),
@@ -209,7 +208,7 @@ impl Connections {
             partial_taken: 0,
             unfinished: 0,
             reader_memory: None,
-            looked_at_ms: None,
+            noted_ms: None,
             unwritten_bytes: 0,
             recv_bytes: 0,
             send_bytes: 0,
@@ -282,7 +281,7 @@ impl Connections {
 
     /// When a connection is to be looked at for its deadline.
     pub fn next_check(&self) -> Option<u64> {
-        self.deadlines.first().map(|&(at, _)| at.max(self.checked_ms + CHECK_MS))
+        self.deadlines.first().map(|at| at.max(self.checked_ms + CHECK_MS))
     }
 
     /// Forgets that the connection has anything to write.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use broker::ids::ShardId;
 use bytes::BytesMut;
 
-use super::life::look_at;
 use super::{Conn, Occupancy};
 use crate::shard::Shard;
 
@@ -34,7 +33,7 @@ impl Shard {
     pub fn release(&mut self, key: usize) -> Option<Moved> {
         let to = self.leaving(key)?;
         let mut conn = self.connections.conns.try_remove(key)?;
-        look_at(&mut self.connections.deadlines, key, &mut conn, None);
+        self.connections.deadlines.forget(key, &mut conn.noted_ms);
         self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
         self.connections.untouch(key);
         self.counters.connections -= 1;

@@ -83,6 +83,7 @@ impl Shard {
             gone: None,
             taken: None,
             defers: false,
+            noted_ms: None,
         };
         self.storage.add(&mut slot);
         self.queues.insert(slot);
@@ -264,30 +265,24 @@ impl Shard {
         }
     }
 
+    /// Tells the queues that are due. Those that are too many for this turn stay due.
     pub(in crate::shard) fn queue_timeouts(&mut self) {
-        if self.queues.next_due.is_none_or(|due| due > self.here.now_ms) {
+        let now_ms = self.here.now_ms;
+        if self.queues.next_due().is_none_or(|due| due > now_ms) {
             return;
         }
-        self.queues.next_due = None;
-        for at in 0..self.queues.slots.len() {
-            let Some(Some(slot)) = self.queues.slots.get(at) else { continue };
-            let (id, due) = (slot.id, slot.fifo.next_deadline());
-            match due.is_some_and(|due| due <= self.here.now_ms) {
-                true => {
-                    let now_ms = self.here.now_ms;
-                    self.tell_queue(id, |slot, output, gates| {
-                        slot.fifo.handle_timeout(now_ms, output, gates)
-                    });
+        let due = self.queues.deadlines.take_due(now_ms, self.rows.left_for_due());
+        self.rows.count(due.len());
+        for id in due {
+            let Some(slot) = self.queues.get_mut(id) else { continue };
+            slot.noted_ms = None;
+            self.tell_queue(id, |slot, output, gates| {
+                if slot.fifo.next_deadline().is_some_and(|due| due <= now_ms) {
+                    slot.fifo.handle_timeout(now_ms, output, gates);
                 }
-                false => self.queues.note_due(due),
-            }
+            });
         }
         self.send_receipts();
-    }
-
-    /// Nothing of a queue's is due before this time.
-    pub fn next_queue_due(&self) -> Option<u64> {
-        self.queues.next_due
     }
 
     /// The numbers of a queue that lives here.
@@ -299,8 +294,7 @@ impl Shard {
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
         let (mark, never_written) = self.storage.close(self.here.id, slot, output);
-        let due = slot.fifo.next_deadline();
-        self.queues.next_due = due.into_iter().chain(self.queues.next_due).min();
+        self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
         for receipt in output.receipts.drain() {
             match receipt.journaled {
                 true => self.storage.hold(Receipt::of(queue, receipt), mark.level),

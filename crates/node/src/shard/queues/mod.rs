@@ -15,6 +15,7 @@ use queue::{Output, Request};
 
 use super::Shard;
 use super::connections::Gates;
+use super::deadlines::Deadlines;
 use super::storage::QueueSlot;
 
 /// See the module.
@@ -28,8 +29,7 @@ pub(super) struct Queues {
     forgetting: HashMap<u64, Forgetting>,
     /// Empty: the memory for what a machine says next.
     output: Output,
-    /// Nothing of a queue's is due before this time.
-    next_due: Option<u64>,
+    deadlines: Deadlines<QueueId>,
 }
 
 /// What is to be done when the catalog has forgotten a queue.
@@ -58,7 +58,7 @@ impl Queues {
 
     /// Nothing of a queue's is due before this time.
     pub fn next_due(&self) -> Option<u64> {
-        self.next_due
+        self.deadlines.first()
     }
 
     /// Takes what was to be done when the catalog has forgotten the queue of this ticket.
@@ -66,21 +66,19 @@ impl Queues {
         self.forgetting.remove(&ticket).unwrap_or_default()
     }
 
-    fn insert(&mut self, slot: QueueSlot) {
+    fn insert(&mut self, mut slot: QueueSlot) {
         let at = slot.id.slot();
         if self.slots.len() <= at {
             self.slots.resize_with(at + 1, || None);
         }
-        self.note_due(slot.fifo.next_deadline());
+        self.deadlines.note(slot.id, &mut slot.noted_ms, slot.fifo.next_deadline());
         self.slots[at] = Some(Box::new(slot));
     }
 
     fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
-        self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)
-    }
-
-    fn note_due(&mut self, due: Option<u64>) {
-        self.next_due = due.into_iter().chain(self.next_due).min();
+        let mut gone = self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)?;
+        self.deadlines.forget(queue, &mut gone.noted_ms);
+        Some(gone)
     }
 }
 

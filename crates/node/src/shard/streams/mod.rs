@@ -32,6 +32,7 @@ use self::memory::Line;
 pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
+use super::deadlines::Deadlines;
 use super::receipts::Receipt;
 use super::requests::{RUN_MAX, Requests, is_of_readers};
 
@@ -52,6 +53,8 @@ struct Home {
     stream: Stream,
     /// It is in [`Streams::due`].
     due: bool,
+    /// The time of its entry in [`Streams::deadlines`].
+    noted_ms: Option<u64>,
 }
 
 /// The readers of a stream that are here.
@@ -82,7 +85,7 @@ pub(super) struct Streams {
     delivered: HashMap<QueueId, u64>,
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
-    next_due: Option<u64>,
+    deadlines: Deadlines<QueueId>,
     /// Streams with a reader that was interrupted.
     going: Vec<QueueId>,
     jobs: Vec<StreamJob>,
@@ -105,7 +108,7 @@ impl Streams {
     pub fn next_deadline(&self) -> Option<u64> {
         let again = (!self.again.is_empty()).then_some(self.again_ms);
         let retry = (!self.waiting.is_empty()).then_some(self.retry_ms);
-        self.next_due.into_iter().chain(again).chain(retry).min()
+        self.deadlines.first().into_iter().chain(again).chain(retry).min()
     }
 
     /// What may be kept of each stream that has readers here.
@@ -154,7 +157,7 @@ impl Streams {
 impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
-        let home = Home { stream: Stream::new(config), due: false };
+        let home = Home { stream: Stream::new(config), due: false, noted_ms: None };
         self.streams.homes.insert(id, home);
     }
 
@@ -227,7 +230,8 @@ impl Shard {
 
     /// The stream is gone from the catalog.
     pub(super) fn stream_forgotten(&mut self, queue: QueueId) {
-        if self.streams.homes.remove(&queue).is_some() {
+        if let Some(mut home) = self.streams.homes.remove(&queue) {
+            self.streams.deadlines.forget(queue, &mut home.noted_ms);
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
@@ -250,19 +254,18 @@ impl Shard {
 
     // ---- the disk -----------------------------------------------------------------------------------------
 
-    /// Streams with something due at this time.
+    /// Streams with something due at this time. Those that are too many for this turn stay due.
     pub(super) fn stream_timeouts(&mut self) {
-        if self.streams.next_due.is_none_or(|due| due > self.here.now_ms) {
-            return;
+        let rows_max = self.rows.left_for_due();
+        let due = self.streams.deadlines.take_due(self.here.now_ms, rows_max);
+        self.rows.count(due.len());
+        for queue in due {
+            if let Some(home) = self.streams.homes.get_mut(&queue) {
+                home.noted_ms = None;
+                // Asking it for work notes its next deadline.
+                self.streams.touch(queue);
+            }
         }
-        let now_ms = self.here.now_ms;
-        let due = |home: &Home| home.stream.next_deadline().is_some_and(|at| at <= now_ms);
-        let due: Vec<_> =
-            self.streams.homes.iter().filter(|(_, home)| due(home)).map(|(id, _)| *id).collect();
-        due.into_iter().for_each(|queue| self.streams.touch(queue));
-        self.streams.next_due = None;
-        let deadlines = self.streams.homes.values().filter(|home| !home.due);
-        self.streams.next_due = deadlines.filter_map(|home| home.stream.next_deadline()).min();
     }
 
     /// Work for the streams' thread. To be called behind a turn.
@@ -273,8 +276,7 @@ impl Shard {
             let Some(home) = self.streams.homes.get_mut(&queue) else { continue };
             home.due = false;
             let work = home.stream.poll_work(self.here.now_ms);
-            self.streams.next_due =
-                home.stream.next_deadline().into_iter().chain(self.streams.next_due).min();
+            self.streams.deadlines.note(queue, &mut home.noted_ms, home.stream.next_deadline());
             let Some(work) = work else { continue };
             let (stream, now_ms, limits) = (queue.0, self.here.now_ms, limits(home.stream.config()));
             self.streams.jobs.push(match work {

@@ -1,0 +1,81 @@
+//! Deadlines of many rows, in the order in which they are due.
+//!
+//! Each row has at most one entry, and keeps the time of its entry itself. A deadline that moves to a later time leaves the
+//! entry where it is: the row is looked at too early, and noted again. So messages that come and go change nothing here, and
+//! the number of stale entries is bounded by the number of rows.
+
+use std::collections::BTreeSet;
+
+/// See the module. `K` names a row.
+#[derive(Debug)]
+pub(super) struct Deadlines<K>(BTreeSet<(u64, K)>);
+
+impl<K> Default for Deadlines<K> {
+    fn default() -> Self {
+        Self(BTreeSet::new())
+    }
+}
+
+impl<K: Copy + Ord> Deadlines<K> {
+    /// The time of the first entry, in milliseconds.
+    pub fn first(&self) -> Option<u64> {
+        self.0.first().map(|(at_ms, _)| *at_ms)
+    }
+
+    /// Sees to it that the row is looked at no later than at `due_ms`. `noted_ms` is where the row keeps the time of its entry.
+    #[inline]
+    pub fn note(&mut self, row: K, noted_ms: &mut Option<u64>, due_ms: Option<u64>) {
+        if let Some(due_ms) = due_ms
+            && noted_ms.is_none_or(|at_ms| due_ms < at_ms)
+        {
+            self.forget(row, noted_ms);
+            self.0.insert((due_ms, row));
+            *noted_ms = Some(due_ms);
+        }
+    }
+
+    /// Removes the entry of a row.
+    pub fn forget(&mut self, row: K, noted_ms: &mut Option<u64>) {
+        if let Some(at_ms) = noted_ms.take() {
+            self.0.remove(&(at_ms, row));
+        }
+    }
+
+    /// Takes at most `rows_max` entries that are due. Whoever takes one clears the time that its row keeps.
+    pub fn take_due(&mut self, now_ms: u64, rows_max: usize) -> Vec<K> {
+        let mut due = Vec::new();
+        while due.len() < rows_max
+            && let Some((at_ms, row)) = self.0.pop_first()
+        {
+            if at_ms > now_ms {
+                self.0.insert((at_ms, row));
+                break;
+            }
+            due.push(row);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_one_entry_and_is_never_looked_at_too_late() {
+        let (mut deadlines, mut noted) = (Deadlines::default(), [None; 3]);
+        for due_ms in [50, 70, 40, 60] {
+            deadlines.note(0, &mut noted[0], Some(due_ms));
+        }
+        deadlines.note(1, &mut noted[1], Some(45));
+        deadlines.note(2, &mut noted[2], None);
+        assert_eq!((deadlines.first(), deadlines.0.len()), (Some(40), 2));
+        assert_eq!(deadlines.take_due(39, 10), []);
+        assert_eq!(deadlines.take_due(45, 1), [0], "no more than wanted");
+        noted[0] = None;
+        deadlines.note(0, &mut noted[0], Some(60));
+        deadlines.forget(1, &mut noted[1]);
+        assert_eq!(deadlines.take_due(100, 10), [0]);
+        assert_eq!(deadlines.first(), None);
+    }
+}
