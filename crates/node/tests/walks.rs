@@ -90,3 +90,13 @@ fn only_queues_that_are_due_are_looked_at() {
     assert_eq!(world.queues(), 0, "those that were too many for one turn come next");
     assert!(world.shard.most_rows_walked() <= ROWS_PER_TURN, "{}", world.shard.most_rows_walked());
 }
+
+#[test]
+fn chores_go_on_in_the_next_turn() {
+    let mut world = World::new();
+    world.declare("q", 2500, 3_600_000);
+    world.now_ms += 1000;
+    let turns = (0..).take_while(|_| world.turn()).count();
+    assert_eq!(world.shard.most_rows_walked(), ROWS_PER_TURN);
+    assert_eq!(turns, 2, "and the third has nothing left");
+}

@@ -293,6 +293,16 @@ impl Catalog {
         self.queues.iter().flatten()
     }
 
+    /// The number of places for queues. A queue's place is the slot of its id.
+    pub fn queue_places(&self) -> usize {
+        self.queues.len()
+    }
+
+    /// The queue at a place.
+    pub fn queue_at(&self, place: usize) -> Option<&Arc<QueueRecord>> {
+        self.queues.get(place)?.as_ref()
+    }
+
     /// The queues from a place on, each with its place. Places are numbers from 0 on, without an order of names.
     pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, &Arc<QueueRecord>)> {
         let places = self.queues.iter().enumerate().skip(place);

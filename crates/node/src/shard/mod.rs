@@ -60,7 +60,7 @@ use self::queues::Queues;
 use self::storage::Storage;
 pub use self::storage::{StorageLimits, Writes};
 use self::streams::Streams;
-use self::walks::Rows;
+use self::walks::{Rows, Walks};
 use crate::tally::Tally;
 
 /// How often a shard looks after what nobody waits for: room in the log, runs that hold too much, what was read and is
@@ -119,6 +119,7 @@ pub struct Shard {
     /// Questions of the desk that are not answered.
     desk: desk::Waiting,
     rows: Rows,
+    walks: Walks,
     pub counters: Counters,
     chores_done_ms: u64,
     stopping: bool,
@@ -137,6 +138,7 @@ impl Shard {
             mail: Mailroom::new(id, shards),
             desk: desk::Waiting::default(),
             rows: Rows::default(),
+            walks: Walks::default(),
             counters: Counters::default(),
             chores_done_ms: 0,
             stopping: false,
@@ -161,7 +163,7 @@ impl Shard {
         self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters)
     }
 
-    /// Timers of connections and queues, and the chores.
+    /// Timers of connections and queues, and the chores. Those over all queues are done by the turn.
     pub fn handle_timeout(&mut self) {
         self.connection_timeouts();
         self.stream_timeouts();
@@ -171,9 +173,10 @@ impl Shard {
             self.publish_live_bytes();
             self.forget_again();
             self.reclaim();
-            self.find_stuck();
-            self.streams.shrink_tails();
-            self.queues.iter_mut().for_each(|slot| slot.fifo.forget_loaded());
+            self.walks.chores.begin_if_idle();
+            if self.streams.have_less_room() {
+                self.walks.tails.begin();
+            }
         }
     }
 

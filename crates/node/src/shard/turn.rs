@@ -33,9 +33,10 @@ impl Shard {
         self.send_receipts();
         for _ in 0..ROUNDS_MAX {
             if self.mail.is_empty() {
+                self.walk();
                 self.flush_gates();
                 if self.mail.is_empty() {
-                    return self.streams.is_going();
+                    return self.streams.is_going() || self.is_walking();
                 }
             }
             let mut inbox = self.mail.take_inbox();
@@ -48,7 +49,7 @@ impl Shard {
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
         self.flush_gates();
-        !self.mail.is_empty() || self.streams.is_going()
+        !self.mail.is_empty() || self.streams.is_going() || self.is_walking()
     }
 
     /// Has each marked gate write what this turn has brought. That may mark others.

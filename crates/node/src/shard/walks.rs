@@ -1,9 +1,110 @@
 //! How many rows a turn walks. A row is a queue, a stream, or a connection that is looked at because it is in a list, and
 //! not because something has come for it.
+//!
+//! ```text
+//!   the second is over ──> Walks::chores ──┐
+//!                                          ├──> Shard::walk, at the end of each turn ──> left? another turn
+//!                                          ┘
+//! ```
+//!
+//! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
+//! with what the walk brings.
+
+use std::ops::Range;
+
+use super::Shard;
 
 /// Rows that one turn walks, at most. A row takes some 100 ns to 2 us, so a turn is held up for 2 ms. Whoever has more rows
 /// to walk goes on in the next turn.
 pub(super) const ROWS_PER_TURN: usize = 1000;
+
+/// A walk over rows in the order of their places.
+#[derive(Debug, Default)]
+pub(super) struct Walk {
+    /// The place of the next row. `None`: no walk is under way.
+    next: Option<usize>,
+}
+
+impl Walk {
+    /// Begins at the first row, also if a walk is under way.
+    pub fn begin(&mut self) {
+        self.next = Some(0);
+    }
+
+    /// Begins, unless a walk is under way.
+    pub fn begin_if_idle(&mut self) {
+        self.next.get_or_insert(0);
+    }
+
+    pub fn is_under_way(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// The places to visit in this turn, of a table that has `len` places.
+    fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
+        let Some(from) = self.next else { return 0..0 };
+        let to = len.min(from.saturating_add(rows.left()));
+        rows.count(to.saturating_sub(from));
+        self.next = (to < len).then_some(to);
+        from..to
+    }
+}
+
+/// The walks of a shard.
+#[derive(Debug, Default)]
+pub(super) struct Walks {
+    /// Each second over queues: lets go of what was read and is not wanted, looks for runs that hold too much.
+    pub chores: Walk,
+    /// Over the catalog's queues: streams that have readers here keep less for them.
+    pub tails: Walk,
+}
+
+impl Walks {
+    fn is_under_way(&self) -> bool {
+        let Self { chores, tails } = self;
+        chores.is_under_way() || tails.is_under_way()
+    }
+}
+
+impl Shard {
+    /// Goes on with what is under way, as far as this turn may.
+    pub(super) fn walk(&mut self) {
+        if !self.is_walking() {
+            return;
+        }
+        self.walk_tails();
+        self.walk_chores();
+    }
+
+    /// Whether a walk is under way. Then another turn must come.
+    pub fn is_walking(&self) -> bool {
+        self.walks.is_under_way()
+    }
+
+    fn walk_chores(&mut self) {
+        if !self.walks.chores.is_under_way() {
+            return;
+        }
+        for place in self.walks.chores.part(self.queues.places(), &mut self.rows) {
+            if let Some(slot) = self.queues.at_mut(place) {
+                slot.fifo.forget_loaded();
+                self.storage.look_for_stuck(slot);
+            }
+        }
+        if !self.walks.chores.is_under_way() {
+            self.move_stuck();
+        }
+    }
+
+    fn walk_tails(&mut self) {
+        let catalog = self.metadata.catalog();
+        for place in self.walks.tails.part(catalog.queue_places(), &mut self.rows) {
+            if let Some(record) = catalog.queue_at(place).filter(|record| record.is_stream()) {
+                self.streams.shrink_tail(record.id);
+            }
+        }
+    }
+}
 
 /// The rows of this turn.
 #[derive(Debug, Default)]

@@ -52,6 +52,15 @@ impl Queues {
         self.slots.iter().flatten().map(|slot| &**slot)
     }
 
+    /// The number of places. A queue's place is the slot of its id.
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub fn at_mut(&mut self, place: usize) -> Option<&mut QueueSlot> {
+        self.slots.get_mut(place)?.as_deref_mut()
+    }
+
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueueSlot> {
         self.slots.iter_mut().flatten().map(|slot| &mut **slot)
     }

@@ -2,7 +2,7 @@
 //! without them, one after the other.
 //!
 //! ```text
-//!   find_stuck, handle_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
+//!   move_stuck, handle_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
 //! ```
 
 use std::collections::VecDeque;
@@ -11,7 +11,8 @@ use broker::ids::QueueId;
 use log::{Block, Extent, ReadError, Run};
 use queue::{Living, Load, Moved};
 
-use super::slot::{Reading, RunPlace};
+use super::Storage;
+use super::slot::{QueueSlot, Reading, RunPlace};
 use crate::shard::Shard;
 
 /// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that
@@ -26,6 +27,16 @@ const LIVING_MAX: u32 = 500;
 pub(super) struct Moving {
     wanted: VecDeque<(QueueId, u32)>,
     now: Option<Copying>,
+    stuck: Stuck,
+}
+
+/// What a walk over the queues has found of runs that hold too much.
+#[derive(Debug, Default)]
+struct Stuck {
+    /// Bytes that all of them hold.
+    held: u64,
+    /// The run that holds most for the sake of least, with its bytes.
+    most: Option<(u64, QueueId, u32)>,
 }
 
 #[derive(Debug)]
@@ -42,6 +53,11 @@ struct Copying {
 }
 
 impl Moving {
+    /// Whether nothing is moved, and nothing is wanted to be.
+    fn is_idle(&self) -> bool {
+        self.now.is_none() && self.wanted.is_empty()
+    }
+
     /// The copy of a run that is to be written.
     pub fn poll_copy(&mut self) -> Option<Run> {
         let now = self.now.as_mut().filter(|now| now.whole && !now.copy.blocks.is_empty())?;
@@ -69,22 +85,31 @@ impl Copying {
     }
 }
 
-impl Shard {
-    /// Wants the run moved that holds most for the sake of least, if all of them hold too much.
-    pub(in crate::shard) fn find_stuck(&mut self) {
-        if self.storage.pages.moving.now.is_some() || !self.storage.pages.moving.wanted.is_empty() {
+impl Storage {
+    /// Looks at the runs of a queue, while nothing is moved, for [`Shard::move_stuck`].
+    pub fn look_for_stuck(&mut self, slot: &QueueSlot) {
+        if !self.pages.moving.is_idle() {
             return;
         }
-        let (mut held, mut most) = (0, None::<(u64, QueueId, u32)>);
-        for slot in self.queues.iter() {
-            for (run, living) in slot.fifo.stuck() {
-                let Some(kept) = slot.extents.get(&run) else { continue };
-                let dead = u64::from(kept.extent.bytes) * u64::from(1000 - living.min(1000)) / 1000;
-                held += dead;
-                if living <= LIVING_MAX && most.is_none_or(|(bytes, ..)| dead > bytes) {
-                    most = Some((dead, slot.id, run));
-                }
+        let stuck = &mut self.pages.moving.stuck;
+        for (run, living) in slot.fifo.stuck() {
+            let Some(kept) = slot.extents.get(&run) else { continue };
+            let dead = u64::from(kept.extent.bytes) * u64::from(1000 - living.min(1000)) / 1000;
+            stuck.held += dead;
+            if living <= LIVING_MAX && stuck.most.is_none_or(|(bytes, ..)| dead > bytes) {
+                stuck.most = Some((dead, slot.id, run));
             }
+        }
+    }
+}
+
+impl Shard {
+    /// Called when a walk over the queues is complete: wants the run moved that holds most for the sake of least, if all of
+    /// them hold too much.
+    pub(in crate::shard) fn move_stuck(&mut self) {
+        let Stuck { held, most } = std::mem::take(&mut self.storage.pages.moving.stuck);
+        if !self.storage.pages.moving.is_idle() {
+            return;
         }
         if held > self.storage.garbage_allowed / STUCK_PART
             && let Some((_, queue, run)) = most

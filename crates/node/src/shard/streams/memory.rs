@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use broker::ids::QueueId;
 use log::{Claim, Held};
 use queue::Asked;
 
@@ -33,10 +34,19 @@ pub(in crate::shard) fn node_budget(limit: u64) -> Held {
 }
 
 impl Streams {
-    /// There may be more streams with readers than when the news of some came.
-    pub(in crate::shard) fn shrink_tails(&mut self) {
+    /// Whether some streams may keep more than their part: there are more streams with readers than when the news of some
+    /// came.
+    pub(in crate::shard) fn have_less_room(&mut self) -> bool {
         let tail_bytes = self.tail_bytes();
-        for following in self.following.values_mut().filter(|f| f.readers.tail_bytes() > tail_bytes) {
+        std::mem::replace(&mut self.tail_bytes_most, tail_bytes) > tail_bytes
+    }
+
+    /// Keeps no more of a stream for its readers than its part.
+    pub(in crate::shard) fn shrink_tail(&mut self, queue: QueueId) {
+        let tail_bytes = self.tail_bytes();
+        if let Some(following) =
+            self.following.get_mut(&queue).filter(|f| f.readers.tail_bytes() > tail_bytes)
+        {
             following.readers.shrink_tail(tail_bytes);
         }
     }

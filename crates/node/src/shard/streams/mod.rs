@@ -86,6 +86,8 @@ pub(super) struct Streams {
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
     deadlines: Deadlines<QueueId>,
+    /// The most bytes that a stream could keep for its readers since they were last made to keep less.
+    tail_bytes_most: usize,
     /// Streams with a reader that was interrupted.
     going: Vec<QueueId>,
     jobs: Vec<StreamJob>,
@@ -363,6 +365,7 @@ impl Shard {
     /// What a stream has to say to its readers here.
     pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
         let (tail_bytes, now_ms) = (self.streams.tail_bytes(), self.here.now_ms);
+        self.streams.tail_bytes_most = self.streams.tail_bytes_most.max(tail_bytes);
         self.tell_readers(queue, |following, output, gates| {
             let ended = news.end.is_some();
             following.readers.handle_news(news, tail_bytes, now_ms, output, gates);
