@@ -192,7 +192,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
         if let Some((why, deadline)) = &stopping
-            && (!host.shard.borrow().has_held_receipts() || *deadline <= Instant::now())
+            && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_telling())
+                || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
             turn(&host, &mut dirty);
@@ -216,7 +217,8 @@ async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming
             () = host.wake.notified() => {}
             () = tokio::time::sleep(STOP_QUIET) => {
                 let blocked = host.sockets.borrow().values().any(|socket| socket.is_blocked());
-                if !blocked && !host.shard.borrow().has_unlogged() {
+                let shard = host.shard.borrow();
+                if !blocked && !shard.has_unlogged() && !shard.is_telling() {
                     return;
                 }
             }

@@ -171,7 +171,10 @@ impl NodeDesk {
                 let found = self
                     .call(home, move |shard| {
                         rows.into_iter()
-                            .filter_map(|(i, id)| Some((i, shard.queue_report(id)?)))
+                            .filter_map(|(i, id)| {
+                                shard.configure(id);
+                                Some((i, shard.queue_report(id)?))
+                            })
                             .collect::<Vec<_>>()
                     })
                     .await?;

@@ -2,9 +2,9 @@
 //! not because something has come for it.
 //!
 //! ```text
-//!   the second is over ──> Walks::chores ──┐
-//!                                          ├──> Shard::walk, at the end of each turn ──> left? another turn
-//!                                          ┘
+//!   the second is over ──> Walks::chores, tails ──┐
+//!   a policy has changed ──> Walks::policies ─────┼──> Shard::walk, at the end of each turn ──> left? another turn
+//!   alarm, stop ──> Walks::blocked, ending ───────┘
 //! ```
 //!
 //! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
@@ -23,12 +23,16 @@ pub(super) const ROWS_PER_TURN: usize = 1000;
 pub(super) struct Walk {
     /// The place of the next row. `None`: no walk is under way.
     next: Option<usize>,
+    /// Another round follows.
+    again: bool,
 }
 
 impl Walk {
-    /// Begins at the first row, also if a walk is under way.
+    /// Begins at the first row. If a walk is under way, it comes to its end first, so that those who begin all the time
+    /// keep no row from its turn.
     pub fn begin(&mut self) {
-        self.next = Some(0);
+        self.again = self.next.is_some_and(|place| place > 0);
+        self.next.get_or_insert(0);
     }
 
     /// Begins, unless a walk is under way.
@@ -41,11 +45,11 @@ impl Walk {
     }
 
     /// The places to visit in this turn, of a table that has `len` places.
-    fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
+    pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let to = len.min(from.saturating_add(rows.left()));
         rows.count(to.saturating_sub(from));
-        self.next = (to < len).then_some(to);
+        self.next = if to < len { Some(to) } else { std::mem::take(&mut self.again).then_some(0) };
         from..to
     }
 }
@@ -57,12 +61,18 @@ pub(super) struct Walks {
     pub chores: Walk,
     /// Over the catalog's queues: streams that have readers here keep less for them.
     pub tails: Walk,
+    /// Over the catalog's queues: brings the settings of those that live here up to date.
+    pub policies: Walk,
+    /// Over connections: publishing is stopped, or goes on.
+    pub blocked: Walk,
+    /// Over connections: the node stops.
+    pub ending: Walk,
 }
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, tails } = self;
-        chores.is_under_way() || tails.is_under_way()
+        let Self { chores, tails, policies, blocked, ending } = self;
+        [chores, tails, policies, blocked, ending].into_iter().any(Walk::is_under_way)
     }
 }
 
@@ -72,6 +82,11 @@ impl Shard {
         if !self.is_walking() {
             return;
         }
+        // Those that somebody waits for come first.
+        self.walk_connections();
+        for place in self.walks.policies.part(self.metadata.catalog().queue_places(), &mut self.rows) {
+            self.visit_for_policies(place);
+        }
         self.walk_tails();
         self.walk_chores();
     }
@@ -79,6 +94,11 @@ impl Shard {
     /// Whether a walk is under way. Then another turn must come.
     pub fn is_walking(&self) -> bool {
         self.walks.is_under_way()
+    }
+
+    /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
+    pub fn is_telling(&self) -> bool {
+        self.walks.blocked.is_under_way() || self.walks.ending.is_under_way()
     }
 
     fn walk_chores(&mut self) {

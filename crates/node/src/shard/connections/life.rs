@@ -47,10 +47,6 @@ impl Shard {
         self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Open)
     }
 
-    pub fn connection_keys(&self) -> Vec<usize> {
-        self.connections.keys()
-    }
-
     /// The socket is gone.
     pub fn disconnect(&mut self, key: usize) {
         self.gates().with(key, |gate, cx| gate.handle_disconnect(cx));
@@ -66,11 +62,24 @@ impl Shard {
         }
     }
 
-    /// The node stops: every connection is told why.
+    /// The node stops: every connection is told why, by the turns that follow.
     pub fn shut_down(&mut self, why: &str) {
         self.stopping = true;
-        for key in self.connection_keys() {
-            self.gates().with(key, |gate, cx| gate.end(Ending::NodeStops, why, cx));
+        self.connections.ending = Some(why.into());
+        self.walks.ending.begin();
+    }
+
+    /// Goes on telling connections that publishing is stopped or goes on, and that the node stops.
+    pub(in crate::shard) fn walk_connections(&mut self) {
+        let places = self.connections.places();
+        let blocked = self.connections.is_blocked();
+        for key in self.walks.blocked.part(places, &mut self.rows) {
+            self.gates().with(key, |gate, _cx| gate.set_blocked(blocked));
+        }
+        if let Some(why) = self.connections.ending() {
+            for key in self.walks.ending.part(places, &mut self.rows) {
+                self.gates().with(key, |gate, cx| gate.end(Ending::NodeStops, &why, cx));
+            }
         }
     }
 
@@ -82,9 +91,7 @@ impl Shard {
     /// Stops or resumes publishing on every connection.
     pub fn set_blocked(&mut self, blocked: bool) {
         self.connections.blocked = blocked;
-        for key in self.connection_keys() {
-            self.gates().with(key, |gate, _cx| gate.set_blocked(blocked));
-        }
+        self.walks.blocked.begin();
     }
 
     /// Whether a turn has something to do for a connection: heartbeats of thousands, and parts of large frames, need none.

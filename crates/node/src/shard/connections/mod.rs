@@ -94,6 +94,8 @@ pub(super) struct Connections {
     reader_memory: Arc<Held>,
     /// Publishing is stopped by an alarm or by a stopping node.
     blocked: bool,
+    /// Why every connection is ended.
+    ending: Option<Arc<str>>,
     shared: Shared,
 }
 
@@ -123,6 +125,7 @@ impl Connections {
             unfinished: Unfinished::new(tallies.unfinished),
             reader_memory: tallies.readers,
             blocked: false,
+            ending: None,
             shared: Shared {
                 consumers: Registry::new(here),
                 publishers: Registry::new(here),
@@ -184,8 +187,18 @@ impl Connections {
         self.conns.get_mut(key)
     }
 
-    pub fn keys(&self) -> Vec<usize> {
-        self.conns.iter().map(|(key, _)| key).collect()
+    /// All keys are below this number.
+    pub fn places(&self) -> usize {
+        self.conns.capacity()
+    }
+
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// Why the node stops, if it does.
+    pub fn ending(&self) -> Option<Arc<str>> {
+        self.ending.clone()
     }
 
     /// The key of the connection of this name.

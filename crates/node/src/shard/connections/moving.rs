@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use broker::gate::Ending;
 use broker::ids::ShardId;
 use bytes::BytesMut;
 
@@ -59,6 +60,9 @@ impl Shard {
         self.gates().with(key, |gate, cx| gate.go_on(cx));
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
+        if let Some(why) = self.connections.ending() {
+            self.gates().with(key, |gate, cx| gate.end(Ending::NodeStops, &why, cx));
+        }
         key
     }
 

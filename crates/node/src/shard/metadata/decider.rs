@@ -138,22 +138,23 @@ impl Shard {
     /// To be called when a change has been applied on the shard that decides: a queue that may expire gets its machine at
     /// once, for nothing else counts the time in which nobody uses it. `from`: the shard of who asked for the change.
     fn place_expiring(&mut self, change: &Change, from: ShardId) {
-        let waits = |queue: &&Arc<QueueRecord>| queue.home.is_none() && queue.may_expire();
-        match change {
-            Change::QueueDeclared(record) => {
-                if let Some(queue) = self.metadata.catalog.queue_by_id(record.id).filter(waits) {
-                    self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
-                }
-            }
-            Change::PolicySet(_) | Change::PolicyCleared { .. } => {
-                let shards: Vec<ShardId> = self.mail.shards().collect();
-                let shards = shards.into_iter().cycle();
-                for (queue, home) in self.metadata.catalog.queues().filter(waits).zip(shards) {
-                    self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home });
-                }
-            }
-            _ => {}
+        if let Change::QueueDeclared(record) = change
+            && let Some(queue) = self.metadata.catalog.queue_by_id(record.id).filter(|queue| waits(queue))
+        {
+            self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
         }
+    }
+
+    /// The policies may have changed for the queue at this place of the catalog. On the shard that decides, a queue that may
+    /// expire now gets its machine.
+    pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
+        let Some(record) = self.metadata.catalog.queue_at(place) else { return };
+        let queue = record.id;
+        if self.metadata.decides() && waits(record) {
+            let home = (place % self.mail.shards().len()) as ShardId;
+            self.mail.post.propose(None, Command::PlaceQueue { queue, home });
+        }
+        self.configure(queue);
     }
 
     /// Changes that another shard has decided.
@@ -187,7 +188,10 @@ impl Shard {
             Change::QueueForgotten { queue } => {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
-            Change::PolicySet(_) | Change::PolicyCleared { .. } => self.reconfigure(),
+            Change::PolicySet(_) | Change::PolicyCleared { .. } => {
+                self.metadata.policies += 1;
+                self.walks.policies.begin();
+            }
             _ => {}
         }
     }
@@ -255,4 +259,9 @@ impl Shard {
             self.carry_out(queue, effect);
         }
     }
+}
+
+/// Whether a queue may expire and has no machine that counts the time.
+fn waits(queue: &QueueRecord) -> bool {
+    queue.home.is_none() && queue.may_expire()
 }

@@ -22,6 +22,8 @@ pub(super) struct Metadata {
     settings: Arc<Settings>,
     access: Arc<Access>,
     catalog: Catalog,
+    /// The number of changes of policies that were applied.
+    policies: u64,
     /// On the shard that decides: decides changes of the catalog.
     decider: Option<Decider>,
     /// On the shard that decides: what exchanges keep for later bindings.
@@ -37,11 +39,16 @@ impl Metadata {
         catalog: Catalog,
     ) -> Self {
         let decider = (here == DECIDER).then(|| Decider::new(shards, catalog.version()));
-        Self { settings, access, catalog, decider, histories: Histories::default() }
+        Self { settings, access, catalog, policies: 0, decider, histories: Histories::default() }
     }
 
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// The version of the policies. A queue with settings of another version is configured before anything is applied to it.
+    pub fn policies(&self) -> u64 {
+        self.policies
     }
 
     pub fn access(&self) -> &Access {

@@ -84,6 +84,7 @@ impl Shard {
             taken: None,
             defers: false,
             noted_ms: None,
+            policies: self.metadata.policies(),
         };
         self.storage.add(&mut slot);
         self.queues.insert(slot);
@@ -135,21 +136,20 @@ impl Shard {
         }
     }
 
-    /// Policies have changed: every queue of this shard whose settings are others now is told so. At once, for a
-    /// second change may come before the first would have been through the mail.
-    pub(in crate::shard) fn reconfigure(&mut self) {
-        let mut changed = Vec::new();
-        for slot in self.queues.iter_mut() {
-            let Some(record) = self.metadata.catalog().queue_by_id(slot.id) else { continue };
-            slot.driver.set_fsync(record.fsync);
-            if *record.config != *slot.fifo.config() {
-                changed.push((slot.id, Box::new((*record.config).clone())));
-            }
+    /// Tells a queue or a stream of this shard its settings, if policies have changed since it was told last. A walk tells
+    /// them all; whoever applies something to a queue, or reads its numbers, tells it first.
+    pub fn configure(&mut self, queue: QueueId) {
+        let policies = self.metadata.policies();
+        let Some(slot) = self.queues.get_mut(queue) else { return self.configure_stream(queue) };
+        if std::mem::replace(&mut slot.policies, policies) == policies {
+            return;
         }
-        for (queue, config) in changed {
+        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        slot.driver.set_fsync(record.fsync);
+        if *record.config != *slot.fifo.config() {
+            let config = Box::new((*record.config).clone());
             self.apply_one(queue, Request::Configure(config));
         }
-        self.reconfigure_streams();
     }
 
     /// The queue is gone from the catalog.
@@ -220,6 +220,10 @@ impl Shard {
         };
         if slot.id != queue {
             return self.apply_elsewhere(queue, requests);
+        }
+        if slot.policies != self.metadata.policies() {
+            self.configure(queue);
+            return self.apply(queue, requests);
         }
         let mut output = std::mem::take(&mut self.queues.output);
         let QueueSlot { driver, fifo, defers, .. } = &mut **slot;

@@ -27,6 +27,8 @@ pub(in crate::shard) struct QueueSlot {
     pub taken: Option<Taken>,
     /// It is among the queues that [`super::unwritten::AllUnwritten`] looks at.
     pub defers: bool,
+    /// The version of the policies that its settings are of.
+    pub policies: u64,
     /// The time of its entry in the deadlines of queues.
     pub noted_ms: Option<u64>,
 }

@@ -53,6 +53,8 @@ struct Home {
     stream: Stream,
     /// It is in [`Streams::due`].
     due: bool,
+    /// The version of the policies that its settings are of.
+    policies: u64,
     /// The time of its entry in [`Streams::deadlines`].
     noted_ms: Option<u64>,
 }
@@ -159,7 +161,8 @@ impl Streams {
 impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
-        let home = Home { stream: Stream::new(config), due: false, noted_ms: None };
+        let policies = self.metadata.policies();
+        let home = Home { stream: Stream::new(config), due: false, policies, noted_ms: None };
         self.streams.homes.insert(id, home);
     }
 
@@ -176,6 +179,10 @@ impl Shard {
             return is_known;
         }
         let Some(home) = self.streams.homes.get_mut(&queue) else { return false };
+        if home.policies != self.metadata.policies() {
+            self.configure_stream(queue);
+            return self.apply_to_stream(queue, requests);
+        }
         let mut output = std::mem::take(&mut self.streams.home_output);
         for _ in 0..RUN_MAX {
             match requests.as_slice().first() {
@@ -216,16 +223,16 @@ impl Shard {
         }
     }
 
-    /// New settings of a stream that lives here.
-    pub(super) fn reconfigure_streams(&mut self) {
-        let mut changed = Vec::new();
-        for (id, home) in &self.streams.homes {
-            let Some(record) = self.metadata.catalog().queue_by_id(*id) else { continue };
-            if *record.config != *home.stream.config() {
-                changed.push((*id, Box::new((*record.config).clone())));
-            }
+    /// As [`Shard::configure`], for a stream.
+    pub(super) fn configure_stream(&mut self, queue: QueueId) {
+        let policies = self.metadata.policies();
+        let Some(home) = self.streams.homes.get_mut(&queue) else { return };
+        if std::mem::replace(&mut home.policies, policies) == policies {
+            return;
         }
-        for (queue, config) in changed {
+        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        if *record.config != *home.stream.config() {
+            let config = Box::new((*record.config).clone());
             self.apply_to_stream(queue, &mut vec![(queue, Request::Configure(config))].drain(..));
         }
     }
