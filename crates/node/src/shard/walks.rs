@@ -14,8 +14,8 @@ use std::ops::Range;
 
 use super::Shard;
 
-/// Rows that one turn walks, at most. A row takes some 100 ns to 2 us, so a turn is held up for 2 ms. Whoever has more rows
-/// to walk goes on in the next turn.
+/// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
+/// in the next turn.
 pub(super) const ROWS_PER_TURN: usize = 1000;
 
 /// A walk over rows in the order of their places.
