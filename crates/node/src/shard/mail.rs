@@ -1,7 +1,7 @@
 //! The mailroom of a shard: what gates and machines post, and the mail that goes from shard to shard.
 //!
 //! ```text
-//!   gates, machines ──> post ──Shard::sort_post──┬─> inbox ──> this shard
+//!   gates, machines ──> post ──Shard::dispatch_post──┬─> inbox ──> this shard
 //!   other shards ──────────────────────handle────┘  outboxes ──> other shards
 //! ```
 //!
@@ -19,7 +19,7 @@ use super::receipts::Receipts;
 #[derive(Debug)]
 pub(super) struct Mailroom {
     here: ShardId,
-    /// What gates and machines have posted and [`super::Shard::sort_post`] has not sorted.
+    /// What gates and machines have posted and [`super::Shard::dispatch_post`] has not dispatched.
     pub post: Post,
     /// Empty: the memory for the requests that are posted next.
     spare: Vec<(QueueId, Request)>,

@@ -44,7 +44,7 @@ impl Shard {
                 self.handle_one(mail);
             }
             self.mail.give_inbox(inbox);
-            self.sort_post();
+            self.dispatch_post();
             self.send_receipts();
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
@@ -63,11 +63,11 @@ impl Shard {
 
     /// Does what gates and machines have posted, if it is to be done here, and sends the rest to those it is for. What is
     /// posted meanwhile is for the next round.
-    fn sort_post(&mut self) {
+    fn dispatch_post(&mut self) {
         let post = &mut self.mail.post;
         let (direct, proposals) = (std::mem::take(&mut post.direct), std::mem::take(&mut post.proposals));
         let remembered = std::mem::take(&mut post.remembered);
-        self.sort_requests();
+        self.dispatch_requests();
         for (to, vhost, request) in direct {
             self.dispatch_direct(to, vhost, request);
         }

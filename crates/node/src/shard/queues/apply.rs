@@ -91,7 +91,7 @@ impl Shard {
     }
 
     /// Takes what was posted to the shards of the queues. A request for a queue without a home asks for this shard first.
-    pub(in crate::shard) fn sort_requests(&mut self) {
+    pub(in crate::shard) fn dispatch_requests(&mut self) {
         let mut requests = self.mail.take_requests();
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {

@@ -66,7 +66,7 @@ impl Shard {
         // It stands in files from the newest known before to the newest that it went to.
         let from = self.storage.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.storage.log_file = self.storage.log_file.max(file);
-        self.log_is_short(size.short);
+        self.note_log_short(size.short);
         self.tell_size(size);
         let OnWritten { mut receipts, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
@@ -102,8 +102,8 @@ impl Shard {
         }
     }
 
-    /// Whether the log lives on its reserve, as far as it is known here.
-    pub(in crate::shard) fn log_is_short(&mut self, short: bool) {
+    /// Notes whether the log lives on its reserve, as far as it is known here.
+    pub(in crate::shard) fn note_log_short(&mut self, short: bool) {
         match (std::mem::replace(&mut self.storage.log_short, short), short) {
             (false, true) => tracing::error!(
                 shard = self.here.id,

@@ -71,7 +71,7 @@ impl Shard {
 
     /// On the shard that decides.
     pub(in crate::shard) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
-        self.log_is_short(short);
+        self.note_log_short(short);
         self.storage.log_full = Some((bytes, oldest, newest));
         self.reclaim();
     }
