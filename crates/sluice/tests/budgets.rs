@@ -190,8 +190,9 @@ fn unfinished_deliveries_take_no_more_memory_than_their_budget() {
         used > 0 && used <= limit && used % PART as u64 == 0
     });
     assert_eq!(limit, 64 * MIB);
-    let grown = broker.resident_bytes().saturating_sub(before);
-    assert!(grown < 64 * MIB + 64 * MIB, "{} MiB more are resident", grown / MIB);
+    // What those held that were closed goes back a moment later (docs/decisions/0002).
+    let grown = || broker.resident_bytes().saturating_sub(before);
+    wait_until("what is not counted is given back", || grown() < 64 * MIB + 64 * MIB);
     // The first held as much as others when there was too much.
     let told = flood.iter_mut().filter_map(|raw| {
         raw.socket.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
