@@ -94,6 +94,18 @@ impl Starting {
         Self::spawn_command(&mut command, stderr)
     }
 
+    /// Starts one whose allocator gives back at once what is free, not a quarter of a second later (docs/decisions/0002): its
+    /// resident memory is what it holds.
+    pub fn spawn_giving_back(directory: &Directory, sets: &[&str]) -> Self {
+        let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
+        let mut command = serve(&directory.path.join("data"));
+        command.env("_RJEM_MALLOC_CONF", "dirty_decay_ms:0");
+        for set in sets {
+            command.args(["--set", set]);
+        }
+        Self::spawn_command(&mut command, stderr)
+    }
+
     /// Starts one that may have so many file descriptors.
     pub fn spawn_limited(directory: &Directory, descriptors: u32, sets: &[&str]) -> Self {
         let stderr = File::options().append(true).create(true).open(directory.path.join("stderr")).unwrap();
