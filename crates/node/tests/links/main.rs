@@ -9,6 +9,7 @@ mod explain;
 mod follow;
 mod house;
 mod large;
+mod left;
 mod line;
 mod login;
 mod own_queues;

@@ -99,7 +99,7 @@ impl Shard {
             let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
             let home = if here { Some(self.here.id) } else { record.and_then(|record| record.home) };
             if home == Some(self.here.id) {
-                self.apply(queue, &mut rest);
+                self.apply_or_leave(queue, &mut rest);
                 continue;
             }
             let is_known = record.is_some();
@@ -245,7 +245,8 @@ impl Shard {
                 }
             }
             // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
-            if !matches!(output.effects.last(), None | Some(Effect::Delivery(_))) {
+            let tells = !matches!(output.effects.last(), None | Some(Effect::Delivery(_)));
+            if tells || output.facts.len() >= RUN_MAX {
                 break;
             }
         }

@@ -73,6 +73,8 @@ impl Default for StorageLimits {
 #[derive(Debug)]
 pub(super) struct Storage {
     journal: Journal,
+    /// What was to be written when the turn began.
+    turn_began_at: u64,
     unwritten: AllUnwritten,
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
@@ -113,6 +115,7 @@ impl Storage {
     pub fn new(shards: ShardId, limits: StorageLimits, live: Arc<[AtomicU64]>) -> Self {
         Self {
             journal: Journal::default(),
+            turn_began_at: 0,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             gone: Vec::new(),
@@ -196,6 +199,16 @@ impl Storage {
     /// Bytes of records that the end of this turn writes, so far.
     pub fn bytes_to_write(&self) -> u64 {
         self.journal.open_bytes()
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.turn_began_at = self.bytes_to_write();
+    }
+
+    /// Bytes of records that this turn has made.
+    pub fn bytes_made(&self) -> u64 {
+        self.bytes_to_write().saturating_sub(self.turn_began_at)
     }
 
     // ---- what a queue says --------------------------------------------------------------------------------
