@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use ranges::{Range, Ranges};
+
 use crate::serial;
 
 /// Consecutive deliveries of one link with consecutive cookies: what a DISPOSITION range falls into.
@@ -14,6 +16,19 @@ pub struct Run {
     /// The numbers that the sender gave them; one number in the order of the ids for each.
     pub first_cookie: u64,
     pub last_cookie: u64,
+}
+
+impl Range for Run {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        (self.link, self.last_id.wrapping_add(1), self.last_cookie + 1)
+            == (next.link, next.first_id, next.first_cookie)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        (self.last_id, self.last_cookie) = (next.last_id, next.last_cookie);
+    }
 }
 
 /// The unsettled deliveries in runs, because that is how they are sent and how most are settled: what is kept grows with
@@ -53,6 +68,20 @@ impl Span {
     }
 }
 
+impl Range for Span {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        self.end == next.first
+            && self.link == next.link
+            && self.first_cookie + self.len() == next.first_cookie
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.end = next.end;
+    }
+}
+
 impl Default for Unsettled {
     fn default() -> Self {
         // An id that the peer makes up lies up to a turn in front of the first one.
@@ -83,14 +112,11 @@ impl Unsettled {
         self.end += 1;
         let Some((link, cookie)) = entry else { return };
         self.len += 1;
-        let newest = &mut self.newest;
-        if newest.end == place && newest.link == link && newest.first_cookie + newest.len() == cookie {
-            newest.end += 1;
-            return;
-        }
         let next = Span { first: place, end: place + 1, link, first_cookie: cookie };
-        let before = std::mem::replace(newest, next);
-        self.keep(before);
+        if !self.newest.join(&next) {
+            let before = std::mem::replace(&mut self.newest, next);
+            self.keep(before);
+        }
     }
 
     /// Takes `first..=last` out (or only looks, if not `settle`) and appends what was there to `runs`.
@@ -149,16 +175,7 @@ fn append(runs: &mut Vec<Run>, span: Span) {
     }
     let last_cookie = first_cookie + (end - first - 1);
     let (first_id, last_id) = (first as u32, (end - 1) as u32);
-    match runs.last_mut() {
-        Some(run)
-            if run.link == link
-                && run.last_id.wrapping_add(1) == first_id
-                && run.last_cookie + 1 == first_cookie =>
-        {
-            (run.last_id, run.last_cookie) = (last_id, last_cookie);
-        }
-        _ => runs.push(Run { link, first_id, last_id, first_cookie, last_cookie }),
-    }
+    runs.push_joined(Run { link, first_id, last_id, first_cookie, last_cookie });
 }
 
 #[cfg(test)]
@@ -246,11 +263,7 @@ mod tests {
                         let expected: Vec<_> = list.iter().filter(|sent| hit(sent)).collect();
                         let expected: Vec<_> = expected.iter().map(|(l, id, c)| (*l, *id as u32, *c)).collect();
                         prop_assert_eq!(each, expected);
-                        let follows = |a: &Run, b: &Run| {
-                            (a.link, a.last_id.wrapping_add(1), a.last_cookie + 1)
-                                == (b.link, b.first_id, b.first_cookie)
-                        };
-                        let split = found.windows(2).any(|w| follows(&w[0], &w[1]));
+                        let split = found.windows(2).any(|w| w[0].joins(&w[1]));
                         prop_assert!(!split, "{:?}", found);
                         if settle {
                             list.retain(|sent| !hit(sent));

@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use amqp10::{
-    AmqpError, Attach, Connection as Endpoint, DeliveryState, Fault, Flow, Open, Radius, Role, Run, Symbol,
-    Tag, condition,
+    AmqpError, Attach, Connection as Endpoint, DeliveryState, DispositionRange, Fault, Flow, Open, Radius,
+    Role, Run, Symbol, Tag, condition,
 };
 use bytes::Bytes;
+use ranges::replace_joined;
 use slab::Slab;
 
 use crate::error::{Error, Scope};
@@ -54,7 +55,7 @@ pub(crate) struct SessionState {
     pub(crate) by_number: Vec<Option<usize>>,
     pub(crate) wakers: Wakers,
     /// Deliveries settled alike and not yet told to the peer.
-    settling: Option<(u32, u32, DeliveryState)>,
+    settling: Option<DispositionRange>,
     /// Links that wait until the session has nothing pending.
     pub(crate) starved: bool,
     pub(crate) next_name: u64,
@@ -266,18 +267,12 @@ impl State {
     /// Settles a delivery; neighbours with the same outcome become one frame.
     pub(crate) fn settle(&mut self, session: usize, id: u32, state: DeliveryState) {
         let Some(s) = self.sessions.get_mut(session) else { return };
-        match &mut s.settling {
-            Some((_, last, same)) if last.wrapping_add(1) == id && *same == state => *last = id,
-            slot @ None => {
-                *slot = Some((id, id, state));
-                self.settling.push(session);
-            }
-            Some(other) => {
-                let (first, last, old) = std::mem::replace(other, (id, id, state));
-                if let Some(channel) = s.channel {
-                    self.endpoint.disposition(channel, Role::Receiver, (first, last), true, &old);
-                }
-            }
+        if s.settling.is_none() {
+            self.settling.push(session);
+        }
+        let next = DispositionRange { first: id, last: id, settled: true, state };
+        if let Some(ended) = replace_joined(&mut s.settling, next) {
+            tell(&mut self.endpoint, s.channel, &ended);
         }
         self.kick();
     }
@@ -285,8 +280,8 @@ impl State {
     pub(crate) fn flush_dispositions(&mut self) {
         for key in self.settling.drain(..) {
             let Some(s) = self.sessions.get_mut(key) else { continue };
-            if let (Some((first, last, state)), Some(channel)) = (s.settling.take(), s.channel) {
-                self.endpoint.disposition(channel, Role::Receiver, (first, last), true, &state);
+            if let Some(ended) = s.settling.take() {
+                tell(&mut self.endpoint, s.channel, &ended);
             }
         }
     }
@@ -389,6 +384,14 @@ impl State {
         answer.initial_delivery_count = (role == Role::Sender).then_some(0);
         self.endpoint.attach(channel, Some(number), answer);
         self.endpoint.detach(channel, number, Some(not_allowed("links are attached by the client")));
+    }
+}
+
+/// Tells the peer of settled deliveries, unless the session is over.
+fn tell(endpoint: &mut Endpoint, channel: Option<u16>, settled: &DispositionRange) {
+    if let Some(channel) = channel {
+        let DispositionRange { first, last, settled, state } = settled;
+        endpoint.disposition(channel, Role::Receiver, (*first, *last), *settled, state);
     }
 }
 

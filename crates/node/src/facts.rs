@@ -29,7 +29,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
 use log::{Extent, Record, Records};
 use message::{LastRoute, Message};
-use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Stored};
+use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Span, Stored, Taken};
 
 use crate::marks;
 
@@ -58,7 +58,7 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
         Fact::Put { seq, message, at_ms } => {
             push_put(records, queue, Put { seq: *seq, message, at_ms: *at_ms, brief: None });
         }
-        Fact::Gone { first, last } => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
+        Fact::Gone(Span { first, last }) => records.push(queue.0, *first, GONE, &[&last.to_be_bytes()]),
         Fact::Returned { seq, marks } => {
             let (head, annotations) = marks::encode(marks);
             records.push(queue.0, *seq, MARKED, &[&head, annotations]);
@@ -69,7 +69,7 @@ pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Opt
             put_stored(&mut body, stored, extent);
             records.push(queue.0, stored.first, STORED, &[&body]);
         }
-        Fact::Taken { run, first, last, durable, bytes } => {
+        Fact::Taken(Taken { run, first, last, durable, bytes }) => {
             let positions = [first.to_be_bytes(), last.to_be_bytes(), durable.to_be_bytes()];
             records.push(queue.0, u64::from(*run), TAKEN, &[positions.as_flattened(), &bytes.to_be_bytes()]);
         }
@@ -247,7 +247,7 @@ impl Restored {
             }
             GONE if body.len() == 8 => {
                 let last = body.get_u64();
-                (seq <= last && is_seq(last)).then_some(Fact::Gone { first: seq, last })?
+                (seq <= last && is_seq(last)).then_some(Fact::Gone(Span { first: seq, last }))?
             }
             RETURNED if body.len() == 5 => {
                 let (delivery_count, redelivered) = (body.get_u32(), body.get_u8() != 0);
@@ -264,7 +264,7 @@ impl Restored {
                 let (first, last) = (body.get_u32(), body.get_u32());
                 let (durable, bytes) = (body.get_u32(), body.get_u64());
                 let adds_up = first <= last && last < u32::MAX;
-                adds_up.then_some(Fact::Taken { run, first, last, durable, bytes })?
+                adds_up.then_some(Fact::Taken(Taken { run, first, last, durable, bytes }))?
             }
             DAMAGED => Fact::Damaged,
             _ => return None,

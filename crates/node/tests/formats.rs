@@ -17,7 +17,7 @@ use log::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::facts::{Restored, push_change, push_fact, push_noted};
 use node::quarantine::quarantine;
-use queue::{Ages, Fact, Fifo, Marks, Stored};
+use queue::{Ages, Fact, Fifo, Marks, Span, Stored, Taken};
 
 fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
@@ -151,10 +151,10 @@ fn written() -> BTreeMap<String, Vec<u8>> {
     fact(Fact::Put { seq: 1, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 });
     fact(Fact::Put { seq: 2, message: message(b"\x00\x53\x75\xa0\x03two"), at_ms: 5_001 });
     fact(Fact::Put { seq: 3, message: dead(b"\x00\x53\x75\xa0\x05three"), at_ms: 5_002 });
-    fact(Fact::Gone { first: 1, last: 1 });
+    fact(Fact::Gone(Span { first: 1, last: 1 }));
     fact(Fact::Returned { seq: 2, marks: marks(LOG_VERSION) });
     fact(Fact::Stored(stored()));
-    fact(Fact::Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 });
+    fact(Fact::Taken(Taken { run: 7, first: 0, last: 2, durable: 1, bytes: 10 }));
     let damaged = catalog.queue("/", "second").expect("it is declared").id;
     push_fact(&mut records, damaged, &Fact::Damaged, None);
     push_noted(&mut records, "00000001.log", 48);
@@ -228,7 +228,7 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
         Fact::Put { seq: 3, message: three, at_ms: 5_002 },
         Fact::Returned { seq: 3, marks: Marks { delivery_count: 2, redelivered: false, .. } },
         Fact::Stored(run),
-        Fact::Taken { run: 7, first: 0, last: 2, .. },
+        Fact::Taken(Taken { run: 7, first: 0, last: 2, .. }),
     ] = &facts[..]
     else {
         panic!("{facts:?}");
@@ -248,13 +248,13 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
 #[test]
 fn a_record_that_contradicts_itself_is_unreadable() {
     let sound = stored();
-    let taken = |first, last| Fact::Taken { run: 7, first, last, durable: 0, bytes: 0 };
+    let taken = |first, last| Fact::Taken(Taken { run: 7, first, last, durable: 0, bytes: 0 });
     let put = |seq| Fact::Put { seq, message: message(b"\x00\x53\x75\xa0\x03one"), at_ms: 5_000 };
     for fact in [
         put(0),
         put(u64::MAX),
-        Fact::Gone { first: 5, last: 4 },
-        Fact::Gone { first: 5, last: u64::MAX },
+        Fact::Gone(Span { first: 5, last: 4 }),
+        Fact::Gone(Span { first: 5, last: u64::MAX }),
         Fact::Stored(Stored { first: 10, ..sound.clone() }),
         Fact::Stored(Stored { last: u64::MAX, ..sound.clone() }),
         Fact::Stored(Stored { run: u32::MAX, ..sound.clone() }),

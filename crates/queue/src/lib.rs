@@ -14,5 +14,6 @@ mod stream;
 pub use contract::*;
 pub use driver::{ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Solo, ends};
 pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
+pub use ranges::Span;
 pub use storage::*;
 pub use stream::*;

@@ -12,6 +12,7 @@
 //! ```
 
 use message::{Annotations, Message};
+use ranges::{Range, Span};
 
 use crate::contract::{Deliver, PublisherId};
 
@@ -52,22 +53,14 @@ pub enum Fact {
     },
     /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive. Says nothing
     /// of messages in runs.
-    Gone { first: u64, last: u64 },
+    Gone(Span),
     /// Requeued: its marks from now on. They replace earlier ones.
     Returned { seq: u64, marks: Marks },
     /// A run is safe: its messages need no `Put` any more. Said again, it replaces what was said of the run,
     /// also what was `Taken`.
     Stored(Stored),
-    /// What `Gone` is for messages of a run, by their positions in it, which start at 0; inclusive.
-    Taken {
-        run: u32,
-        first: u32,
-        last: u32,
-        /// How many of them were durable.
-        durable: u32,
-        /// Bytes of those that were durable.
-        bytes: u64,
-    },
+    /// What `Gone` is for messages of a run.
+    Taken(Taken),
     /// Messages of the queue are lost: nothing of it is delivered any more, by no later life either. What is left
     /// is kept until the queue is deleted.
     Damaged,
@@ -120,6 +113,32 @@ pub trait Carrier: Deliver {
 impl From<Put<'_>> for Fact {
     fn from(Put { seq, message, at_ms, .. }: Put<'_>) -> Self {
         Self::Put { seq, message: message.clone(), at_ms }
+    }
+}
+
+/// Messages of a run that are gone, by their positions in it, which start at 0; inclusive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    pub run: u32,
+    pub first: u32,
+    pub last: u32,
+    /// How many of them were durable.
+    pub durable: u32,
+    /// Bytes of those that were durable.
+    pub bytes: u64,
+}
+
+impl Range for Taken {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        (self.run, self.last + 1) == (next.run, next.first)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+        self.durable += next.durable;
+        self.bytes += next.bytes;
     }
 }
 

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use queue::Verdict;
+use ranges::{Range, replace_joined};
 
 use super::adaptive::{Adaptive, CREDIT_MAX, PACED_CREDIT_MAX};
 use crate::catalog::QueueRecord;
@@ -51,6 +52,18 @@ pub struct Run<P> {
     pub first: P,
     pub last: P,
     pub verdict: Verdict,
+}
+
+impl<P: Publication> Range for Run<P> {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        self.verdict == next.verdict && self.last.is_followed_by(&next.first)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+    }
 }
 
 /// The publishes of one publisher that have no receipt, and the credit that is left beside them.
@@ -190,15 +203,8 @@ impl<P: Publication> Account<P> {
                 continue;
             }
             completed += 1;
-            match &mut run {
-                Some(run) if run.verdict == verdict && run.last.is_followed_by(&publication) => {
-                    run.last = publication;
-                }
-                run => {
-                    let next = Run { first: publication, last: publication, verdict };
-                    run.replace(next).into_iter().for_each(&mut complete);
-                }
-            }
+            let next = Run { first: publication, last: publication, verdict };
+            replace_joined(&mut run, next).into_iter().for_each(&mut complete);
         }
         run.into_iter().for_each(complete);
         while self.pending.front().is_some_and(|p| p.answers.are_merged()) {

@@ -3,6 +3,7 @@
 use broker::ids::{QueueId, shard_of};
 use broker::mail::{Mail, PublisherAddress};
 use queue::{Arrival, PublisherId, RejectReason, Request, Verdict};
+use ranges::{Range, Ranges};
 
 use super::Shard;
 
@@ -28,6 +29,19 @@ impl Receipt {
     }
 }
 
+impl Range for Receipt {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        let Self { queue, publisher, last, verdict, .. } = *self;
+        (queue, publisher, last + 1, verdict) == (next.queue, next.publisher, next.first, next.verdict)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+    }
+}
+
 /// Receipts in their order, those that continue each other as one.
 #[derive(Debug, Default)]
 pub(super) struct Receipts(Vec<Receipt>);
@@ -35,16 +49,7 @@ pub(super) struct Receipts(Vec<Receipt>);
 impl Receipts {
     /// Adds a receipt, joined to the last one if it continues it.
     pub fn push(&mut self, receipt: Receipt) {
-        if let Some(last) = self.0.last_mut()
-            && last.publisher == receipt.publisher
-            && last.queue == receipt.queue
-            && last.verdict == receipt.verdict
-            && last.last + 1 == receipt.first
-        {
-            last.last = receipt.last;
-            return;
-        }
-        self.0.push(receipt);
+        self.0.push_joined(receipt);
     }
 
     /// Adds receipts behind these, and leaves none there.

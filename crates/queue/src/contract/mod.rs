@@ -8,6 +8,7 @@ mod replay;
 use std::sync::Arc;
 
 use message::{Annotations, DeathReason, Message};
+use ranges::{Range, Ranges};
 
 pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, Kept, News, Replay, Start};
 
@@ -143,6 +144,20 @@ pub struct Receipt {
     pub journaled: bool,
 }
 
+impl Range for Receipt {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        let Self { publisher, last, verdict, journaled, .. } = *self;
+        (publisher, last + 1, verdict, journaled)
+            == (next.publisher, next.first, next.verdict, next.journaled)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+    }
+}
+
 /// Receipts in the order of their publishes, as few as will do.
 #[derive(Debug, Default)]
 pub struct Receipts(Vec<Receipt>);
@@ -154,16 +169,7 @@ impl Receipts {
     }
 
     pub(crate) fn push_all(&mut self, receipt: Receipt) {
-        let Receipt { publisher, first, verdict, journaled, .. } = receipt;
-        match self.0.last_mut() {
-            Some(last)
-                if (last.publisher, last.last + 1) == (publisher, first)
-                    && (last.verdict, last.journaled) == (verdict, journaled) =>
-            {
-                last.last = receipt.last;
-            }
-            _ => self.0.push(receipt),
-        }
+        self.0.push_joined(receipt);
     }
 
     /// Refuses a publish.

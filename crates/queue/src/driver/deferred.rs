@@ -10,6 +10,8 @@
 
 use std::collections::VecDeque;
 
+use ranges::{Range, Ranges};
+
 use crate::fifo::{Fifo, stored_bytes};
 use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
 
@@ -60,13 +62,6 @@ impl Run {
         Self { first, last: last.min(self.last), number, ..*self }
     }
 
-    /// Whether it becomes one with a run that comes next.
-    fn joins(&self, next: &Self) -> bool {
-        self.last + 1 == next.first
-            && self.number + self.messages() == next.number
-            && (self.publisher, self.at_ms, self.bytes) == (next.publisher, next.at_ms, next.bytes)
-    }
-
     fn is_due(&self, now_ms: u64) -> bool {
         self.at_ms.saturating_add(DEFERRED_MS) <= now_ms
     }
@@ -74,6 +69,20 @@ impl Run {
     pub(super) fn receipt(&self, verdict: Verdict, journaled: bool) -> Receipt {
         let (publisher, first) = (self.publisher, self.number);
         Receipt { publisher, first, last: first + self.messages() - 1, verdict, journaled }
+    }
+}
+
+impl Range for Run {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        self.last + 1 == next.first
+            && self.number + self.messages() == next.number
+            && (self.publisher, self.at_ms, self.bytes) == (next.publisher, next.at_ms, next.bytes)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
     }
 }
 
@@ -125,10 +134,7 @@ impl Deferred {
         self.pace.kept += 1;
         self.deferral.messages += 1;
         self.deferral.bytes += run.bytes;
-        match self.runs.back_mut() {
-            Some(newest) if newest.joins(&run) => newest.last = run.last,
-            _ => self.runs.push_back(run),
-        }
+        self.runs.push_joined(run);
         true
     }
 

@@ -3,7 +3,7 @@
 use super::deferred::{ALL_DUE, Deferral, Deferred};
 use super::{Level, Mark, ends};
 use crate::fifo::{Fifo, Output};
-use crate::{Fact, Put, Receipt, Verdict};
+use crate::{Fact, Put, Receipt, Span, Verdict};
 
 /// Everything applies at once, and facts go to the log in the same order. A receipt leaves when the record is written (with
 /// `x-fsync`: synced), or when its message is settled before that (docs/decisions/0022).
@@ -75,13 +75,13 @@ impl Solo {
         let Output { facts, receipts, .. } = output;
         let mut says_more = false;
         facts.retain(|fact| match *fact {
-            Fact::Gone { first, last } => {
+            Fact::Gone(Span { first, last }) => {
                 let settled = self.deferred.settle(first, last, |run| {
                     receipts.push_all(run.receipt(Verdict::Accepted, false));
                 });
                 settled < last - first + 1
             }
-            Fact::Taken { .. } => true,
+            Fact::Taken(_) => true,
             Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
                 says_more = true;
                 true

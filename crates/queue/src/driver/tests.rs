@@ -6,7 +6,8 @@ use message::{Message, Parts, Route};
 
 use super::*;
 use crate::{
-    Carrier, Config, ConsumerId, Deliver, Fact, Lent, Outcome, Publish, PublisherId, Put, Ticket, Verdict,
+    Carrier, Config, ConsumerId, Deliver, Fact, Lent, Outcome, Publish, PublisherId, Put, Span, Ticket,
+    Verdict,
 };
 
 const HEALTHY: Health = Health { log_refuses: false, memory_is_stuck: false };
@@ -82,7 +83,7 @@ impl Queue {
         let receipts = self.out.receipts.drain().map(|r| (r.first, r.last, r.verdict, r.journaled)).collect();
         let facts = self.out.facts.drain(..).map(|fact| match fact {
             Fact::Put { seq, .. } => format!("put {seq}"),
-            Fact::Gone { first, last } => format!("gone {first}..={last}"),
+            Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
             Fact::Returned { seq, .. } => format!("returned {seq}"),
             other => panic!("{other:?}"),
         });

@@ -1,6 +1,7 @@
 //! Facts on their way out.
 
 use message::Message;
+use ranges::{Range, Ranges, Span};
 
 use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
@@ -16,7 +17,7 @@ const KEPT_RANGES: usize = 1024;
 #[derive(Default)]
 pub(super) struct Journal {
     pub policy: FactPolicy,
-    gone: Vec<(u64, u64)>,
+    gone: Vec<Span>,
     /// Bytes of the messages that were put and have neither gone nor been stored in a run.
     pub live_bytes: u64,
     pub runs: Runs,
@@ -46,10 +47,7 @@ impl Journal {
             return;
         }
         self.live_bytes -= entry.stored_bytes();
-        match self.gone.last_mut() {
-            Some((_, last)) if *last + 1 == entry.seq => *last = entry.seq,
-            _ => self.gone.push((entry.seq, entry.seq)),
-        }
+        self.gone.push_joined(Span { first: entry.seq, last: entry.seq });
     }
 
     /// The message as consumers have annotated it; `None` if none has.
@@ -89,20 +87,11 @@ impl Journal {
     }
 
     fn flush_gone(&mut self, out: &mut Output) {
-        let facts = &mut out.facts;
         if !self.gone.is_sorted() {
             self.gone.sort_unstable();
+            self.gone.dedup_by(|next, last| last.join(next));
         }
-        let mut ranges = self.gone.drain(..);
-        let mut merged = ranges.next();
-        for (first, last) in ranges {
-            match &mut merged {
-                Some((_, end)) if *end + 1 == first => *end = last,
-                _ => facts
-                    .extend(merged.replace((first, last)).map(|(first, last)| Fact::Gone { first, last })),
-            }
-        }
-        facts.extend(merged.map(|(first, last)| Fact::Gone { first, last }));
+        out.facts.extend(self.gone.drain(..).map(Fact::Gone));
         if self.gone.capacity() > KEPT_RANGES {
             self.gone.shrink_to(KEPT_RANGES);
         }

@@ -8,7 +8,8 @@ use super::level::Head;
 use super::unsettled::Unsettled;
 use super::{End, Fifo, Output};
 use crate::{
-    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Stored, Ticket,
+    Ages, Block, ConsumerId, Deliver, Delivery, Fact, Living, Load, Marks, Moved, PageOut, Stored, Taken,
+    Ticket,
 };
 
 /// A run shorter than this many bytes in memory is not worth a place on the disk.
@@ -162,7 +163,7 @@ impl Fifo {
         if durable > 0 {
             out.facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
-                out.facts.push(Fact::Taken { run, first: 0, last, durable: 0, bytes: 0 });
+                out.facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
             }
             // Said again, for what was said before may be forgotten earlier than the run.
             let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
@@ -348,7 +349,7 @@ impl Fifo {
         self.run_facts(&[new], |fact| out.facts.push(fact));
         if before.journaled {
             let (durable, bytes) = (before.durable, before.bytes);
-            out.facts.push(Fact::Taken { run: old, first: 0, last: messages - 1, durable, bytes });
+            out.facts.push(Fact::Taken(Taken { run: old, first: 0, last: messages - 1, durable, bytes }));
         }
         self.journal.flush(out);
         Some(new)

@@ -6,7 +6,7 @@ use super::annotated::Annotated;
 use super::entry::Entry;
 use super::runs::Life;
 use super::{End, Fifo};
-use crate::{Config, Fact, Marks, Stored};
+use crate::{Config, Fact, Marks, Span, Stored, Taken};
 
 /// What the facts of one queue have told so far, in the order in which they were said.
 #[derive(Default)]
@@ -29,7 +29,7 @@ impl Restoring {
                 self.entries.insert(seq, entry);
                 self.annotated.forget(seq);
             }
-            Fact::Gone { first, last } => {
+            Fact::Gone(Span { first, last }) => {
                 self.used(last);
                 while let Some((&seq, _)) = self.entries.range(first..=last).next() {
                     self.entries.remove(&seq);
@@ -67,7 +67,7 @@ impl Restoring {
                 }
                 self.runs.insert(stored.run, (stored, life));
             }
-            Fact::Taken { run, first, last, durable, bytes } => {
+            Fact::Taken(Taken { run, first, last, durable, bytes }) => {
                 let Some((stored, life)) = self.runs.get_mut(&run) else { return };
                 stored.durable = stored.durable.saturating_sub(durable);
                 stored.bytes = stored.bytes.saturating_sub(bytes);

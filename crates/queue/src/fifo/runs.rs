@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use ranges::Ranges;
+
 use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
-use crate::{Ages, Fact, Marks, Stored};
+use crate::{Ages, Fact, Marks, Stored, Taken};
 
 /// Marks by seq.
 pub(super) type AllMarks = BTreeMap<u64, Marks>;
@@ -77,15 +79,6 @@ pub(super) struct Runs {
     taken: Vec<Taken>,
     /// Runs with nothing alive in them, since the last call.
     released: Vec<u32>,
-}
-
-#[derive(Clone, Copy)]
-struct Taken {
-    run: u32,
-    first: u32,
-    last: u32,
-    durable: u32,
-    bytes: u64,
 }
 
 impl Runs {
@@ -238,13 +231,7 @@ impl Runs {
 
     /// What was said of taken messages, and the runs with nothing alive in them.
     pub fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
-        facts.extend(self.taken.drain(..).map(|Taken { run, first, last, durable, bytes }| Fact::Taken {
-            run,
-            first,
-            last,
-            durable,
-            bytes,
-        }));
+        facts.extend(self.taken.drain(..).map(Fact::Taken));
         released.append(&mut self.released);
     }
 
@@ -271,7 +258,7 @@ impl Runs {
         }));
         let mut taken = |first: u32, end: u32| {
             if first < end {
-                each(Fact::Taken { run: number, first, last: end - 1, durable: 0, bytes: 0 });
+                each(Fact::Taken(Taken { run: number, first, last: end - 1, durable: 0, bytes: 0 }));
             }
         };
         let mut next = 0;
@@ -294,14 +281,7 @@ impl Runs {
         run.durable = run.durable.saturating_sub(taken.durable);
         run.bytes = run.bytes.saturating_sub(taken.bytes);
         if run.journaled {
-            match self.taken.last_mut() {
-                Some(last) if last.run == taken.run && last.last + 1 == taken.first => {
-                    last.last = taken.last;
-                    last.durable += taken.durable;
-                    last.bytes += taken.bytes;
-                }
-                _ => self.taken.push(taken),
-            }
+            self.taken.push_joined(taken);
         }
         if run.living == 0 {
             self.runs.remove(&taken.run);

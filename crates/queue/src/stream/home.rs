@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use ranges::{Range, Ranges};
+
 use super::chunk::Filling;
 use crate::contract::{Chunk, Follower, Kept, News};
 use crate::{
@@ -65,6 +67,18 @@ struct Held {
     last: u64,
     /// The offset behind the last.
     end: u64,
+}
+
+impl Range for Held {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        (self.publisher, self.last + 1) == (next.publisher, next.first)
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        (self.last, self.end) = (next.last, next.end);
+    }
 }
 
 /// One stream.
@@ -226,12 +240,7 @@ impl Stream {
         self.filling.push(message);
         self.published += 1;
         let end = self.next_offset();
-        match self.held.back_mut() {
-            Some(held) if held.publisher == publisher && held.last + 1 == seq => {
-                (held.last, held.end) = (seq, end);
-            }
-            _ => self.held.push_back(Held { publisher, first: seq, last: seq, end }),
-        }
+        self.held.push_joined(Held { publisher, first: seq, last: seq, end });
     }
 
     fn close_chunk(&mut self) {

@@ -2,25 +2,9 @@
 //! for and granted again.
 
 use amqp10::{DeliveryState, Role};
+use ranges::Range;
 
 use super::{Cx, Gate, LinkRole};
-
-/// `first..=last` of the client's delivery-ids and what became of them.
-#[derive(Debug, PartialEq)]
-pub(super) struct Told {
-    pub first: u32,
-    pub last: u32,
-    /// False if the client is to settle first.
-    pub settled: bool,
-    pub state: DeliveryState,
-}
-
-impl Told {
-    /// Whether the next id is that of `next` and nothing else differs.
-    pub fn joins(&self, next: &Self) -> bool {
-        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
-    }
-}
 
 impl Gate {
     /// Stops or resumes publishing on every session (behaviour S30); consuming goes on.
@@ -94,24 +78,18 @@ impl Gate {
         if s.dispositions.is_empty() {
             return;
         }
-        let mut told = std::mem::take(&mut s.dispositions);
-        if told.len() > 1 {
-            let base = told[0].first;
-            told.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
-            told.dedup_by(|next, kept| {
-                let joins = kept.joins(next);
-                if joins {
-                    kept.last = next.last;
-                }
-                joins
-            });
+        let mut ranges = std::mem::take(&mut s.dispositions);
+        if ranges.len() > 1 {
+            let base = ranges[0].first;
+            ranges.sort_by_key(|d| (rank(&d.state), amqp10::serial::distance(d.first, base)));
+            ranges.dedup_by(|next, last| last.join(next));
         }
-        for d in &told {
+        for d in &ranges {
             self.conn.disposition(session, Role::Receiver, (d.first, d.last), d.settled, &d.state);
         }
-        told.clear();
+        ranges.clear();
         if let Some(Some(s)) = self.sessions.get_mut(usize::from(session)) {
-            s.dispositions = told;
+            s.dispositions = ranges;
         }
     }
 }

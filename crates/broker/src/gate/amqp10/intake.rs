@@ -1,9 +1,11 @@
 //! What the publisher of a link is told, and its credit (behaviour B.4).
 
-use amqp10::{AmqpError, Delivery, DeliveryState, Map, ReceiverSettleMode, Symbol, Value, condition};
+use amqp10::{
+    AmqpError, Delivery, DeliveryState, DispositionRange, Map, ReceiverSettleMode, Symbol, Value, condition,
+};
 use queue::{RejectReason, Verdict};
+use ranges::Ranges;
 
-use super::flush::Told;
 use super::{Gate, LinkRole, Session, parts};
 use crate::catalog::Catalog;
 use crate::cx::Cx;
@@ -103,14 +105,15 @@ impl Gate {
     }
 }
 
-fn note(dispositions: &mut Vec<Told>, (first, last): (u32, u32), answer: Answer, state: DeliveryState) {
-    if answer == Answer::Nothing {
-        return;
-    }
-    let told = Told { first, last, settled: answer == Answer::Settled, state };
-    match dispositions.last_mut() {
-        Some(before) if before.joins(&told) => before.last = last,
-        _ => dispositions.push(told),
+fn note(
+    dispositions: &mut Vec<DispositionRange>,
+    (first, last): (u32, u32),
+    answer: Answer,
+    state: DeliveryState,
+) {
+    if answer != Answer::Nothing {
+        let settled = answer == Answer::Settled;
+        dispositions.push_joined(DispositionRange { first, last, settled, state });
     }
 }
 

@@ -28,15 +28,14 @@ use std::sync::Arc;
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
-    AmqpError, Chunk, Connection, Event, Fault, Flow, Map, Output, Radius, Role, SessionConfig, Symbol,
-    condition,
+    AmqpError, Chunk, Connection, DispositionRange, Event, Fault, Flow, Map, Output, Radius, Role,
+    SessionConfig, Symbol, condition,
 };
 use bytes::Bytes;
 use hashbrown::HashMap;
 use queue::{Effect, Lent, Ticket};
 
 use self::ends::Farewell;
-use self::flush::Told;
 use self::follow::Asked;
 use self::intake::Published;
 use self::management::Pair;
@@ -66,7 +65,7 @@ const ANSWERS_MAX: usize = 1024 * 1024;
 struct Session {
     links: Vec<Option<LinkRole>>,
     /// Dispositions of deliveries that the client has sent, to be written at the end of the turn.
-    dispositions: Vec<Told>,
+    dispositions: Vec<DispositionRange>,
 }
 
 /// What a link is for.

@@ -301,7 +301,7 @@ impl Journal {
 
 #[cfg(test)]
 mod tests {
-    use queue::{PublisherId, Verdict};
+    use queue::{PublisherId, Span, Verdict};
 
     use super::*;
 
@@ -313,7 +313,7 @@ mod tests {
     }
 
     fn put(journal: &mut Journal, seq: u64, fsync: bool) {
-        journal.push_fact(QUEUE, &Fact::Gone { first: seq, last: seq }, None, fsync);
+        journal.push_fact(QUEUE, &Fact::Gone(Span { first: seq, last: seq }), None, fsync);
         journal.hold(receipt(seq), if fsync { Level::Synced } else { Level::Written });
     }
 

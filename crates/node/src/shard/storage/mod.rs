@@ -295,7 +295,7 @@ impl Storage {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
-                Fact::Gone { .. } | Fact::Taken { .. } => {
+                Fact::Gone(_) | Fact::Taken(_) => {
                     if slot.gone.is_none() && slot.taken.is_none() {
                         self.gone.push(queue);
                     }

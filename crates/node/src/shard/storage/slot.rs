@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
 use log::Extent;
-use queue::{Driver, Fact, Fifo, Load};
+use queue::{Driver, Fact, Fifo, Load, Span, Taken};
+use ranges::replace_joined;
 
 use crate::facts::Place;
 
@@ -23,7 +24,7 @@ pub(in crate::shard) struct QueueSlot {
     /// What [`QueueSlot::live_bytes`] said last.
     pub live_counted: u64,
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
-    pub gone: Option<(u64, u64)>,
+    pub gone: Option<Span>,
     pub taken: Option<Taken>,
     /// It is among the queues that [`super::unwritten::AllUnwritten`] looks at.
     pub defers: bool,
@@ -51,54 +52,19 @@ pub(super) struct Reading {
     pub copied: bool,
 }
 
-/// What [`Fact::Taken`] says.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::shard) struct Taken {
-    run: u32,
-    first: u32,
-    last: u32,
-    durable: u32,
-    bytes: u64,
-}
-
-impl Taken {
-    fn fact(self) -> Fact {
-        let Self { run, first, last, durable, bytes } = self;
-        Fact::Taken { run, first, last, durable, bytes }
-    }
-}
-
 impl QueueSlot {
     /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
     pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
-            Fact::Gone { first, last } => {
-                if let Some((_, kept)) = &mut self.gone
-                    && *kept + 1 == first
-                {
-                    *kept = last;
-                    return None;
-                }
-                self.gone.replace((first, last)).map(|(first, last)| Fact::Gone { first, last })
-            }
-            Fact::Taken { run, first, last, durable, bytes } => {
-                if let Some(kept) = &mut self.taken
-                    && (kept.run, kept.last + 1) == (run, first)
-                {
-                    (kept.last, kept.durable, kept.bytes) =
-                        (last, kept.durable + durable, kept.bytes + bytes);
-                    return None;
-                }
-                self.taken.replace(Taken { run, first, last, durable, bytes }).map(Taken::fact)
-            }
+            Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
+            Fact::Taken(taken) => replace_joined(&mut self.taken, taken).map(Fact::Taken),
             _ => None,
         }
     }
 
     /// What was kept back.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
-        let gone = self.gone.take().map(|(first, last)| Fact::Gone { first, last });
-        gone.into_iter().chain(self.taken.take().map(Taken::fact))
+        self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
     }
 
     pub fn live_bytes(&self) -> u64 {

@@ -1,7 +1,7 @@
 //! The backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
-use crate::{Arrival, Fact, Living, Overflow};
+use crate::{Arrival, Fact, Living, Overflow, Taken};
 
 #[test]
 fn what_is_paged_out_comes_back_in_order() {
@@ -305,7 +305,7 @@ fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
             Fact::Put { seq: 3, .. },
             Fact::Put { seq: 4, .. },
             Fact::Stored(run),
-            Fact::Taken { last: 0, .. },
+            Fact::Taken(Taken { last: 0, .. }),
         ] = &said[..]
         else {
             panic!("{said:?}");

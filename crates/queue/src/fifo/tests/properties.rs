@@ -646,7 +646,7 @@ proptest! {
                         prop_assert!(seq > put && after == 0);
                         put = seq;
                     }
-                    Fact::Gone { first, last } => {
+                    Fact::Gone(Span { first, last }) => {
                         prop_assert!(first <= last && (after == 0 || first > after + 1));
                         after = last;
                         for seq in first..=last {
@@ -654,7 +654,7 @@ proptest! {
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
-                    Fact::Stored(_) | Fact::Taken { .. } | Fact::Damaged => (),
+                    Fact::Stored(_) | Fact::Taken(_) | Fact::Damaged => (),
                 }
             }
             let puts = out.facts.iter().filter(|fact| matches!(fact, Fact::Put { .. })).count();

@@ -326,12 +326,12 @@ fn effect(effect: &Effect) -> String {
 fn fact(fact: &Fact) -> String {
     match fact {
         Fact::Put { seq, message, .. } => format!("put {seq} {}", body(message)),
-        Fact::Gone { first, last } if first == last => format!("gone {first}"),
-        Fact::Gone { first, last } => format!("gone {first}..={last}"),
+        Fact::Gone(Span { first, last }) if first == last => format!("gone {first}"),
+        Fact::Gone(Span { first, last }) => format!("gone {first}..={last}"),
         Fact::Stored(Stored { run, first, last, durable, messages, .. }) => {
             format!("stored {run}: {first}..={last}, {durable} of {messages}")
         }
-        Fact::Taken { run, first, last, .. } => format!("taken {run}: {first}..={last}"),
+        Fact::Taken(Taken { run, first, last, .. }) => format!("taken {run}: {first}..={last}"),
         Fact::Returned { seq, marks } => {
             let again = if marks.redelivered { " again" } else { "" };
             let noted = if marks.annotations.is_some() { " annotated" } else { "" };

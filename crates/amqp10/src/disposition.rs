@@ -1,0 +1,28 @@
+//! What a receiver tells its sender of deliveries, in as few DISPOSITION frames as their ids allow [2.7.6].
+
+use ranges::Range;
+
+use crate::DeliveryState;
+
+/// The deliveries `first..=last` and what became of them: one DISPOSITION frame.
+#[derive(Debug, PartialEq)]
+pub struct DispositionRange {
+    /// The delivery-ids, serial.
+    pub first: u32,
+    pub last: u32,
+    /// False if the sender is to settle first.
+    pub settled: bool,
+    pub state: DeliveryState,
+}
+
+impl Range for DispositionRange {
+    #[inline]
+    fn joins(&self, next: &Self) -> bool {
+        self.last.wrapping_add(1) == next.first && self.settled == next.settled && self.state == next.state
+    }
+
+    #[inline]
+    fn lengthen(&mut self, next: &Self) {
+        self.last = next.last;
+    }
+}
