@@ -32,9 +32,9 @@ fn check_as(dialect: Dialect, text: &str, bytes: &[u8]) {
     }
     let negated = SqlFilter::parse(&format!("NOT ({written})"), dialect);
     let Ok(found) = amqp10::sections::scan(bytes) else { return };
-    let kept = message::kept(&found, true);
-    let wire = Bytes::copy_from_slice(&bytes[kept.range.clone()]);
-    let message = Message::new(kept.into_parts(wire), Arc::new(Route::simple("", "stream")));
+    let trimmed = message::trim(&found, true);
+    let wire = Bytes::copy_from_slice(&bytes[trimmed.range.clone()]);
+    let message = Message::new(trimmed.into_parts(wire), Arc::new(Route::simple("", "stream")));
     let matches = |filter: &SqlFilter| filter.matches(&message, Position::default(), 0);
     assert!(!matches(&filter) || !negated.is_ok_and(|negated| matches(&negated)));
 }

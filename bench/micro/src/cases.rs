@@ -17,8 +17,9 @@ use log::{
 };
 use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
-    Attach, Carrier, Chunk, Config, ConsumerId, Deliver, Effect, Fifo, Follower, Kept, Lent, Mode, Outcome,
-    Publish, PublisherId, Put, Readers, ReadersOutput, Request, Stream, StreamConfig, StreamOutput, Work,
+    Attach, Carrier, Chunk, Config, ConsumerId, Deliver, Effect, Fifo, Follower, Lent, Mode, Outcome,
+    Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream, StreamConfig, StreamOutput,
+    Work,
 };
 
 use crate::walk;
@@ -103,11 +104,11 @@ fn section_scan() -> Box<dyn FnMut() -> u64> {
     })
 }
 
-/// The message as it is kept: header cut off.
+/// The message as it is trimmed: header cut off.
 fn message() -> Message {
-    let kept = message::kept(&sections::scan(MESSAGE).expect("a message"), true);
-    let wire = Bytes::from_static(MESSAGE).slice(kept.range.clone());
-    Message::new(kept.into_parts(wire), Arc::new(Route::simple("", "bench-classic")))
+    let trimmed = message::trim(&sections::scan(MESSAGE).expect("a message"), true);
+    let wire = Bytes::from_static(MESSAGE).slice(trimmed.range.clone());
+    Message::new(trimmed.into_parts(wire), Arc::new(Route::simple("", "bench-classic")))
 }
 
 fn transfer_encode() -> Box<dyn FnMut() -> u64> {
@@ -230,7 +231,7 @@ fn stream() -> Box<dyn FnMut() -> u64> {
     let mut stream = Stream::new(Config { stream: Some(StreamConfig::default()), ..config() });
     let (mut home, mut here) = (StreamOutput::default(), ReadersOutput::default());
     let mut readers = Readers::default();
-    let (mut kept, consumer) = (Kept::default(), ConsumerId(1));
+    let (mut kept, consumer) = (Retained::default(), ConsumerId(1));
     stream.apply(Request::Follow { follower: Follower(0), consumers: Some(1) }, 0, &mut home);
     assert_eq!(stream.poll_work(0), Some(Work::Open));
     stream.handle_opened(Ok(kept.clone()), 0, &mut home);
@@ -365,7 +366,7 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
 struct Segments {
     streams: Streams<RealDisk>,
     data: Bytes,
-    kept: log::Kept,
+    retained: log::Retained,
     answers: Vec<StreamAnswer>,
     directory: Directory,
 }
@@ -379,18 +380,18 @@ impl Segments {
         streams
             .handle(StreamJob::Open { shard: 0, stream: 1, limits, sync: false, now_ms: 0 }, &mut Vec::new());
         let data = vec![b'x'; 100 * (100 + 4)].into();
-        Self { streams, data, kept: log::Kept::default(), answers: Vec::new(), directory }
+        Self { streams, data, retained: log::Retained::default(), answers: Vec::new(), directory }
     }
 
     fn append(&mut self) -> u64 {
-        let (first, data) = (self.kept.next, self.data.clone());
+        let (first, data) = (self.retained.next, self.data.clone());
         let chunks = vec![NewChunk { first, entries: 100, timestamp_ms: first, bloom: None, data }];
         let job = StreamJob::Append { shard: 0, stream: 1, chunks, sync: false };
         self.streams.handle(black_box(job), &mut self.answers);
         let Some(StreamAnswer::Appended { result: Ok(kept), .. }) = self.answers.pop() else {
             panic!("the disk takes it");
         };
-        self.kept = kept;
+        self.retained = kept;
         // Its header.
         48
     }
@@ -407,7 +408,7 @@ fn stream_read() -> Box<dyn FnMut() -> u64> {
         stream.append();
     }
     let mut reader = StreamReader::new(RealDisk::new(&stream.directory.0).expect("the same directory"));
-    let (segments, until) = (stream.kept.segments.clone(), stream.kept.next);
+    let (segments, until) = (stream.retained.segments.clone(), stream.retained.next);
     let (from, bytes_max) = (ReadFrom::First, 64 << 10);
     let mut job = ChunkJob {
         shard: 0,

@@ -17,7 +17,7 @@ use broker::access::{Access, Permissions, User};
 use broker::catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::{Completion, Kept, Size, Step, StreamAnswer, StreamJob};
+use log::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
@@ -93,7 +93,7 @@ struct House {
     /// Messages sent so far, all of them received.
     moved: u32,
     ahead: Option<u32>,
-    kept: Kept,
+    retained: Retained,
     dirty: Vec<usize>,
     access: Arc<Access>,
     now_ms: u64,
@@ -116,7 +116,7 @@ impl House {
         shard.propose(Command::DeclareQueue(declare), Box::new(|declared| assert!(declared.is_ok())));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
-        let (transfers, kept) = (TRANSFER.repeat(TURN as usize), Kept::default());
+        let (transfers, retained) = (TRANSFER.repeat(TURN as usize), Retained::default());
         let (input, answer, dirty) = (BytesMut::new(), BytesMut::new(), Vec::new());
         let moved = 0;
         let mut house = Self {
@@ -128,7 +128,7 @@ impl House {
             answer,
             moved,
             ahead,
-            kept,
+            retained,
             dirty,
             access,
             now_ms,
@@ -241,12 +241,12 @@ impl House {
     fn written(&mut self, job: StreamJob) -> StreamAnswer {
         match job {
             StreamJob::Open { shard, stream, .. } => {
-                StreamAnswer::Opened { shard, stream, result: Ok(self.kept.clone()), cut: None }
+                StreamAnswer::Opened { shard, stream, result: Ok(self.retained.clone()), cut: None }
             }
             StreamJob::Append { shard, stream, chunks, .. } => {
                 let last = chunks.last().expect("at least one");
-                self.kept.next = last.first + u64::from(last.entries);
-                StreamAnswer::Appended { shard, stream, result: Ok(self.kept.clone()) }
+                self.retained.next = last.first + u64::from(last.entries);
+                StreamAnswer::Appended { shard, stream, result: Ok(self.retained.clone()) }
             }
             other => panic!("nobody has changed the stream: {other:?}"),
         }

@@ -284,7 +284,7 @@ impl Terms {
 }
 
 impl Partial {
-    /// Kept apart: most deliveries are one transfer, and their way stays short.
+    /// Retained apart: most deliveries are one transfer, and their way stays short.
     #[inline(never)]
     fn check_continuation(&mut self, transfer: &Transfer<'_>) -> Result<(), Violation> {
         if transfer.delivery_id.is_some_and(|id| id != self.delivery_id) {

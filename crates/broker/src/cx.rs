@@ -9,8 +9,8 @@ use crate::access::Access;
 use crate::catalog::Catalog;
 use crate::counters::Counters;
 use crate::credit_budget::CreditBudget;
-use crate::home::Input;
 use crate::ids::{Registry, ShardId};
+use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
 use crate::settings::Settings;
 use crate::watchers::Watchers;
@@ -30,7 +30,7 @@ pub struct Cx<'a> {
     pub watchers: &'a mut Watchers,
     pub post: &'a mut Post,
     /// The batch buffer, where small messages live.
-    pub home: &'a mut BytesMut,
+    pub batch_buffer: &'a mut BytesMut,
     /// The read that is being handled.
     pub input: Input<'a>,
     /// Makes the heads of deliveries.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// The rooms, and what of `amqp10` they may use: the format of stored messages, which is the broker's own.
-const ROOMS: [&str; 7] = ["intake", "outlet", "follow.rs", "farewell.rs", "watchers.rs", "home.rs", "cx.rs"];
+const ROOMS: [&str; 7] = ["intake", "outlet", "follow.rs", "farewell.rs", "watchers.rs", "input.rs", "cx.rs"];
 
 const WORDS: [&str; 9] = [
     "channel",

@@ -54,8 +54,8 @@ pub use appender::OPEN_WRITE_MAX;
 pub use bloom::{BLOOM_BYTES_MAX, BLOOM_BYTES_MIN, Bloom, Wanted};
 pub use held::{Claim, Held, Reserved};
 pub use jobs::{
-    AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, Kept, NewChunk,
-    Position, ReadFrom, StreamAnswer, StreamCut, StreamJob, StreamLimits,
+    AppendFailure, CHUNK_BYTES, CHUNK_ENTRIES_MAX, Chunk, ChunkJob, Chunks, ChunksRead, NewChunk, Position,
+    ReadFrom, Retained, StreamAnswer, StreamCut, StreamJob, StreamLimits,
 };
 pub use reader::{OPEN_READ_MAX, SCAN_BYTES_MAX, SCAN_CHUNKS_MAX, StreamReader};
 pub use streams::{StreamFlaw, Streams};

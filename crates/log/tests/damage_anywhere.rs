@@ -218,7 +218,7 @@ fn run_stream(plan: Plan) {
         next += u64::from(entries);
     }
     owner.streams.note();
-    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.kept(7));
+    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.retained(7));
     drop(owner);
     let disk = plan.crash(&disk);
     damage(&disk, &older, plan.fault, &mut random);

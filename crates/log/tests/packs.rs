@@ -31,7 +31,7 @@ const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, fault
 
 /// What an owner keeps, and what its log would bring back.
 #[derive(Clone)]
-struct Kept {
+struct Retained {
     owner: u64,
     extent: Extent,
     records: Vec<Record>,
@@ -39,7 +39,7 @@ struct Kept {
 
 #[derive(Default)]
 struct Owners {
-    kept: Vec<Kept>,
+    kept: Vec<Retained>,
     next_seq: u64,
 }
 
@@ -80,7 +80,7 @@ impl Owners {
     }
 }
 
-fn read(reader: &mut PackReader<FalseDisk>, kept: &Kept) -> Result<(), ReadError> {
+fn read(reader: &mut PackReader<FalseDisk>, kept: &Retained) -> Result<(), ReadError> {
     let mut found = Vec::new();
     let (mut at, mut bytes) = (Some(0), 0);
     while let Some(from) = at {
@@ -189,7 +189,7 @@ fn write(
                     // Its owner is gone meanwhile.
                     packs.release(extent);
                 } else {
-                    owners.kept.push(Kept { owner, extent, records });
+                    owners.kept.push(Retained { owner, extent, records });
                 }
             }
             true
@@ -206,7 +206,8 @@ fn write(
 
 fn empty_a_sparse_pack(packs: &mut Packs<FalseDisk>, owners: &mut Owners, random: &mut Random) {
     let Some(pack) = packs.sparse() else { return };
-    let (moving, staying): (Vec<Kept>, _) = owners.kept.drain(..).partition(|kept| kept.extent.pack == pack);
+    let (moving, staying): (Vec<Retained>, _) =
+        owners.kept.drain(..).partition(|kept| kept.extent.pack == pack);
     owners.kept = staying;
     let runs = moving.iter().map(|kept| {
         let mut run = Run::new(kept.owner);

@@ -5,7 +5,7 @@ mod chunks;
 
 use chunks::{LIMITS, Owner, chunk, read_all};
 use log::testing::{Crash, FalseDisk};
-use log::{Kept, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
+use log::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
 
 /// One chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };
@@ -41,7 +41,7 @@ fn lose(disk: &FalseDisk, first: u64) {
     disk.lose(&index(first));
 }
 
-fn open(disk: &FalseDisk) -> Result<Kept, StreamError> {
+fn open(disk: &FalseDisk) -> Result<Retained, StreamError> {
     Owner::new(disk).open(7, SMALL, 0).map(|(kept, _)| kept)
 }
 
@@ -87,7 +87,7 @@ fn a_missing_segment_closes_the_stream() {
 #[test]
 fn a_stream_opens_again_once_its_segment_is_back() {
     let disk = FalseDisk::new(1);
-    let kept = owner(&disk, SMALL, false).kept(7);
+    let kept = owner(&disk, SMALL, false).retained(7);
     let bytes = disk.files()[&segment(2)].clone();
     lose(&disk, 2);
     assert!(open(&disk).is_err());
@@ -196,7 +196,7 @@ fn retention_takes_nothing_that_is_missed() {
     let disk = FalseDisk::new(1);
     let mut owner = owner(&disk, SMALL, true);
     owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
-    assert_eq!(owner.kept(7).first, 4);
+    assert_eq!(owner.retained(7).first, 4);
     drop(owner);
     assert_eq!(told(&disk), (vec![], None));
 }
@@ -204,7 +204,7 @@ fn retention_takes_nothing_that_is_missed() {
 #[test]
 fn a_damaged_version_stops_nobody() {
     let disk = FalseDisk::new(1);
-    let kept = owner(&disk, SMALL, false).kept(7);
+    let kept = owner(&disk, SMALL, false).retained(7);
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);
     let version = disk.files()["streams.version"].clone();
     for at in 0..version.len() {

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
-    Bloom, Chunk, ChunkJob, Kept, NewChunk, Position, ReadFrom, StreamAnswer, StreamError, StreamJob,
+    Bloom, Chunk, ChunkJob, NewChunk, Position, ReadFrom, Retained, StreamAnswer, StreamError, StreamJob,
     StreamLimits, StreamReader, StreamSyncJob, Streams,
 };
 use soak::{named, pick, seeds};
@@ -51,7 +51,7 @@ enum Safe {
 /// What the owner of a stream knows.
 #[derive(Default)]
 struct Model {
-    kept: Kept,
+    retained: Retained,
     confirmed: Vec<(Chunk, Safe)>,
     /// Every chunk that was ever handed over, by its first offset, and the bytes of its filter.
     history: BTreeMap<u64, Vec<(Chunk, usize)>>,
@@ -74,7 +74,7 @@ struct Model {
 
 impl Model {
     fn next_chunks(&mut self, random: &mut Random) -> Vec<NewChunk> {
-        let mut first = self.kept.next;
+        let mut first = self.retained.next;
         let chunks = (0..1 + random.below(4)).map(|_| {
             self.now_ms += random.below(20);
             let bytes = if random.one_in(60) { 70_000 } else { 1 + random.below(400) };
@@ -102,27 +102,27 @@ impl Model {
         self.away = Some((chunks, sync));
     }
 
-    fn keep(&mut self, kept: Kept) {
+    fn keep(&mut self, retained: Retained) {
         // Of an append that syncs, what has gone into a segment is confirmed before the rest is written.
         if let Some((chunks, true)) = &mut self.away {
-            let synced = chunks.partition_point(|chunk| chunk.first < kept.next);
+            let synced = chunks.partition_point(|chunk| chunk.first < retained.next);
             let synced: Vec<_> = chunks.drain(..synced).collect();
             if !synced.is_empty() {
                 self.synced(synced);
             }
         }
-        self.confirmed.retain(|(chunk, _)| chunk.first >= kept.first);
+        self.confirmed.retain(|(chunk, _)| chunk.first >= retained.first);
         if let Some((last, _)) = self.confirmed.last().filter(|_| !self.torn) {
-            assert_eq!((kept.next, kept.last_chunk), (end(last), Some(last.first)));
-            assert_eq!(kept.last_timestamp_ms, Some(last.timestamp_ms));
-            assert_eq!(kept.first, self.confirmed[0].0.first);
-            let first_ms = kept.first_timestamp_ms;
+            assert_eq!((retained.next, retained.last_chunk), (end(last), Some(last.first)));
+            assert_eq!(retained.last_timestamp_ms, Some(last.timestamp_ms));
+            assert_eq!(retained.first, self.confirmed[0].0.first);
+            let first_ms = retained.first_timestamp_ms;
             assert!(first_ms == Some(self.confirmed[0].0.timestamp_ms) || first_ms.is_none() && self.dead);
         }
-        self.kept = kept;
+        self.retained = retained;
     }
 
-    fn appended(&mut self, result: Result<Kept, log::AppendFailure>) {
+    fn appended(&mut self, result: Result<Retained, log::AppendFailure>) {
         let (mut chunks, sync) = self.away.take().expect("an append is answered once");
         let (kept, refused) = match result {
             Ok(kept) => (kept, false),
@@ -132,7 +132,7 @@ impl Model {
                 let written = chunks.len() - back.len();
                 assert_eq!(chunks[written..], back, "what was not written comes back");
                 chunks.truncate(written);
-                (*failure.kept.expect("it is open"), sync && written == 0)
+                (*failure.retained.expect("it is open"), sync && written == 0)
             }
         };
         match sync {
@@ -163,7 +163,7 @@ impl Model {
     }
 
     fn job(&self, stream: u64, from: ReadFrom) -> ChunkJob {
-        chunks::job(stream, from, &self.kept)
+        chunks::job(stream, from, &self.retained)
     }
 
     /// What is promised reads back.
@@ -176,7 +176,7 @@ impl Model {
                 let found = reader.read(&job).unwrap();
                 all.extend(found.chunks);
                 if found.end {
-                    assert_eq!(found.next.offset, self.kept.next);
+                    assert_eq!(found.next.offset, self.retained.next);
                     break;
                 }
                 job.from = ReadFrom::At(found.next);
@@ -195,7 +195,7 @@ impl Model {
     }
 
     /// What another process found.
-    fn restart(&mut self, stream: u64, kept: &Kept, reader: &mut StreamReader<FalseDisk>) {
+    fn restart(&mut self, stream: u64, kept: &Retained, reader: &mut StreamReader<FalseDisk>) {
         // What limits have removed may come back in part.
         let may_tear = self.torn || self.lost_power && (stream != SYNCS || self.is_limited);
         let mut found: Vec<Chunk> = Vec::new();
@@ -224,7 +224,7 @@ impl Model {
         }
         for (chunk, safe) in &self.confirmed {
             // Limits were being looked at when the disk died.
-            let segment = self.kept.segments.iter().rfind(|&&first| first <= chunk.first);
+            let segment = self.retained.segments.iter().rfind(|&&first| first <= chunk.first);
             let went =
                 self.dead && self.is_limited && segment.is_some_and(|first| !kept.segments.contains(first));
             let promised = (*safe == Safe::Synced || *safe == Safe::Written && !self.lost_power) && !went;
@@ -244,14 +244,14 @@ impl Model {
         self.confirmed = found.iter().map(|chunk| (chunk.clone(), safe(chunk))).collect();
         self.doubt(kept.segments.last().copied().unwrap_or(0));
         (self.away, self.lost_power, self.dead) = (None, false, false);
-        self.kept = kept.clone();
+        self.retained = kept.clone();
         self.now_ms = self.now_ms.max(kept.last_timestamp_ms.unwrap_or(0));
     }
 
     /// The segments that limits leave of what is confirmed.
     fn retained(&self, limits: &StreamLimits, now_ms: u64) -> Vec<u64> {
         let mut segments: Vec<(u64, u64, u64)> =
-            self.kept.segments.iter().map(|&first| (first, 0, 0)).collect();
+            self.retained.segments.iter().map(|&first| (first, 0, 0)).collect();
         for (chunk, _) in &self.confirmed {
             let at = segments.iter().rposition(|segment| segment.0 <= chunk.first).unwrap();
             let written = self.history[&chunk.first].iter().rfind(|(known, _)| known == chunk).unwrap();
@@ -406,7 +406,7 @@ fn live(
                 streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
                 // What the disk refuses to remove stays until the next time.
                 let refused = fail_at.is_some_and(|n| (before..disk.changes()).contains(&n));
-                if let (Some(wanted), [StreamAnswer::Kept { result: Ok(kept), .. }], false) =
+                if let (Some(wanted), [StreamAnswer::Limited { result: Ok(kept), .. }], false) =
                     (wanted, &answers[..], disk.is_dead() || refused)
                 {
                     assert_eq!(*kept.segments, *wanted, "{limits:?}");
@@ -425,7 +425,7 @@ fn live(
                 StreamAnswer::Appended { stream, result, .. } => {
                     models.get_mut(&stream).unwrap().appended(result)
                 }
-                StreamAnswer::Kept { stream, result, .. } => {
+                StreamAnswer::Limited { stream, result, .. } => {
                     models.get_mut(&stream).unwrap().keep(result.unwrap())
                 }
                 StreamAnswer::Opened { .. } => panic!("nobody asked"),
@@ -504,7 +504,7 @@ fn reads_are_bounded_by_the_file() {
     let mut owner = chunks::Owner::new(&disk);
     owner.open(7, chunks::LIMITS, 0).unwrap();
     owner.append(7, vec![chunks::chunk(0, 1, 0, 50)], false).unwrap();
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     let job = ChunkJob { bytes_max: u32::MAX, ..chunks::job(7, ReadFrom::First, &kept) };
     StreamReader::new(disk.clone()).read(&job).unwrap();
     assert_eq!(disk.longest_read(), 98);

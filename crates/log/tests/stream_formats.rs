@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use chunks::{LIMITS, Owner, chunk, job, open, read_all};
 use log::testing::{FalseDisk, Random};
 use log::{
-    Bloom, Chunk, ChunkJob, Kept, NewChunk, ReadFrom, STREAM_VERSION, StreamCut, StreamError, StreamLimits,
-    StreamReader,
+    Bloom, Chunk, ChunkJob, NewChunk, ReadFrom, Retained, STREAM_VERSION, StreamCut, StreamError,
+    StreamLimits, StreamReader,
 };
 
 type Files = BTreeMap<String, Vec<u8>>;
@@ -40,8 +40,8 @@ fn sample() -> (Files, Vec<Chunk>) {
     let mut owner = Owner::new(&disk);
     owner.open(7, SMALL, 0).unwrap();
     owner.open(8, LIMITS, 0).unwrap();
-    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.kept(7));
-    assert_eq!((all.len(), owner.kept(7).segments.len()), (6, 2));
+    let all = read_all(&mut StreamReader::new(disk.clone()), 7, &owner.retained(7));
+    assert_eq!((all.len(), owner.retained(7).segments.len()), (6, 2));
     (disk.files(), all)
 }
 
@@ -51,7 +51,7 @@ fn disk_of(files: &Files) -> FalseDisk {
     disk
 }
 
-fn open_stream(disk: &FalseDisk) -> Result<(Kept, Option<StreamCut>), StreamError> {
+fn open_stream(disk: &FalseDisk) -> Result<(Retained, Option<StreamCut>), StreamError> {
     Owner::new(disk).open(7, SMALL, 0)
 }
 
@@ -110,7 +110,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
         let error = open_stream(&disk).unwrap_err();
         assert!(matches!(&error, StreamError::Newer { file, version: 2 } if file == name), "{error}");
         assert_eq!(disk.changes(), 0);
-        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        let kept = Retained { next: 12, segments: [0, 9].into(), ..Retained::default() };
         let at = if name == LAST { ReadFrom::Offset(9) } else { ReadFrom::First };
         let read = StreamReader::new(disk).read(&job(7, at, &kept));
         assert!(matches!(read, Err(StreamError::Newer { .. })));
@@ -177,7 +177,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
             other => panic!("bit {bit}: {other:?}"),
         }
         // Whoever reads is told, and gets what is in front.
-        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        let kept = Retained { next: 12, segments: [0, 9].into(), ..Retained::default() };
         let disk = disk_of(&files);
         let mut reader = StreamReader::new(disk);
         let read = reader.read(&job(7, ReadFrom::First, &kept)).unwrap();
@@ -238,7 +238,7 @@ fn an_index_is_never_needed() {
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, (0..300).map(|n| chunk(n, 1, n, 1000)).collect(), false).unwrap();
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     drop(owner);
     Owner::new(&disk).open(7, LIMITS, 0).unwrap();
     let files = disk.files();
@@ -296,7 +296,7 @@ fn arbitrary_bytes_are_damage_or_cut() {
             }
         }
         let disk = disk_of(&files);
-        let kept = Kept { next: 12, segments: [0, 9].into(), ..Kept::default() };
+        let kept = Retained { next: 12, segments: [0, 9].into(), ..Retained::default() };
         for from in
             [ReadFrom::First, ReadFrom::Last, ReadFrom::Offset(random.below(12)), ReadFrom::Time(2000)]
         {

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 
 use chunks::{LIMITS, chunk, job};
 use log::testing::FalseDisk;
-use log::{ChunksRead, Kept, ReadFrom, RealDisk, StreamAnswer, StreamJob, StreamReader, Streams};
+use log::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
 
 #[test]
 fn everything_is_answered_once_and_stays() {
@@ -48,7 +48,7 @@ fn everything_is_answered_once_and_stays() {
                     StreamAnswer::Appended { shard: 1, stream, result: Ok(kept) } => {
                         assert_eq!(kept.next, next[stream as usize] + 5);
                         next[stream as usize] = kept.next;
-                        kepts.resize(20, Kept::default());
+                        kepts.resize(20, Retained::default());
                         kepts[stream as usize] = kept;
                     }
                     other => panic!("{other:?}"),

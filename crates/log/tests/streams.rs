@@ -42,7 +42,7 @@ fn chunks_read_back_from_any_place() {
         owner.append(7, vec![chunk(first, entries as u16, 100 * n, 150)], n % 3 == 0).unwrap();
         first += entries;
     }
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     assert_eq!((kept.first, kept.next), (0, 50));
     assert_eq!(kept.segments.len(), 5, "four chunks of 198 bytes each: {:?}", kept.segments);
     assert_eq!(kept.bytes, 5 * 8 + 20 * 198);
@@ -80,7 +80,7 @@ fn a_read_takes_whole_chunks_and_at_least_one() {
     owner.open(7, LIMITS, 0).unwrap();
     let chunks = (0..30).map(|n| chunk(n, 1, 0, if n == 7 { 300_000 } else { 1000 })).collect();
     owner.append(7, chunks, false).unwrap();
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     let mut reader = StreamReader::new(disk.clone());
     let mut job = ChunkJob { bytes_max: 5000, ..job(7, ReadFrom::First, &kept) };
     let (mut counts, mut next) = (Vec::new(), 0);
@@ -125,7 +125,7 @@ fn what_is_not_wanted_is_hopped_over() {
         with(4, &["apac"], false, bytes),
     ];
     owner.append(7, chunks, false).unwrap();
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     let mut reader = StreamReader::new(disk.clone());
     let mut firsts = |values: &[&str], none| {
         let values = values.iter().map(|value| value.as_bytes().into()).collect();
@@ -147,7 +147,7 @@ fn a_read_looks_at_so_many_chunks_in_vain() {
     let (disk, mut owner) = streams();
     owner.open(7, StreamLimits { segment_bytes: 100_000, ..LIMITS }, 0).unwrap();
     owner.append(7, (0..10_000).map(|n| chunk(n, 1, 0, 10)).collect(), false).unwrap();
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     let wanted = Some(Arc::new(Wanted { values: vec![b"x"[..].into()], none: false }));
     let mut job = ChunkJob { wanted, ..job(7, ReadFrom::First, &kept) };
     let mut reader = StreamReader::new(disk);
@@ -171,11 +171,11 @@ fn segments_are_removed_from_the_front() {
     owner.open(7, limits, 0).unwrap();
     for n in 0..40 {
         owner.append(7, vec![chunk(n, 1, 10 * n, 150)], n % 2 == 0).unwrap();
-        let kept = owner.kept(7);
+        let kept = owner.retained(7);
         assert!(kept.bytes <= 3000 + 900, "what is appended until the next segment begins");
         assert_eq!(disk.files().keys().filter(|name| name.ends_with("segment")).count(), kept.segments.len());
     }
-    let kept = owner.kept(7);
+    let kept = owner.retained(7);
     assert_eq!((&*kept.segments, kept.first, kept.next), (&[24, 28, 32, 36][..], 24, 40));
     assert_eq!((kept.bytes, kept.first_timestamp_ms), (4 * 800, Some(240)));
     // A reader that was behind goes on where something is.
@@ -275,7 +275,7 @@ fn what_is_no_chunk_is_refused() {
         let count = chunks.len();
         let failure = owner.append(7, chunks, false).unwrap_err();
         assert!(failure.error.to_string().contains(why), "{}", failure.error);
-        assert_eq!((failure.chunks.len(), failure.kept.unwrap().next), (count, 5));
+        assert_eq!((failure.chunks.len(), failure.retained.unwrap().next), (count, 5));
     }
     assert_eq!(disk.changes(), before);
     // Time does not fall.
@@ -392,7 +392,7 @@ fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
     disk.fail(&[Op::Write], 1000, libc::EIO);
     let answer = owner.streams.append_at_once(append(7, 3, 100, false));
     let Ok(StreamAnswer::Appended { result: Err(failure), .. }) = answer else { panic!("{answer:?}") };
-    assert_eq!((failure.chunks.len(), failure.kept.unwrap().next), (1, 3));
+    assert_eq!((failure.chunks.len(), failure.retained.unwrap().next), (1, 3));
     disk.heal();
     assert!(owner.streams.append_at_once(append(7, 3, 100, false)).is_err());
     owner.append(7, vec![chunk(3, 1, 0, 100)], false).unwrap();
@@ -409,8 +409,8 @@ fn a_failed_sync_takes_its_append_back() {
         disk.drop_refused();
         let failure = owner.append(7, vec![chunk(1, 1, 0, 10), chunk(2, 1, 0, 10)], true).unwrap_err();
         assert_eq!(failure.chunks.iter().map(|chunk| chunk.first).collect::<Vec<_>>(), [1, 2]);
-        assert_eq!(failure.kept.as_deref(), Some(&owner.kept(7)));
-        assert_eq!(owner.kept(7).next, 1);
+        assert_eq!(failure.retained.as_deref(), Some(&owner.retained(7)));
+        assert_eq!(owner.retained(7).next, 1);
         disk.heal();
         let kept = owner.append(7, failure.chunks, true).unwrap();
         assert_eq!((&*kept.segments, kept.next), (&[0, 1][..], 3));
@@ -522,7 +522,7 @@ fn a_segment_is_begun_when_what_is_in_front_is_synced() {
     assert!(owner.streams.end_sync(job.run(), &mut answers).is_none());
     let [StreamAnswer::Appended { result: Err(failure), .. }] = &answers[..] else { panic!("{answers:?}") };
     assert_eq!((failure.chunks[0].first, failure.chunks.len()), (6, 1));
-    assert_eq!(failure.kept.as_ref().unwrap().next, 6);
+    assert_eq!(failure.retained.as_ref().unwrap().next, 6);
 }
 
 /// Wherever the process ends while an append is taken back, and whatever the disk refuses of that: what the next process
@@ -545,7 +545,7 @@ fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
         disk.fail_nth(fail_at, libc::ENOSPC);
         disk.die_at(die_at);
         let failure = owner.append(7, (next..8).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap_err();
-        assert_eq!(failure.kept.unwrap().next, next);
+        assert_eq!(failure.retained.unwrap().next, next);
         drop(owner);
         let disk = disk.crash(Crash::Process);
         let (kept, _) = Owner::new(&disk).open(7, SMALL, 0).unwrap();
@@ -588,7 +588,7 @@ fn an_append_over_two_segments_may_be_written_in_part() {
         disk.fail(&[Op::Create], 1000, libc::ENOSPC);
         let failure = owner.append(7, (1..9).map(|n| chunk(n, 1, 0, 300)).collect(), sync).unwrap_err();
         assert_eq!((failure.chunks[0].first, failure.chunks.len()), (2, 7));
-        assert_eq!(failure.kept.unwrap().next, 2);
+        assert_eq!(failure.retained.unwrap().next, 2);
         disk.heal();
         let kept = owner.append(7, failure.chunks, sync).unwrap();
         assert_eq!(read_all(&mut StreamReader::new(disk.crash(Crash::Process)), 7, &kept).len(), 9);

@@ -162,7 +162,7 @@ mod tests {
     use amqp10::{Reader, Symbol};
 
     use super::*;
-    use crate::{Parts, Route, kept};
+    use crate::{Parts, Route, trim};
 
     fn map(pairs: &[(&'static str, Value)]) -> Map {
         let mut map = Map::new();
@@ -285,9 +285,9 @@ mod tests {
         let own: &[u8] = b"\x00\x53\x72\xc1\x0e\x04\xa3\x03x-a\x54\x01\xa3\x03x-b\x40";
         for wire in [plain.to_vec(), [own, plain].concat()] {
             let sections = scan(&wire).expect("a message");
-            let kept = kept(&sections, true);
-            let home = Bytes::copy_from_slice(&wire[kept.range.clone()]);
-            let message = Message::new(kept.into_parts(home), Arc::new(Route::simple("x", "k")));
+            let trimmed = trim(&sections, true);
+            let kept = Bytes::copy_from_slice(&wire[trimmed.range.clone()]);
+            let message = Message::new(trimmed.into_parts(kept), Arc::new(Route::simple("x", "k")));
             let annotated = message.annotated(&set(&[("x-a", text("new"))]));
             assert_eq!(annotated.bare(), message.bare());
             assert_eq!(annotated.properties(), message.properties());

@@ -291,13 +291,13 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::{DeathReason, Parts, Route, kept};
+    use crate::{DeathReason, Parts, Route, trim};
 
     fn receive(wire: &[u8]) -> Message {
         let sections = scan(wire).unwrap();
-        let kept = kept(&sections, true);
-        let home = Bytes::copy_from_slice(&wire[kept.range.clone()]);
-        Message::new(kept.into_parts(home), Arc::new(Route::simple("x", "k")))
+        let trimmed = trim(&sections, true);
+        let wire = Bytes::copy_from_slice(&wire[trimmed.range.clone()]);
+        Message::new(trimmed.into_parts(wire), Arc::new(Route::simple("x", "k")))
     }
 
     fn deliver(message: &Message, count: u32, redelivered: bool) -> Vec<u8> {

@@ -9,7 +9,7 @@ use crate::Parts;
 
 /// Which bytes of the arrived message to keep, and where things lie in them.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct Trimmed {
     /// Of the arrived message.
     pub range: Range<usize>,
     bare_at: u32,
@@ -24,13 +24,13 @@ pub struct Kept {
 
 /// Decides what to keep. Header and delivery-annotations go: the first is rebuilt for each delivery, the
 /// second was meant for this hop. `durable_by_default`: house.md section 6, "header".
-pub fn kept(sections: &Sections, durable_by_default: bool) -> Kept {
+pub fn trim(sections: &Sections, durable_by_default: bool) -> Trimmed {
     let bare = sections.bare.clone();
     let start = sections.message_annotations.as_ref().map_or(bare.start, |a| a.start);
     let body_at = sections.body.start - start;
     let header = sections.header.as_ref();
     let durable_header = header.and_then(|h| h.durable).unwrap_or(false);
-    Kept {
+    Trimmed {
         range: start as usize..bare.end as usize,
         bare_at: bare.start - start,
         application_properties_at: sections
@@ -45,8 +45,8 @@ pub fn kept(sections: &Sections, durable_by_default: bool) -> Kept {
     }
 }
 
-impl Kept {
-    /// The parts, with `wire` being the kept bytes in their home.
+impl Trimmed {
+    /// The parts, with `wire` being a copy of the bytes of `range`.
     pub fn into_parts(self, wire: Bytes) -> Parts {
         debug_assert_eq!(wire.len(), self.range.len());
         let Self { bare_at, application_properties_at, body_at, durable, durable_header, .. } = self;

@@ -22,6 +22,6 @@ pub use filter::{
     Dialect, FIELDS_MAX, FieldError, FieldFilter, Filter, Position, SQL_CHARS_MAX, SQL_TOKENS_MAX, Scope,
     ScopeValues, SqlError, SqlFilter, SqlProblem,
 };
-pub use intake::{Kept, kept};
+pub use intake::{Trimmed, trim};
 pub use stored::{LastRoute, StoredError};
 pub use stream::{Entries, EntryWriter, FILTER_VALUE};

@@ -230,7 +230,7 @@ mod tests {
     use amqp10::Header;
 
     use super::*;
-    use crate::{Death, DeathReason, kept};
+    use crate::{Death, DeathReason, trim};
 
     /// Message-annotations {x-a: 1}, properties {subject}, application-properties {k: 1}, data.
     const FULL: &[u8] = b"\x00\x53\x70\xc0\x05\x03\x41\x50\x05\x40\
@@ -243,9 +243,9 @@ mod tests {
     const PLAIN: &[u8] = b"\x00\x53\x77\x40";
 
     fn message(wire: &[u8], key: &str) -> Message {
-        let kept = kept(&scan(wire).unwrap(), true);
-        let home = Bytes::copy_from_slice(&wire[kept.range.clone()]);
-        Message::new(kept.into_parts(home), Arc::new(Route::simple("x", key)))
+        let trimmed = trim(&scan(wire).unwrap(), true);
+        let wire = Bytes::copy_from_slice(&wire[trimmed.range.clone()]);
+        Message::new(trimmed.into_parts(wire), Arc::new(Route::simple("x", key)))
     }
 
     fn chunk(messages: &[Message]) -> Bytes {

@@ -141,7 +141,7 @@ fn of_a_consumer() {
 
 #[test]
 fn of_a_stream() {
-    let stream = |ready| Report { stream: Some(queue::Kept::default()), ..self::ready(ready) };
+    let stream = |ready| Report { stream: Some(queue::Retained::default()), ..self::ready(ready) };
     let consuming = |unsettled, credit, standing| {
         let standing = Some(standing);
         let role = Role::Consuming {

@@ -26,8 +26,8 @@ pub use self::route::{Refused, Sender, Target, may_publish};
 use crate::catalog::{QueueRecord, RouteTarget};
 use crate::cx::Cx;
 use crate::explain;
-use crate::home::{COPY_MAX, home};
 use crate::ids::QueueId;
+use crate::input::{COPY_MAX, copy_of};
 use crate::mail::{GateAddress, PublisherAddress};
 
 /// One publisher. Call [`Intake::close`] when it goes.
@@ -135,25 +135,27 @@ impl<P: Publication> Intake<P> {
             return Err(Refused::Unroutable);
         }
         cx.counters.routed += 1;
-        let kept = message::kept(arrived.found, cx.settings.durable_by_default);
-        let range = kept.range.clone();
-        let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, kept.durable);
+        let trimmed = message::trim(arrived.found, cx.settings.durable_by_default);
+        let range = trimmed.range.clone();
+        let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, trimmed.durable);
         let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
         let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (arrived.body, targets) {
             // Most are small and go to one queue: put together where they are kept, with no choice behind it.
             (body, [RouteTarget::Queue(queue)]) if range.len() <= COPY_MAX => {
-                let message =
-                    Message::new(kept.into_parts(home(&body[range], &mut cx.input, cx.home)), route);
+                let message = Message::new(
+                    trimmed.into_parts(copy_of(&body[range], &mut cx.input, cx.batch_buffer)),
+                    route,
+                );
                 cx.post.request(*queue, Request::Publish(Publish { publisher, seq, message, patient }));
             }
             (body, targets) => {
                 let wire = match body {
                     Body::Owned(bytes) if range.len() > COPY_MAX => bytes.slice(range),
-                    body => home(&body[range], &mut cx.input, cx.home),
+                    body => copy_of(&body[range], &mut cx.input, cx.batch_buffer),
                 };
-                let message = Message::new(kept.into_parts(wire), route);
+                let message = Message::new(trimmed.into_parts(wire), route);
                 send(cx, sender.vhost, Publish { publisher, seq, message, patient }, targets);
             }
         }

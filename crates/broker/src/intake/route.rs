@@ -136,8 +136,8 @@ pub(super) fn remember(
     if exchanges.is_empty() {
         return;
     }
-    let kept = message::kept(arrived.found, cx.settings.durable_by_default);
-    let wire = Bytes::copy_from_slice(&arrived.body[kept.range.clone()]);
-    let message = Message::new(kept.into_parts(wire), route.clone());
+    let trimmed = message::trim(arrived.found, cx.settings.durable_by_default);
+    let wire = Bytes::copy_from_slice(&arrived.body[trimmed.range.clone()]);
+    let message = Message::new(trimmed.into_parts(wire), route.clone());
     exchanges.iter().for_each(|exchange| cx.post.remember(exchange, message.clone()));
 }

@@ -69,8 +69,8 @@ pub(super) struct Unsynced {
     /// In the order of their batches.
     waiting: VecDeque<Waiting>,
     /// Batches that somebody waits for, oldest first. Until they are synced, this is the only copy that is surely good.
-    kept: VecDeque<Kept>,
-    /// In `kept`.
+    batches: VecDeque<UnsyncedBatch>,
+    /// In `batches`.
     bytes: u64,
     under_way: Option<UnderWay>,
 }
@@ -78,7 +78,7 @@ pub(super) struct Unsynced {
 impl Unsynced {
     /// Nobody waits for anything that was written.
     pub fn is_empty(&self) -> bool {
-        self.kept.is_empty()
+        self.batches.is_empty()
     }
 }
 
@@ -91,7 +91,7 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-struct Kept {
+struct UnsyncedBatch {
     file: u64,
     header: BatchHeader,
     records: Vec<Records>,
@@ -231,7 +231,7 @@ impl<D: Disk> Log<D> {
         }
         if let Some(header) = header {
             self.unsynced.bytes += header.length;
-            self.unsynced.kept.push_back(Kept { file: current, header, records: all });
+            self.unsynced.batches.push_back(UnsyncedBatch { file: current, header, records: all });
         }
         self.answer(&Ok(()), done);
     }
@@ -239,8 +239,8 @@ impl<D: Disk> Log<D> {
     /// Answers those whose batches are synced; and all others, if they cannot be.
     fn answer(&mut self, outcome: &Result<(), Failure>, done: &mut Vec<Completion>) {
         let synced = self.synced;
-        while let Some(kept) = self.unsynced.kept.pop_front_if(|kept| kept.header.number <= synced) {
-            self.unsynced.bytes -= kept.header.length;
+        while let Some(batch) = self.unsynced.batches.pop_front_if(|batch| batch.header.number <= synced) {
+            self.unsynced.bytes -= batch.header.length;
         }
         if self.unsynced.waiting.is_empty() {
             self.sync_refused |= outcome.is_err();
@@ -291,13 +291,13 @@ impl<D: Disk> Log<D> {
     /// nothing is synced. A batch that reads back as something else, and is not kept, is lost: the disk took it and
     /// dropped it. The next open reports it.
     fn copy_doomed(&mut self) -> Result<u32, Failure> {
-        let kept = std::mem::take(&mut self.unsynced.kept);
-        let copies = self.copy_doomed_with(&kept);
-        self.unsynced.kept = kept;
+        let batches = std::mem::take(&mut self.unsynced.batches);
+        let copies = self.copy_doomed_with(&batches);
+        self.unsynced.batches = batches;
         copies
     }
 
-    fn copy_doomed_with(&mut self, kept: &VecDeque<Kept>) -> Result<u32, Failure> {
+    fn copy_doomed_with(&mut self, batches: &VecDeque<UnsyncedBatch>) -> Result<u32, Failure> {
         let mut copied = BTreeSet::new();
         for index in 0..self.dirty.len() {
             let file = &mut self.dirty[index];
@@ -321,8 +321,8 @@ impl<D: Disk> Log<D> {
                     sources.insert(header.number, (header, Source::File(from, to)));
                 }
             }
-            for (place, kept) in kept.iter().enumerate().filter(|(_, kept)| kept.file == number) {
-                sources.insert(kept.header.number, (kept.header, Source::Memory(place)));
+            for (place, batch) in batches.iter().enumerate().filter(|(_, batch)| batch.file == number) {
+                sources.insert(batch.header.number, (batch.header, Source::Memory(place)));
             }
             for (number, (header, source)) in sources {
                 if !copied.insert(number) {
@@ -331,7 +331,7 @@ impl<D: Disk> Log<D> {
                 let mut payload = Vec::new();
                 match source {
                     Source::File(from, to) => payload.push(IoSlice::new(&bytes[from..to])),
-                    Source::Memory(at) => kept[at].records.iter().for_each(|r| r.slices(&mut payload)),
+                    Source::Memory(at) => batches[at].records.iter().for_each(|r| r.slices(&mut payload)),
                 }
                 self.open_fresh()?;
                 self.write_batch(header, &payload)?;

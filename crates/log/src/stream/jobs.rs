@@ -27,7 +27,7 @@ pub struct StreamLimits {
 /// A chunk to be appended.
 #[derive(Clone, Debug)]
 pub struct NewChunk {
-    /// The offset of its first entry: [`Kept::next`], or the end of the chunk in front.
+    /// The offset of its first entry: [`Retained::next`], or the end of the chunk in front.
     pub first: u64,
     /// 1..=[`CHUNK_ENTRIES_MAX`].
     pub entries: u16,
@@ -62,10 +62,10 @@ pub enum StreamJob {
     Open { shard: u32, stream: u64, limits: StreamLimits, sync: bool, now_ms: u64 },
     /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
     /// written, or with `sync` when they are synced, which takes a sync for each segment that they go to; a
-    /// [`StreamAnswer::Kept`] that comes before has what is synced so far.
+    /// [`StreamAnswer::Limited`] that comes before has what is synced so far.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },
     /// Other limits, or the same and a look at the ages, which while an append waits for its sync is left to the next.
-    /// Answered by [`StreamAnswer::Kept`].
+    /// Answered by [`StreamAnswer::Limited`].
     Limit { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
     /// Removes the stream, open or not, and its files. An append of it that waits for a sync fails; no answer else.
     Remove { stream: u64 },
@@ -78,18 +78,18 @@ pub enum StreamAnswer {
     Opened {
         shard: u32,
         stream: u64,
-        result: Result<Kept, StreamError>,
+        result: Result<Retained, StreamError>,
         cut: Option<StreamCut>,
     },
     Appended {
         shard: u32,
         stream: u64,
-        result: Result<Kept, AppendFailure>,
+        result: Result<Retained, AppendFailure>,
     },
-    Kept {
+    Limited {
         shard: u32,
         stream: u64,
-        result: Result<Kept, StreamError>,
+        result: Result<Retained, StreamError>,
     },
 }
 
@@ -97,14 +97,14 @@ impl StreamAnswer {
     /// Who asked.
     pub fn shard(&self) -> u32 {
         match self {
-            Self::Opened { shard, .. } | Self::Appended { shard, .. } | Self::Kept { shard, .. } => *shard,
+            Self::Opened { shard, .. } | Self::Appended { shard, .. } | Self::Limited { shard, .. } => *shard,
         }
     }
 
     /// The stream that it is about.
     pub fn stream(&self) -> u64 {
         match self {
-            Self::Opened { stream, .. } | Self::Appended { stream, .. } | Self::Kept { stream, .. } => {
+            Self::Opened { stream, .. } | Self::Appended { stream, .. } | Self::Limited { stream, .. } => {
                 *stream
             }
         }
@@ -119,12 +119,12 @@ pub struct AppendFailure {
     /// if any, were, as if they had been an append of their own.
     pub chunks: Vec<NewChunk>,
     /// What the stream has now; `None` if it is not open.
-    pub kept: Option<Box<Kept>>,
+    pub retained: Option<Box<Retained>>,
 }
 
 /// What a stream has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retained {
     /// The first offset that is kept; `next` if nothing is.
     pub first: u64,
     /// The offset of the entry that is appended next.
@@ -185,9 +185,9 @@ pub struct ChunkJob {
     pub ticket: u64,
     pub stream: u64,
     pub from: ReadFrom,
-    /// [`Kept::segments`], as new as `until`.
+    /// [`Retained::segments`], as new as `until`.
     pub segments: Arc<[u64]>,
-    /// Chunks that do not begin below are not read: [`Kept::next`] of an answer, so that nothing is read that is not
+    /// Chunks that do not begin below are not read: [`Retained::next`] of an answer, so that nothing is read that is not
     /// confirmed.
     pub until: u64,
     /// Bytes of chunks to read, about: whole chunks, and at least one.

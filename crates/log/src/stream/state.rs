@@ -23,13 +23,13 @@ use super::index::Index;
 use super::notes::Note;
 use super::recover::{self, Last, Segment};
 use super::sync::StreamSyncJob;
-use super::{AppendFailure, Kept, NewChunk, StreamCut, StreamError, StreamLimits};
+use super::{AppendFailure, NewChunk, Retained, StreamCut, StreamError, StreamLimits};
 use crate::disk::Disk;
 use crate::machine::AT_ONCE_BYTES_MAX;
 
 /// When an append is answered.
 pub(super) enum Appended {
-    Now(Result<Kept, AppendFailure>),
+    Now(Result<Retained, AppendFailure>),
     WhenSynced(StreamSyncJob),
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Stream {
     stream: u64,
     limits: StreamLimits,
     /// What others are told.
-    kept: Kept,
+    retained: Retained,
     /// Bytes of the last of its segments.
     kept_end: u64,
     /// What is written. Ascending; the last one may have no chunk.
@@ -96,7 +96,7 @@ impl Stream {
         let mut opened = Self {
             stream,
             limits,
-            kept: Kept::default(),
+            retained: Retained::default(),
             kept_end: 0,
             segments: Vec::new(),
             next: 0,
@@ -144,13 +144,13 @@ impl Stream {
     }
 
     /// Other limits, and a look at the ages.
-    pub fn limit<D: Disk>(&mut self, files: &mut Files<D>, limits: StreamLimits, now_ms: u64) -> Kept {
+    pub fn limit<D: Disk>(&mut self, files: &mut Files<D>, limits: StreamLimits, now_ms: u64) -> Retained {
         self.limits = limits;
         if self.waiting.is_none() {
             self.retain(files, now_ms);
             self.confirm();
         }
-        self.kept.clone()
+        self.retained.clone()
     }
 
     /// Syncs what an open has found, and waits for it.
@@ -190,7 +190,7 @@ impl Stream {
         &mut self,
         files: &mut Files<D>,
         mut chunks: Vec<NewChunk>,
-    ) -> Result<Kept, AppendFailure> {
+    ) -> Result<Retained, AppendFailure> {
         if let Err(error) = self.check(&mut chunks) {
             return Err(self.failure(error, chunks));
         }
@@ -200,7 +200,7 @@ impl Stream {
         }
         self.confirm_written(files);
         match result {
-            Ok(()) => Ok(self.kept.clone()),
+            Ok(()) => Ok(self.retained.clone()),
             Err(error) => Err(self.failure(error, chunks.split_off(written))),
         }
     }
@@ -252,7 +252,7 @@ impl Stream {
             return Some((shard, self.append_synced(files, shard, chunks)));
         }
         self.confirm_written(files);
-        Some((shard, Appended::Now(Ok(self.kept.clone()))))
+        Some((shard, Appended::Now(Ok(self.retained.clone()))))
     }
 
     /// Notes how far the stream has come, if a segment was added or something synced. True if there is something else to be
@@ -280,9 +280,10 @@ impl Stream {
 
     /// What the note does not say yet.
     fn news(&self) -> Option<Note> {
-        let newest = *self.kept.segments.last()?;
-        let (bytes, written, synced) = (self.kept_end, self.kept.next, self.synced_to.min(self.kept.next));
-        let from = self.gap_to.max(self.kept.first);
+        let newest = *self.retained.segments.last()?;
+        let (bytes, written, synced) =
+            (self.kept_end, self.retained.next, self.synced_to.min(self.retained.next));
+        let from = self.gap_to.max(self.retained.first);
         let note = Note { from, newest, bytes, written, synced, ..Note::default() };
         (self.told != Some(note)).then_some(note)
     }
@@ -329,7 +330,7 @@ impl Stream {
     }
 
     fn failure(&self, error: StreamError, chunks: Vec<NewChunk>) -> AppendFailure {
-        AppendFailure { error, chunks, kept: Some(Box::new(self.kept.clone())) }
+        AppendFailure { error, chunks, retained: Some(Box::new(self.retained.clone())) }
     }
 
     /// Whether these are chunks, and the next ones. Raises times that fall.
@@ -442,7 +443,7 @@ impl Stream {
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
         self.index.cut(self.kept_end);
         // One at most, and its name is that of the segment that is begun next: what the disk leaves of it is replaced then.
-        for segment in self.segments.drain(self.kept.segments.len()..) {
+        for segment in self.segments.drain(self.retained.segments.len()..) {
             self.index = Index::EMPTY;
             drop(files.remove(self.stream, segment.first));
         }
@@ -452,13 +453,13 @@ impl Stream {
         }
         self.writable = false;
         self.sure &= refused.is_none();
-        self.next = self.kept.next;
-        self.last = match (self.kept.last_chunk, self.kept.last_timestamp_ms) {
+        self.next = self.retained.next;
+        self.last = match (self.retained.last_chunk, self.retained.last_timestamp_ms) {
             (Some(first), Some(timestamp_ms)) => Some(Last { first, timestamp_ms }),
             _ => None,
         };
-        self.first_ms = self.kept.first_timestamp_ms;
-        let segments = &self.kept.segments;
+        self.first_ms = self.retained.first_timestamp_ms;
+        let segments = &self.retained.segments;
         self.dirty.retain(|first| {
             segments.contains(first) && refused != Some(&Kind::Segment.name(self.stream, *first))
         });
@@ -494,15 +495,15 @@ impl Stream {
     /// Others may be told.
     fn confirm(&mut self) {
         let segments = self.segments.iter().map(|segment| segment.first);
-        if !segments.clone().eq(self.kept.segments.iter().copied()) {
-            self.kept.segments = segments.collect();
+        if !segments.clone().eq(self.retained.segments.iter().copied()) {
+            self.retained.segments = segments.collect();
         }
-        self.kept.first = self.segments.first().map_or(self.next, |segment| segment.first);
-        self.kept.next = self.next;
-        self.kept.last_chunk = self.last.map(|last| last.first);
-        self.kept.bytes = self.segments.iter().map(|segment| segment.bytes).sum();
-        self.kept.first_timestamp_ms = self.first_ms;
-        self.kept.last_timestamp_ms = self.last.map(|last| last.timestamp_ms);
+        self.retained.first = self.segments.first().map_or(self.next, |segment| segment.first);
+        self.retained.next = self.next;
+        self.retained.last_chunk = self.last.map(|last| last.first);
+        self.retained.bytes = self.segments.iter().map(|segment| segment.bytes).sum();
+        self.retained.first_timestamp_ms = self.first_ms;
+        self.retained.last_timestamp_ms = self.last.map(|last| last.timestamp_ms);
         self.kept_end = self.segments.last().map_or(0, |last| last.bytes);
     }
 }

@@ -7,7 +7,9 @@ use super::appender::Files;
 use super::files::{Kind, VERSION_FILE, parse};
 use super::state::{Appended, Stream};
 use super::sync::{StreamSyncEnd, StreamSyncJob};
-use super::{AppendFailure, Kept, NewChunk, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits};
+use super::{
+    AppendFailure, NewChunk, Retained, StreamAnswer, StreamCut, StreamError, StreamJob, StreamLimits,
+};
 use crate::disk::{Disk, LOCK};
 
 /// Files that may refuse to be removed before the rest is left for later.
@@ -150,7 +152,7 @@ impl<D: Disk> Streams<D> {
             StreamJob::Limit { shard, stream, limits, now_ms } => {
                 let limit = |open: &mut Stream| open.limit(&mut self.files, limits, now_ms);
                 let result = self.open.get_mut(&stream).map(limit).ok_or(StreamError::NotOpen { stream });
-                answers.push(StreamAnswer::Kept { shard, stream, result });
+                answers.push(StreamAnswer::Limited { shard, stream, result });
             }
             StreamJob::Remove { stream } => self.remove(stream, answers),
         }
@@ -200,7 +202,7 @@ impl<D: Disk> Streams<D> {
         limits: StreamLimits,
         sync: bool,
         now_ms: u64,
-    ) -> (Result<Kept, StreamError>, Option<StreamCut>) {
+    ) -> (Result<Retained, StreamError>, Option<StreamCut>) {
         if let Some(open) = self.open.get_mut(&stream) {
             return (Ok(open.limit(&mut self.files, limits, now_ms)), None);
         }
@@ -214,10 +216,10 @@ impl<D: Disk> Streams<D> {
                 if sync && let Err(error) = self.sync_found(stream, &mut opened) {
                     return (Err(error), cut);
                 }
-                let kept = opened.limit(&mut self.files, limits, now_ms);
+                let retained = opened.limit(&mut self.files, limits, now_ms);
                 self.listed.remove(&stream);
                 self.open.insert(stream, opened);
-                (Ok(kept), cut)
+                (Ok(retained), cut)
             }
             Err(error) => (Err(error), None),
         }
@@ -243,7 +245,7 @@ impl<D: Disk> Streams<D> {
             Some(open) => open.append(&mut self.files, shard, chunks, sync),
             None => {
                 let error = StreamError::NotOpen { stream };
-                Appended::Now(Err(AppendFailure { error, chunks, kept: None }))
+                Appended::Now(Err(AppendFailure { error, chunks, retained: None }))
             }
         }
     }
@@ -254,7 +256,7 @@ impl<D: Disk> Streams<D> {
             firsts.extend(open.files());
             if let Some((shard, chunks)) = open.into_waiting() {
                 let error = StreamError::NotOpen { stream };
-                let result = Err(AppendFailure { error, chunks, kept: None });
+                let result = Err(AppendFailure { error, chunks, retained: None });
                 answers.push(StreamAnswer::Appended { shard, stream, result });
             }
         }

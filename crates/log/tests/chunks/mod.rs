@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use log::testing::FalseDisk;
 use log::{
-    AppendFailure, Chunk, ChunkJob, Disk, Kept, NewChunk, ReadFrom, StreamAnswer, StreamCut, StreamError,
+    AppendFailure, Chunk, ChunkJob, Disk, NewChunk, ReadFrom, Retained, StreamAnswer, StreamCut, StreamError,
     StreamJob, StreamLimits, StreamReader, Streams,
 };
 
@@ -27,7 +27,7 @@ pub fn open(disk: &FalseDisk) -> Result<Streams<FalseDisk>, StreamError> {
 
 pub struct Owner<D: Disk = FalseDisk> {
     pub streams: Streams<D>,
-    kept: BTreeMap<u64, Kept>,
+    retained: BTreeMap<u64, Retained>,
 }
 
 impl Owner {
@@ -38,12 +38,12 @@ impl Owner {
 
 impl<D: Disk> Owner<D> {
     pub fn with(streams: Streams<D>) -> Self {
-        Self { streams, kept: BTreeMap::new() }
+        Self { streams, retained: BTreeMap::new() }
     }
 
     /// What was confirmed last.
-    pub fn kept(&self, stream: u64) -> Kept {
-        self.kept[&stream].clone()
+    pub fn retained(&self, stream: u64) -> Retained {
+        self.retained[&stream].clone()
     }
 
     pub fn open(
@@ -51,7 +51,7 @@ impl<D: Disk> Owner<D> {
         stream: u64,
         limits: StreamLimits,
         now_ms: u64,
-    ) -> Result<(Kept, Option<StreamCut>), StreamError> {
+    ) -> Result<(Retained, Option<StreamCut>), StreamError> {
         self.open_with(stream, limits, false, now_ms)
     }
 
@@ -61,10 +61,10 @@ impl<D: Disk> Owner<D> {
         limits: StreamLimits,
         sync: bool,
         now_ms: u64,
-    ) -> Result<(Kept, Option<StreamCut>), StreamError> {
+    ) -> Result<(Retained, Option<StreamCut>), StreamError> {
         match self.answer(StreamJob::Open { shard: 3, stream, limits, sync, now_ms }) {
             StreamAnswer::Opened { shard: 3, stream: of, result, cut } if of == stream => {
-                result.map(|kept| (self.keep(stream, kept), cut))
+                result.map(|retained| (self.keep(stream, retained), cut))
             }
             other => panic!("{other:?}"),
         }
@@ -75,13 +75,13 @@ impl<D: Disk> Owner<D> {
         stream: u64,
         chunks: Vec<NewChunk>,
         sync: bool,
-    ) -> Result<Kept, Box<AppendFailure>> {
+    ) -> Result<Retained, Box<AppendFailure>> {
         match self.answer(StreamJob::Append { shard: 3, stream, chunks, sync }) {
             StreamAnswer::Appended { shard: 3, stream: of, result, .. } if of == stream => match result {
-                Ok(kept) => Ok(self.keep(stream, kept)),
+                Ok(retained) => Ok(self.keep(stream, retained)),
                 Err(failure) => {
-                    if let Some(kept) = &failure.kept {
-                        self.keep(stream, Kept::clone(kept));
+                    if let Some(retained) = &failure.retained {
+                        self.keep(stream, Retained::clone(retained));
                     }
                     Err(Box::new(failure))
                 }
@@ -90,10 +90,10 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    pub fn limit(&mut self, stream: u64, limits: StreamLimits, now_ms: u64) -> Result<Kept, StreamError> {
+    pub fn limit(&mut self, stream: u64, limits: StreamLimits, now_ms: u64) -> Result<Retained, StreamError> {
         match self.answer(StreamJob::Limit { shard: 3, stream, limits, now_ms }) {
-            StreamAnswer::Kept { shard: 3, stream: of, result } if of == stream => {
-                result.map(|kept| self.keep(stream, kept))
+            StreamAnswer::Limited { shard: 3, stream: of, result } if of == stream => {
+                result.map(|retained| self.keep(stream, retained))
             }
             other => panic!("{other:?}"),
         }
@@ -111,22 +111,22 @@ impl<D: Disk> Owner<D> {
         answers.remove(0)
     }
 
-    fn keep(&mut self, stream: u64, kept: Kept) -> Kept {
-        self.kept.insert(stream, kept.clone());
-        kept
+    fn keep(&mut self, stream: u64, retained: Retained) -> Retained {
+        self.retained.insert(stream, retained.clone());
+        retained
     }
 }
 
 /// Ends the process, and opens the stream in the next: nothing was interrupted.
-pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Kept {
+pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Retained {
     drop(owner);
-    let (kept, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
+    let (retained, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
     assert_eq!(cut, None);
-    kept
+    retained
 }
 
-pub fn job(stream: u64, from: ReadFrom, kept: &Kept) -> ChunkJob {
-    let (segments, until) = (kept.segments.clone(), kept.next);
+pub fn job(stream: u64, from: ReadFrom, retained: &Retained) -> ChunkJob {
+    let (segments, until) = (retained.segments.clone(), retained.next);
     ChunkJob {
         shard: 0,
         ticket: 0,
@@ -145,8 +145,8 @@ pub fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk>
 }
 
 /// Everything, in as many reads as it takes.
-pub fn read_all<D: Disk>(reader: &mut StreamReader<D>, stream: u64, kept: &Kept) -> Vec<Chunk> {
-    let mut job = job(stream, ReadFrom::First, kept);
+pub fn read_all<D: Disk>(reader: &mut StreamReader<D>, stream: u64, retained: &Retained) -> Vec<Chunk> {
+    let mut job = job(stream, ReadFrom::First, retained);
     let mut all = Vec::new();
     loop {
         let found = reader.read(&job).unwrap();

@@ -13,11 +13,11 @@ use super::receipts::Receipt;
 impl Shard {
     /// Takes mail to the shard of the link; a name that speaks of no shard is answered here.
     pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
-        let home = match self.mail.shards().contains(&to.shard()) {
+        let shard = match self.mail.shards().contains(&to.shard()) {
             true => to.shard(),
             false => self.here.id,
         };
-        self.do_or_send(home, Mail::Direct { to, vhost, request });
+        self.do_or_send(shard, Mail::Direct { to, vhost, request });
     }
 
     pub(super) fn handle_direct(&mut self, to: ReplyTo, vhost: &str, request: Direct) {

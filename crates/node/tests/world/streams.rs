@@ -8,8 +8,8 @@ use amqp10::Value;
 use broker::catalog::{Arguments, Command, DeclareQueue};
 use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
 use log::{
-    ChunkJob, ChunksRead, Kept, NewChunk, StreamAnswer, StreamError, StreamJob, StreamReader, StreamSyncEnd,
-    StreamSyncJob, Streams,
+    ChunkJob, ChunksRead, NewChunk, Retained, StreamAnswer, StreamError, StreamJob, StreamReader,
+    StreamSyncEnd, StreamSyncJob, Streams,
 };
 use message::Entries;
 
@@ -151,10 +151,9 @@ impl StreamWorld {
     /// What the owner of a stream is promised from now on.
     fn note(&mut self, answer: &StreamAnswer) {
         let stream = answer.stream();
-        let kept: Option<&Kept> = match answer {
-            StreamAnswer::Opened { result: Ok(kept), .. } | StreamAnswer::Kept { result: Ok(kept), .. } => {
-                Some(kept)
-            }
+        let kept: Option<&Retained> = match answer {
+            StreamAnswer::Opened { result: Ok(kept), .. }
+            | StreamAnswer::Limited { result: Ok(kept), .. } => Some(kept),
             StreamAnswer::Opened { result: Err(StreamError::Io { .. }), .. } => None,
             StreamAnswer::Opened { result: Err(error), .. } => {
                 let story = self.known.get(&stream).map(|at| &mut self.stories[*at]).expect("it has files");
@@ -165,7 +164,7 @@ impl StreamWorld {
             StreamAnswer::Appended { result, .. } => {
                 let kept = match result {
                     Ok(kept) => Some(kept),
-                    Err(failure) => failure.kept.as_deref(),
+                    Err(failure) => failure.retained.as_deref(),
                 };
                 let away = self.away.remove(&stream).unwrap_or_default();
                 if let (Some(kept), Some(&at)) = (kept, self.known.get(&stream)) {
@@ -174,7 +173,7 @@ impl StreamWorld {
                 }
                 kept
             }
-            StreamAnswer::Kept { result: Err(error), .. } => panic!("{error}"),
+            StreamAnswer::Limited { result: Err(error), .. } => panic!("{error}"),
         };
         if let (Some(kept), Some(&at)) = (kept, self.known.get(&stream)) {
             let story = &mut self.stories[at];

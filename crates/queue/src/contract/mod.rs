@@ -10,7 +10,7 @@ use std::sync::Arc;
 use message::{Annotations, DeathReason, Message};
 use ranges::{Range, Ranges};
 
-pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, Kept, News, Replay, Start};
+pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, News, Replay, Retained, Start};
 
 /// A consumer of one queue. Never reused, so that late mail to a dead consumer cannot reach a living one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -546,5 +546,5 @@ pub struct Report {
     /// How often a consumer's annotations were not kept, because there is no room for them with the message or its queue.
     pub annotations_refused: u64,
     /// Only of a stream: what is kept of it. Its `ready` messages are all that are kept.
-    pub stream: Option<Kept>,
+    pub stream: Option<Retained>,
 }

@@ -61,7 +61,7 @@ pub struct Follower(pub u32);
 
 /// What is kept of a stream, and may be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept {
+pub struct Retained {
     /// The oldest offset.
     pub first: u64,
     /// The offset of the next message to come.
@@ -74,7 +74,7 @@ pub struct Kept {
     pub segments: Arc<[u64]>,
 }
 
-impl Kept {
+impl Retained {
     /// Messages that are kept.
     pub fn messages(&self) -> u64 {
         self.next - self.first.min(self.next)
@@ -84,7 +84,7 @@ impl Kept {
 /// What a follower must know of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
-    pub kept: Kept,
+    pub retained: Retained,
     /// What was written since the last news, in order.
     pub chunks: Vec<Chunk>,
     /// There is nothing more to come, for this reason.

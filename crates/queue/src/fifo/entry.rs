@@ -113,7 +113,7 @@ pub fn stored_bytes(message: &Message) -> u64 {
     message.len() + STORED_OVERHEAD
 }
 
-/// What a message takes in memory beside its bytes, about: its entry, and what has come around it and stays in its home.
+/// What a message takes in memory beside its bytes, about: its entry, and what has come around it and stays in the same copy.
 pub(super) const MEMORY_OVERHEAD: u64 = size_of::<Entry>() as u64 + 64;
 
 impl Entry {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ranges::{Range, Ranges};
 
 use super::chunk::Filling;
-use crate::contract::{Chunk, Follower, Kept, News};
+use crate::contract::{Chunk, Follower, News, Retained};
 use crate::{
     Asked, Attach, Config, DeletedReason, Effect, GoneReason, Publish, PublisherId, Receipt, Receipts,
     Refusal, RejectReason, Report, Request, Ticket, Verdict,
@@ -31,7 +31,7 @@ pub enum Work {
     Open,
     /// Answered by [`Stream::handle_appended`].
     Append(Vec<Chunk>),
-    /// The limits have changed, or time has passed. Answered by [`Stream::handle_kept`].
+    /// The limits have changed, or time has passed. Answered by [`Stream::handle_limited`].
     Limit,
 }
 
@@ -89,7 +89,7 @@ pub struct Stream {
     /// Work is with the disk.
     away: bool,
     /// What is written, and may be read.
-    kept: Kept,
+    retained: Retained,
     /// The offset of the first message in `filling`.
     next: u64,
     filling: Filling,
@@ -117,7 +117,7 @@ impl Stream {
             config,
             state: State::Closed,
             away: false,
-            kept: Kept::default(),
+            retained: Retained::default(),
             next: 0,
             filling: Filling::default(),
             full: Vec::new(),
@@ -191,7 +191,7 @@ impl Stream {
                 let refused = |why| Effect::Refused { asked: Asked::Ticket(ticket), why };
                 if if_unused && self.consumers() > 0 {
                     out.effects.push(refused(Refusal::InUse));
-                } else if if_empty && self.next_offset() > self.kept.first {
+                } else if if_empty && self.next_offset() > self.retained.first {
                     out.effects.push(refused(Refusal::NotEmpty));
                 } else {
                     self.delete(ticket, out);
@@ -215,7 +215,7 @@ impl Stream {
             }
             Request::Follow { follower, .. } => {
                 let end = Some(if damaged { GoneReason::Damaged } else { GoneReason::QueueDeleted });
-                let news = Box::new(News { kept: self.kept.clone(), chunks: Vec::new(), end });
+                let news = Box::new(News { retained: self.retained.clone(), chunks: Vec::new(), end });
                 out.effects.push(Effect::News { follower, news });
             }
             Request::Delete { ticket, .. } if damaged => self.delete(ticket, out),
@@ -263,7 +263,7 @@ impl Stream {
             (None, None) => {}
             (None, Some(consumers)) => {
                 self.followers.push((follower, consumers));
-                let news = Box::new(News { kept: self.kept.clone(), chunks: Vec::new(), end: None });
+                let news = Box::new(News { retained: self.retained.clone(), chunks: Vec::new(), end: None });
                 out.effects.push(Effect::News { follower, news });
             }
         }
@@ -275,7 +275,7 @@ impl Stream {
 
     fn delete(&mut self, ticket: Ticket, out: &mut StreamOutput) {
         self.end(State::Deleted, out);
-        out.effects.push(Effect::Done { ticket, messages: self.kept.messages(), journaled: false });
+        out.effects.push(Effect::Done { ticket, messages: self.retained.messages(), journaled: false });
         out.effects.push(Effect::Deleted { reason: DeletedReason::Asked });
     }
 
@@ -311,7 +311,7 @@ impl Stream {
 
     fn tell(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
         out.effects.extend(self.followers.iter().map(|(follower, _)| {
-            let news = Box::new(News { kept: self.kept.clone(), chunks: chunks.to_vec(), end });
+            let news = Box::new(News { retained: self.retained.clone(), chunks: chunks.to_vec(), end });
             Effect::News { follower: *follower, news }
         }));
     }
@@ -325,7 +325,7 @@ impl Stream {
             State::Opening => Work::Open,
             State::Open if !self.full.is_empty() || !self.filling.is_empty() => {
                 self.close_chunk();
-                let at_ms = now_ms.max(self.kept.times_ms.map_or(0, |(_, last)| last));
+                let at_ms = now_ms.max(self.retained.times_ms.map_or(0, |(_, last)| last));
                 self.full.iter_mut().for_each(|chunk| chunk.at_ms = at_ms);
                 self.writing = std::mem::take(&mut self.full);
                 Work::Append(self.writing.clone())
@@ -366,16 +366,21 @@ impl Stream {
     }
 
     /// The answer to [`Work::Open`].
-    pub fn handle_opened(&mut self, result: Result<Kept, OpenFailure>, now_ms: u64, out: &mut StreamOutput) {
+    pub fn handle_opened(
+        &mut self,
+        result: Result<Retained, OpenFailure>,
+        now_ms: u64,
+        out: &mut StreamOutput,
+    ) {
         self.away = false;
         if self.state != State::Opening {
             return;
         }
         match result {
-            Ok(kept) => {
+            Ok(retained) => {
                 (self.state, self.failed) = (State::Open, false);
-                self.next = kept.next;
-                self.kept = kept;
+                self.next = retained.next;
+                self.retained = retained;
             }
             Err(OpenFailure::Unavailable) => {
                 (self.not_before_ms, self.failed) = (now_ms + RETRY_MS, true);
@@ -393,31 +398,32 @@ impl Stream {
 
     /// The answer to [`Work::Append`]: what is kept now, if that is known. What of it was not written is to be written
     /// once more.
-    pub fn handle_appended(&mut self, kept: Option<Kept>, now_ms: u64, out: &mut StreamOutput) {
+    pub fn handle_appended(&mut self, retained: Option<Retained>, now_ms: u64, out: &mut StreamOutput) {
         self.away = false;
         if self.state != State::Open {
             return;
         }
-        self.kept = kept.unwrap_or_else(|| self.kept.clone());
+        self.retained = retained.unwrap_or_else(|| self.retained.clone());
         let mut written = std::mem::take(&mut self.writing);
-        let mut unwritten = written.split_off(written.partition_point(|chunk| chunk.end() <= self.kept.next));
+        let mut unwritten =
+            written.split_off(written.partition_point(|chunk| chunk.end() <= self.retained.next));
         self.failed = !unwritten.is_empty();
         if self.failed {
             self.not_before_ms = now_ms + RETRY_MS;
             unwritten.append(&mut self.full);
             self.full = unwritten;
         }
-        self.receipts(self.kept.next, Verdict::Accepted, out);
+        self.receipts(self.retained.next, Verdict::Accepted, out);
         self.tell(&written, None, out);
     }
 
     /// The answer to [`Work::Limit`], if it was done.
-    pub fn handle_kept(&mut self, kept: Option<Kept>, out: &mut StreamOutput) {
+    pub fn handle_limited(&mut self, retained: Option<Retained>, out: &mut StreamOutput) {
         self.away = false;
         if self.state == State::Open
-            && let Some(kept) = kept
+            && let Some(retained) = retained
         {
-            self.kept = kept;
+            self.retained = retained;
             self.tell(&[], None, out);
         }
     }
@@ -435,12 +441,12 @@ impl Stream {
     /// What the machine knows of itself.
     pub fn report(&self) -> Report {
         Report {
-            ready: self.kept.messages(),
-            ready_bytes: self.kept.bytes,
+            ready: self.retained.messages(),
+            ready_bytes: self.retained.bytes,
             consumers: self.consumers(),
             damaged: self.is_damaged(),
             published: self.published,
-            stream: Some(self.kept.clone()),
+            stream: Some(self.retained.clone()),
             ..Report::default()
         }
     }

@@ -8,7 +8,7 @@ use message::{Entries, Filter, Position};
 
 use super::load::{LoadFrom, ReadersOutput};
 use super::tail::Tail;
-use crate::contract::{BloomFilter, Chunk, Kept, Replay, Start};
+use crate::contract::{BloomFilter, Chunk, Replay, Retained, Start};
 use crate::grant::Grant;
 use crate::{Asked, ConsumerId, CreditState, Deliver, Delivery, Effect, Lent, Ticket};
 
@@ -68,13 +68,13 @@ impl Browsed {
 }
 
 impl Reader {
-    pub fn new(replay: &Replay, kept: &Kept, delivery_count: u32) -> Self {
+    pub fn new(replay: &Replay, retained: &Retained, delivery_count: u32) -> Self {
         let (fetched, behind, next) = match replay.start {
-            Start::First => (Some(kept.first), LoadFrom::First, 0),
+            Start::First => (Some(retained.first), LoadFrom::First, 0),
             Start::Last => (None, LoadFrom::Last, 0),
-            Start::Next => (Some(kept.next), LoadFrom::Offset(kept.next), kept.next),
+            Start::Next => (Some(retained.next), LoadFrom::Offset(retained.next), retained.next),
             Start::Offset(offset) => {
-                let fetched = offset.min(kept.next);
+                let fetched = offset.min(retained.next);
                 (Some(fetched), LoadFrom::Offset(fetched), offset)
             }
             Start::Time(ms) => (None, LoadFrom::Time(ms), 0),
@@ -108,17 +108,17 @@ impl Reader {
     }
 
     /// Whether anything that is written has not been looked at.
-    pub fn is_behind(&self, kept: &Kept) -> bool {
-        self.fetched.is_none_or(|fetched| fetched < kept.next)
+    pub fn is_behind(&self, retained: &Retained) -> bool {
+        self.fetched.is_none_or(|fetched| fetched < retained.next)
             || !self.chunks.is_empty()
             || !self.entries.is_empty()
             || self.refused
     }
 
-    pub fn available(&self, kept: &Kept) -> u32 {
+    pub fn available(&self, retained: &Retained) -> u32 {
         let next = self.next - u64::from(self.refused);
-        let at = if self.fetched.is_some() { next.max(kept.first) } else { kept.first };
-        u32::try_from(kept.next.saturating_sub(at)).unwrap_or(u32::MAX)
+        let at = if self.fetched.is_some() { next.max(retained.first) } else { retained.first };
+        u32::try_from(retained.next.saturating_sub(at)).unwrap_or(u32::MAX)
     }
 
     /// Deliveries, as far as credit and memory go: to `deliver`, or to [`Browsed`].
@@ -126,7 +126,7 @@ impl Reader {
         &mut self,
         who: Asked,
         tail: &Tail,
-        kept: &Kept,
+        retained: &Retained,
         now_ms: u64,
         deliver: &mut dyn Deliver,
     ) -> Served {
@@ -156,7 +156,7 @@ impl Reader {
                     continue;
                 }
                 let Some(fetched) = self.fetched else { return Served::Waits };
-                self.next = self.next.max(fetched.min(kept.next));
+                self.next = self.next.max(fetched.min(retained.next));
                 let Some(chunk) = tail.get(fetched) else { return Served::Waits };
                 (self.fetched, self.behind) = (Some(chunk.end()), LoadFrom::Offset(chunk.end()));
                 if chunk.is_wanted(self.bloom.as_deref()) {
@@ -252,20 +252,20 @@ impl Reader {
     }
 
     /// Whether the disk has what the reader comes to next.
-    pub fn wants_load(&self, tail: &Tail, kept: &Kept) -> bool {
+    pub fn wants_load(&self, tail: &Tail, retained: &Retained) -> bool {
         if self.grant.credit == 0 || self.waits_for_room || !self.chunks.is_empty() {
             return false;
         }
         match self.fetched {
             None => true,
-            Some(fetched) => fetched < kept.next && tail.get(fetched).is_none(),
+            Some(fetched) => fetched < retained.next && tail.get(fetched).is_none(),
         }
     }
 
     /// Says what credit is left, if that was asked: a drain only when nothing more can come.
-    pub fn answer(&mut self, consumer: ConsumerId, kept: &Kept, out: &mut ReadersOutput) {
+    pub fn answer(&mut self, consumer: ConsumerId, retained: &Retained, out: &mut ReadersOutput) {
         let Some(drain) = self.asked else { return };
-        if drain && self.grant.credit > 0 && self.is_behind(kept) {
+        if drain && self.grant.credit > 0 && self.is_behind(retained) {
             return;
         }
         self.asked = None;
@@ -275,7 +275,7 @@ impl Reader {
         let state = CreditState {
             delivery_count: self.grant.delivery_count,
             credit: self.grant.credit,
-            available: self.available(kept),
+            available: self.available(retained),
             drained: drain,
         };
         out.effects.push(Effect::CreditState { consumer, state });

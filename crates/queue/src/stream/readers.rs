@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::load::{ChunkLoad, LoadFrom, LoadedChunks, ReadersOutput};
 use super::reader::{BROWSE_BYTES_MAX, Browsed, Reader, Served};
 use super::tail::Tail;
-use crate::contract::{Kept, News};
+use crate::contract::{News, Retained};
 use crate::{
     Asked, Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Ticket,
 };
@@ -34,7 +34,7 @@ pub enum Standing {
 #[derive(Debug, Default)]
 pub struct Readers {
     /// Nothing has been heard of the stream yet without it.
-    kept: Option<Kept>,
+    retained: Option<Retained>,
     /// Written just now, without gaps, up to what is kept.
     tail: Tail,
     readers: BTreeMap<Asked, Reader>,
@@ -61,7 +61,7 @@ impl Readers {
             self.give_up(ticket);
             return;
         }
-        if self.kept.is_none() {
+        if self.retained.is_none() {
             // Follow is sent for whoever waits, too.
             self.consumers += u32::from(matches!(request, Request::Attach(_)));
             self.waiting.push(request);
@@ -84,9 +84,9 @@ impl Readers {
                 }
             }
             Request::Browse { ticket, replay, n } => {
-                let Some(kept) = &self.kept else { return };
+                let Some(retained) = &self.retained else { return };
                 let who = Asked::Ticket(ticket);
-                let mut reader = Reader::new(&replay, kept, 0);
+                let mut reader = Reader::new(&replay, retained, 0);
                 reader.grant.credit = n;
                 reader.browsed = Some(Browsed::default());
                 self.readers.insert(who, reader);
@@ -110,12 +110,12 @@ impl Readers {
         out: &mut ReadersOutput,
         deliver: &mut dyn Deliver,
     ) {
-        let News { kept, chunks, end } = news;
+        let News { retained, chunks, end } = news;
         if let Some(reason) = end {
             self.end(reason, out);
             return;
         }
-        let first_news = self.kept.replace(kept).is_none();
+        let first_news = self.retained.replace(retained).is_none();
         self.tail.extend(chunks, tail_bytes);
         if first_news {
             self.consumers = 0;
@@ -185,10 +185,10 @@ impl Readers {
 
     /// How far this consumer has come; `None` before anything has been heard of the stream.
     pub fn standing(&self, consumer: ConsumerId) -> Option<Standing> {
-        let (kept, reader) = (self.kept.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
+        let (retained, reader) = (self.retained.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
         Some(match () {
             () if reader.loading => Standing::Reading,
-            () if reader.is_behind(kept) => Standing::Behind,
+            () if reader.is_behind(retained) => Standing::Behind,
             () => Standing::AtEnd,
         })
     }
@@ -220,13 +220,14 @@ impl Readers {
         let Attach { consumer, mode, exclusive, delivery_count, .. } = attach;
         let who = Asked::Consumer(consumer);
         let known = self.readers.contains_key(&who);
-        let (Some(kept), Mode::Replay(replay), false, false) = (&self.kept, mode, exclusive, known) else {
+        let (Some(retained), Mode::Replay(replay), false, false) = (&self.retained, mode, exclusive, known)
+        else {
             self.consumers -= 1;
             let why = if known { Refusal::InUse } else { Refusal::NotSupported };
             out.effects.push(Effect::Refused { asked: who, why });
             return;
         };
-        self.readers.insert(who, Reader::new(&replay, kept, delivery_count));
+        self.readers.insert(who, Reader::new(&replay, retained, delivery_count));
         out.effects.push(Effect::Attached { consumer, capabilities: Capabilities { moves: false } });
     }
 
@@ -273,10 +274,10 @@ impl Readers {
 
     /// Gives a reader what it may have.
     fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        let Self { readers, tail, kept, going, delivered, .. } = self;
-        let (Some(reader), Some(kept)) = (readers.get_mut(&who), kept.as_ref()) else { return };
+        let Self { readers, tail, retained, going, delivered, .. } = self;
+        let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
-        let served = reader.read(who, tail, kept, now_ms, deliver);
+        let served = reader.read(who, tail, retained, now_ms, deliver);
         reader.let_go();
         if matches!(who, Asked::Consumer(_)) {
             *delivered += reader.number - before;
@@ -290,30 +291,30 @@ impl Readers {
                 return;
             }
         }
-        if !reader.loading && reader.wants_load(tail, kept) {
+        if !reader.loading && reader.wants_load(tail, retained) {
             reader.loading = true;
             out.loads.push(ChunkLoad {
                 who,
                 from: reader.behind,
-                until: kept.next,
-                segments: kept.segments.clone(),
+                until: retained.next,
+                segments: retained.segments.clone(),
                 bloom: reader.bloom.clone(),
             });
         }
         match who {
-            Asked::Consumer(consumer) => reader.answer(consumer, kept, out),
+            Asked::Consumer(consumer) => reader.answer(consumer, retained, out),
             Asked::Ticket(ticket) => self.finish_browse(ticket, out),
         }
     }
 
     fn finish_browse(&mut self, ticket: Ticket, out: &mut ReadersOutput) {
         let who = Asked::Ticket(ticket);
-        let (Some(reader), Some(kept)) = (self.readers.get(&who), &self.kept) else { return };
+        let (Some(reader), Some(retained)) = (self.readers.get(&who), &self.retained) else { return };
         let full = reader.browsed.as_ref().is_some_and(|browsed| browsed.bytes >= BROWSE_BYTES_MAX);
-        if reader.grant.credit > 0 && reader.is_behind(kept) && !full {
+        if reader.grant.credit > 0 && reader.is_behind(retained) && !full {
             return;
         }
-        let ready = reader.available(kept).into();
+        let ready = reader.available(retained).into();
         let browsed = self.readers.remove(&who).and_then(|reader| reader.browsed).unwrap_or_default();
         self.going.retain(|going| *going != who);
         out.effects.push(Effect::Fetched { ticket, deliveries: browsed.deliveries, ready });

@@ -19,8 +19,8 @@ use broker::counters::Counters;
 use broker::credit_budget::CreditBudget;
 use broker::cx::Cx;
 use broker::gate::Gate;
-use broker::home::Input;
 use broker::ids::{ConnectionId, QueueId, Registry, ShardId};
+use broker::input::Input;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::watchers::Watchers;
 use bytes::BytesMut;
@@ -107,7 +107,7 @@ struct Shared {
     tickets: Registry<TicketOwner>,
     /// Publishers to detach when their target queue goes.
     watchers: Watchers,
-    home: BytesMut,
+    batch_buffer: BytesMut,
     heads: DeliveryHeads,
     budget: CreditBudget,
     unique: u64,
@@ -131,7 +131,7 @@ impl Connections {
                 publishers: Registry::new(here),
                 tickets: Registry::new(here),
                 watchers: Watchers::default(),
-                home: BytesMut::new(),
+                batch_buffer: BytesMut::new(),
                 heads: DeliveryHeads::default(),
                 budget: CreditBudget::share(shards.into()),
                 unique: 0,
@@ -150,8 +150,17 @@ impl Connections {
         mail: &'a mut Mailroom,
         counters: &'a mut Counters,
     ) -> Gates<'a> {
-        let Shared { consumers, publishers, tickets, watchers, home, heads, budget, unique, reply_keys } =
-            &mut self.shared;
+        let Shared {
+            consumers,
+            publishers,
+            tickets,
+            watchers,
+            batch_buffer,
+            heads,
+            budget,
+            unique,
+            reply_keys,
+        } = &mut self.shared;
         let cx = Cx {
             now_ms: here.now_ms,
             shard: here.id,
@@ -163,7 +172,7 @@ impl Connections {
             tickets,
             watchers,
             post: &mut mail.post,
-            home,
+            batch_buffer,
             input: Input::default(),
             heads,
             counters,

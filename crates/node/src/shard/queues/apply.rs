@@ -6,8 +6,8 @@ use broker::catalog::Command;
 use broker::ids::{QueueId, ShardId};
 use hashbrown::HashSet;
 use queue::{
-    Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health,
-    Kept as KeptOfStream, Lent, News, Publish, Put, Refusal, Request, Verdict, ends,
+    Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health, Lent, News, Publish,
+    Put, Refusal, Request, Retained, Verdict, ends,
 };
 
 use crate::facts::RestoredQueue;
@@ -192,7 +192,7 @@ impl Shard {
             }
             Request::Follow { follower, .. } => {
                 let end = Some(GoneReason::QueueDeleted);
-                let news = Box::new(News { kept: KeptOfStream::default(), chunks: Vec::new(), end });
+                let news = Box::new(News { retained: Retained::default(), chunks: Vec::new(), end });
                 Effect::News { follower, news }
             }
             Request::Settle { consumer, first, last, answer: true, .. } => {

@@ -23,9 +23,9 @@ use log::{
     StreamJob, StreamLimits, Wanted,
 };
 use queue::{
-    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, Kept, LoadFrom, LoadedChunks,
-    News, OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Standing, Stream, StreamOutput,
-    Verdict, Work, ends,
+    Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, News,
+    OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Retained, Standing, Stream,
+    StreamOutput, Verdict, Work, ends,
 };
 
 use self::memory::Line;
@@ -49,7 +49,7 @@ const RETRY_MS: u64 = 200;
 
 /// A stream that lives here.
 #[derive(Debug)]
-struct Home {
+struct StreamSlot {
     stream: Stream,
     /// It is in [`Streams::due`].
     due: bool,
@@ -81,7 +81,7 @@ struct Load {
 /// See the module.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    homes: HashMap<QueueId, Home>,
+    homes: HashMap<QueueId, StreamSlot>,
     following: HashMap<QueueId, Following>,
     /// Deliveries to consumers that were here, of streams that have none here any more.
     delivered: HashMap<QueueId, u64>,
@@ -162,7 +162,7 @@ impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
         let policies = self.metadata.policies();
-        let home = Home { stream: Stream::new(config), due: false, policies, noted_ms: None };
+        let home = StreamSlot { stream: Stream::new(config), due: false, policies, noted_ms: None };
         self.streams.homes.insert(id, home);
     }
 
@@ -245,7 +245,8 @@ impl Shard {
             self.counters.queues_deleted += 1;
         }
         // Readers have been told by the stream, unless it had no home.
-        let news = News { kept: Kept::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
+        let news =
+            News { retained: Retained::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
         self.handle_news(queue, news);
         self.streams.delivered.remove(&queue);
     }
@@ -327,24 +328,24 @@ impl Shard {
                         ),
                     }
                 }
-                let result = result.map(kept).map_err(|error| failure(&name, &error));
+                let result = result.map(retained).map_err(|error| failure(&name, &error));
                 home.stream.handle_opened(result, self.here.now_ms, &mut output);
             }
             StreamAnswer::Appended { result, .. } => {
                 let known = match result {
-                    Ok(known) => Some(kept(known)),
+                    Ok(known) => Some(retained(known)),
                     Err(failed) => {
                         tracing::error!(stream = %name, "the stream cannot be written: {}; it is tried again", failed.error);
-                        failed.kept.map(|known| kept(*known))
+                        failed.retained.map(|known| retained(*known))
                     }
                 };
                 home.stream.handle_appended(known, self.here.now_ms, &mut output);
             }
-            StreamAnswer::Kept { result, .. } => {
+            StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
                     tracing::error!(stream = %name, "the limits of the stream cannot be kept: {error}");
                 }
-                home.stream.handle_kept(result.ok().map(kept), &mut output);
+                home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
         }
         self.take_home_output(queue, &mut output);
@@ -517,9 +518,9 @@ fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
     }
 }
 
-fn kept(kept: log::Kept) -> Kept {
-    let log::Kept { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = kept;
-    Kept { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
+fn retained(known: log::Retained) -> Retained {
+    let log::Retained { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = known;
+    Retained { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
 }
 
 fn failure(name: &str, error: &StreamError) -> OpenFailure {

@@ -56,11 +56,11 @@ struct Disk {
 }
 
 impl Disk {
-    fn kept(&self) -> Kept {
+    fn retained(&self) -> Retained {
         let first = self.chunks.first().map_or(self.next, |chunk| chunk.first);
         let segments = self.chunks.chunks(SEGMENT_CHUNKS).map(|segment| segment[0].first).collect();
         let times_ms = self.chunks.first().zip(self.chunks.last()).map(|(a, b)| (a.at_ms, b.at_ms));
-        Kept { first, next: self.next, bytes: 0, times_ms, segments }
+        Retained { first, next: self.next, bytes: 0, times_ms, segments }
     }
 
     fn append(&mut self, chunk: Chunk) {
@@ -231,11 +231,11 @@ impl World {
         let mut out = StreamOutput::default();
         match self.work.take() {
             None => return,
-            Some(Work::Open) => self.stream.handle_opened(Ok(self.disk.kept()), self.now_ms, &mut out),
-            Some(Work::Limit) => self.stream.handle_kept(Some(self.disk.kept()), &mut out),
+            Some(Work::Open) => self.stream.handle_opened(Ok(self.disk.retained()), self.now_ms, &mut out),
+            Some(Work::Limit) => self.stream.handle_limited(Some(self.disk.retained()), &mut out),
             Some(Work::Append(chunks)) => {
                 chunks.into_iter().take(chunks_max).for_each(|chunk| self.disk.append(chunk));
-                self.stream.handle_appended(Some(self.disk.kept()), self.now_ms, &mut out);
+                self.stream.handle_appended(Some(self.disk.retained()), self.now_ms, &mut out);
             }
         }
         self.after_home(out);
@@ -336,7 +336,7 @@ fn ten() -> World {
         world.publish(2, 0);
         world.settle();
     }
-    assert_eq!(world.disk.kept().next, 10);
+    assert_eq!(world.disk.retained().next, 10);
     world
 }
 

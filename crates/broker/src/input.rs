@@ -28,13 +28,13 @@ pub struct Input<'a> {
     /// `None` if no frame may be copied.
     small_frames: Option<SmallFrames>,
     /// The copy, once there is a message, and where in `bytes` it begins.
-    home: Option<(Bytes, usize)>,
+    copy: Option<(Bytes, usize)>,
 }
 
 impl<'a> Input<'a> {
     /// Bytes that were read at once. Frames of `large` bytes and more are not copied, nor is what follows the first of them.
     pub fn new(bytes: &'a [u8], large: usize, small_frames: SmallFrames) -> Self {
-        Self { bytes, large, small_frames: Some(small_frames), home: None }
+        Self { bytes, large, small_frames: Some(small_frames), copy: None }
     }
 
     /// Copies everything from `at` on, as far as frames are whole and small. Copies nothing if `at` is not in the input.
@@ -42,21 +42,21 @@ impl<'a> Input<'a> {
     fn copy_from(&mut self, at: usize, buffer: &mut BytesMut) {
         let Some(small_frames) = self.small_frames else { return };
         let small = self.bytes.get(at..small_frames(self.bytes, self.large));
-        self.home = small.map(|small| (copy(small, buffer), at));
+        self.copy = small.map(|small| (copy(small, buffer), at));
     }
 }
 
-/// Returns the kept bytes of a message in their home: in the copy of the whole read, if they are part of `input`.
+/// Returns a copy of the kept bytes of a message: a slice of the shared copy, if they are part of `input`.
 #[inline(always)]
-pub(crate) fn home(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut) -> Bytes {
+pub(crate) fn copy_of(kept: &[u8], input: &mut Input<'_>, buffer: &mut BytesMut) -> Bytes {
     let at = kept.as_ptr().addr().wrapping_sub(input.bytes.as_ptr().addr());
-    if input.home.is_none() {
+    if input.copy.is_none() {
         input.copy_from(at, buffer);
     }
-    if let Some((home, home_at)) = &input.home {
-        let from = at.wrapping_sub(*home_at);
-        if from <= home.len() && kept.len() <= home.len() - from {
-            return home.slice(from..from + kept.len());
+    if let Some((shared, shared_at)) = &input.copy {
+        let from = at.wrapping_sub(*shared_at);
+        if from <= shared.len() && kept.len() <= shared.len() - from {
+            return shared.slice(from..from + kept.len());
         }
     }
     copy(kept, buffer)
@@ -77,17 +77,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_of_one_read_share_a_home() {
+    fn messages_of_one_read_share_a_copy() {
         // The last of the small frames is not whole.
         let read: Vec<u8> = (0..150).collect();
         let (mut buffer, cut) = (BytesMut::new(), read.len() - 1);
         let mut input = Input::new(&read[..cut], 50, |_, _| 100);
-        let mut home = |part: &[u8]| home(part, &mut input, &mut buffer);
-        let (first, second) = (home(&read[30..50]), home(&read[60..90]));
+        let mut copy = |part: &[u8]| copy_of(part, &mut input, &mut buffer);
+        let (first, second) = (copy(&read[30..50]), copy(&read[60..90]));
         assert_eq!((&first[..], &second[..]), (&read[30..50], &read[60..90]));
         assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "as they stood");
-        // One that was never there has a home of its own, and so has one of which more is to come.
-        let (other, cut) = (home(b"another"), home(&read[100..cut]));
+        // One that was never there has a copy of its own, and so has one of which more is to come.
+        let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());
     }
