@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use broker::access::Identity;
-use broker::counters::Deliveries;
+use broker::counters::{Deliveries, Deprecated};
 use broker::desk::{Alarms, BudgetRow, Desk, DeskError, Overview, QueueRow};
 
 use crate::call::Source;
@@ -222,7 +222,7 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     let counters = [
         ("connections_opened_total", "Connections opened", c.connections_opened),
         ("connections_closed_total", "Connections closed or terminated", c.connections_closed),
-        ("channels_opened_total", "Channels and sessions opened", c.sessions_opened),
+        ("channels_opened_total", "Channels and sessions opened", c.channels_opened),
         ("queues_declared_total", "Queues declared", c.queues_declared),
         ("queues_created_total", "Queues created", c.queues_created),
         ("queues_deleted_total", "Queues deleted", c.queues_deleted),
@@ -237,10 +237,11 @@ fn node(page: &mut Exposition, overview: &Overview, alarms: &Alarms) {
     for (name, help, value) in counters {
         page.family(Kind::Counter, name, help).sample(&[], value);
     }
+    let address_v1 = c.deprecated.of(Deprecated::AmqpAddressV1);
     let evicted = "Connections closed before they logged in, to make room for others";
     for (name, help, value) in [
         ("handshakes_evicted_total", evicted, overview.handshakes_evicted),
-        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", c.address_v1_links),
+        ("amqp_address_v1_links_total", "Links to addresses of the deprecated format v1", address_v1),
     ] {
         page.own_family(Kind::Counter, name, help).sample(&[], value);
     }

@@ -140,7 +140,7 @@ fn to_json(o: &Overview) -> Value {
         "churn_rates": {
             "connection_created": c.connections_opened,
             "connection_closed": c.connections_closed,
-            "channel_created": c.sessions_opened,
+            "channel_created": c.channels_opened,
             "queue_declared": c.queues_declared,
             "queue_created": c.queues_created,
             "queue_deleted": c.queues_deleted,

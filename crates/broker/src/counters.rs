@@ -31,9 +31,9 @@ pub struct Counters {
     pub auth_attempts_failed: u64,
     pub connections_opened: u64,
     pub connections_closed: u64,
-    pub sessions_opened: u64,
-    /// Links to addresses of format v1.
-    pub address_v1_links: u64,
+    /// Channels, and sessions of AMQP 1.0, which RabbitMQ counts as channels.
+    pub channels_opened: u64,
+    pub deprecated: DeprecatedUses,
     /// Declarations that were granted, over any protocol, also those of queues that were there.
     pub queues_declared: u64,
     /// Of those, the ones that made a queue.
@@ -43,6 +43,41 @@ pub struct Counters {
     pub connections: u64,
     pub publishers: u64,
     pub consumers: u64,
+}
+
+/// Features that clients should not use any more, by RabbitMQ's names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deprecated {
+    /// `amqp_address_v1`: a link to an address of format v1.
+    AmqpAddressV1,
+}
+
+/// How often each [`Deprecated`] feature was used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeprecatedUses {
+    amqp_address_v1: u64,
+}
+
+impl DeprecatedUses {
+    /// Counts one use. Returns true if it was the first.
+    pub fn count(&mut self, feature: Deprecated) -> bool {
+        let uses = match feature {
+            Deprecated::AmqpAddressV1 => &mut self.amqp_address_v1,
+        };
+        *uses += 1;
+        *uses == 1
+    }
+
+    pub fn of(&self, feature: Deprecated) -> u64 {
+        match feature {
+            Deprecated::AmqpAddressV1 => self.amqp_address_v1,
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        let Self { amqp_address_v1 } = other;
+        self.amqp_address_v1 += amqp_address_v1;
+    }
 }
 
 /// What consumers of queues of one type were sent, and what became of it.
@@ -103,8 +138,8 @@ impl Counters {
             auth_attempts_failed,
             connections_opened,
             connections_closed,
-            sessions_opened,
-            address_v1_links,
+            channels_opened,
+            deprecated,
             queues_declared,
             queues_created,
             queues_deleted,
@@ -112,7 +147,7 @@ impl Counters {
             publishers,
             consumers,
         } = other;
-        let pairs: [(&mut u64, &u64); 24] = [
+        let pairs: [(&mut u64, &u64); 23] = [
             (&mut self.received, received),
             (&mut self.received_confirm, received_confirm),
             (&mut self.routed, routed),
@@ -129,8 +164,7 @@ impl Counters {
             (&mut self.auth_attempts_failed, auth_attempts_failed),
             (&mut self.connections_opened, connections_opened),
             (&mut self.connections_closed, connections_closed),
-            (&mut self.sessions_opened, sessions_opened),
-            (&mut self.address_v1_links, address_v1_links),
+            (&mut self.channels_opened, channels_opened),
             (&mut self.queues_declared, queues_declared),
             (&mut self.queues_created, queues_created),
             (&mut self.queues_deleted, queues_deleted),
@@ -139,6 +173,7 @@ impl Counters {
             (&mut self.consumers, consumers),
         ];
         pairs.into_iter().for_each(|(sum, more)| *sum += more);
+        self.deprecated.add(deprecated);
         self.from_classic.add(from_classic);
         self.from_streams.add(from_streams);
         self.from_volatile.add(from_volatile);

@@ -23,7 +23,7 @@ fn sessions_are_counted_where_they_begin() {
     let mut house = House::new(2, Settings::default());
     let peer = house.connect(1);
     house.sender(peer, "/queues/q");
-    assert_eq!(house.shards.iter().map(|s| s.counters.sessions_opened).collect::<Vec<_>>(), [0, 1]);
+    assert_eq!(house.shards.iter().map(|s| s.counters.channels_opened).collect::<Vec<_>>(), [0, 1]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What is refused, and leaves nothing behind.
 
 use broker::catalog::Arguments;
+use broker::counters::Deprecated;
 use broker::settings::Settings;
 use bytes::Bytes;
 
@@ -37,7 +38,7 @@ fn a_refused_link_does_not_count_as_one_of_format_v1() {
     let mut house = House::new(1, Settings { permit_address_v1: true, ..Settings::default() });
     house.declare("q", Arguments::new());
     let peer = house.connect(0);
-    let count = |house: &House| house.shards[0].totals().counters.address_v1_links;
+    let count = |house: &House| house.shards[0].totals().counters.deprecated.of(Deprecated::AmqpAddressV1);
     house.sender(peer, "/exchange/nowhere/k");
     house.sender(peer, "/amq/queue/none");
     house.receiver(peer, "/amq/queue/none");

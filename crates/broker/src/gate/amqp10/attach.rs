@@ -13,6 +13,7 @@ use super::{Cx, Gate, LinkRole, error, filter, shown};
 use crate::PEER;
 use crate::access::{Resource, Verb};
 use crate::catalog::QueueRecord;
+use crate::counters::Deprecated;
 use crate::intake::{Intake, Target as IntakeTarget};
 use crate::outlet::{Outlet, Wanted};
 use crate::reply_to::ReplyTo;
@@ -216,7 +217,7 @@ impl Gate {
         if format == Format::V2 {
             return;
         }
-        if cx.counters.address_v1_links == 0 {
+        if cx.counters.deprecated.count(Deprecated::AmqpAddressV1) {
             tracing::warn!(
                 target: PEER,
                 connection = %self.name,
@@ -227,7 +228,6 @@ impl Gate {
                  (sluice_amqp_address_v1_links_total)"
             );
         }
-        cx.counters.address_v1_links += 1;
     }
 
     /// A queue of this virtual host. It may be another connection's own: replies are sent to such a queue, so whoever knows

@@ -364,7 +364,7 @@ impl Gate {
     // ---- sessions ---------------------------------------------------------------------------------------
 
     fn handle_begin(&mut self, session: u16, cx: &mut Cx<'_>) {
-        cx.counters.sessions_opened += 1;
+        cx.counters.channels_opened += 1;
         let at = usize::from(session);
         if self.sessions.len() <= at {
             self.sessions.resize_with(at + 1, || None);
