@@ -76,6 +76,22 @@ fn floors_go_down() {
     }
 }
 
+/// What only tests need stands behind the feature `testing`, which the product never switches on.
+#[test]
+fn the_product_has_no_helpers_of_tests() {
+    let metadata = metadata();
+    let packages = metadata["packages"].as_array().expect("packages");
+    let product =
+        packages.iter().filter(|p| p["source"].is_null() && p["metadata"]["house"]["wing"] != "annex");
+    for package in product {
+        for used in package["dependencies"].as_array().expect("dependencies") {
+            let features = used["features"].as_array().expect("features");
+            let tests_alone = used["kind"] == "dev" || features.iter().all(|feature| feature != "testing");
+            assert!(tests_alone, "{} uses {} with its helpers of tests", package["name"], used["name"]);
+        }
+    }
+}
+
 #[test]
 fn pure_wing_is_pure() {
     const BANNED: &[&str] = &[

@@ -54,6 +54,7 @@ mod recover;
 mod scan;
 mod shared;
 mod stream;
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod worker;
 mod writer;

@@ -282,6 +282,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// The disk, for tests that look behind the log's back.
+    #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.disk
     }

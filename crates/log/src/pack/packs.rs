@@ -231,6 +231,7 @@ impl<D: Disk> Packs<D> {
     }
 
     /// The disk, for tests that look behind the packs' back.
+    #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.disk
     }

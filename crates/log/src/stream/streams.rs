@@ -192,6 +192,7 @@ impl<D: Disk> Streams<D> {
     }
 
     /// The disk, for tests that look behind the streams' back.
+    #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.files.disk
     }
