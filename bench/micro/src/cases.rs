@@ -129,8 +129,9 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
 
 fn topic_match() -> Box<dyn FnMut() -> u64> {
     let mut catalog = Catalog::default();
+    let mut ids = catalog.queue_ids();
     let mut run = |command| {
-        let decision = catalog.decide(command).expect("allowed");
+        let decision = catalog.decide(command, &mut ids).expect("allowed");
         decision.changes.iter().for_each(|change| catalog.apply(change));
     };
     let bindings = 1_000;

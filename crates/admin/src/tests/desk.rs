@@ -84,7 +84,8 @@ impl State {
     }
 
     fn run(&mut self, command: Command) -> Result<bool, DeskError> {
-        let decision = self.catalog.decide(command).map_err(DeskError::Catalog)?;
+        let decision =
+            self.catalog.decide(command, &mut self.catalog.queue_ids()).map_err(DeskError::Catalog)?;
         decision.changes.iter().for_each(|change| self.catalog.apply(change));
         Ok(match decision.answer {
             Answer::Queue { created, .. } => created,

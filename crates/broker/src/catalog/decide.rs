@@ -9,7 +9,9 @@ use std::sync::Arc;
 pub use self::policies::SetPolicy;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
-use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
+use super::{
+    Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
+};
 use crate::access::{PasswordHash, Permissions};
 use crate::ids::{ConnectionId, QueueId, ShardId};
 
@@ -140,13 +142,14 @@ pub enum Answer {
 }
 
 impl Catalog {
-    /// Decides a command on the newest version. The changes are to be applied in their order.
+    /// Decides a command on this version. The changes are to be applied in their order. `ids`: a queue that is made takes
+    /// one.
     ///
     /// # Errors
     /// Why not; nothing changes then.
-    pub fn decide(&self, command: Command) -> Result<Decision, CatalogError> {
+    pub fn decide(&self, command: Command, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         match command {
-            Command::DeclareQueue(declare) => self.declare_queue(declare),
+            Command::DeclareQueue(declare) => self.declare_queue(declare, ids),
             Command::PlaceQueue { queue, home } => Ok(self.place_queue(queue, home)),
             Command::ForgetQueue { queue } => Ok(self.forget_queue(queue)),
             Command::DeclareExchange(declare) => self.declare_exchange(declare),
@@ -168,7 +171,7 @@ impl Catalog {
         }
     }
 
-    fn declare_queue(&self, declare: DeclareQueue) -> Result<Decision, CatalogError> {
+    fn declare_queue(&self, declare: DeclareQueue, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         let DeclareQueue {
             vhost,
             name,
@@ -241,7 +244,7 @@ impl Catalog {
             });
         }
         let record = Arc::new(QueueRecord {
-            id: self.next_queue_id(),
+            id: ids.take(),
             vhost,
             name,
             durable,

@@ -1,12 +1,16 @@
 //! What exists: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
-//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) and
-//! numbers the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
+//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) on what is
+//! committed. What it decides is [`Pending`] until the log has it; then every shard applies the changes in one order
+//! ([`Catalog::apply`]). An answer leaves when all have.
 
 mod arguments;
+mod claims;
 mod decide;
 mod error;
 mod exchange;
+mod pending;
+mod places;
 mod policy;
 mod route;
 mod stored;
@@ -21,10 +25,13 @@ pub use arguments::{Arguments, queue_config, span_ms};
 pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use pending::{Committed, Offered, Pending};
+pub use places::QueueIds;
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
 pub use stored::{decode_change, encode_change};
 
+use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{Access, PasswordHash, Permissions, Resource, Users};
@@ -201,8 +208,7 @@ struct Vhost {
 pub struct Catalog {
     version: u64,
     vhosts: HashMap<Arc<str>, Vhost>,
-    queues: Vec<Option<Arc<QueueRecord>>>,
-    free_slots: Vec<u32>,
+    queues: Places,
     next_incarnation: u32,
     users: Arc<Users>,
 }
@@ -223,8 +229,7 @@ impl Default for Catalog {
         let mut catalog = Self {
             version: 0,
             vhosts: HashMap::new(),
-            queues: Vec::new(),
-            free_slots: Vec::new(),
+            queues: Places::default(),
             next_incarnation: 1,
             users: Arc::default(),
         };
@@ -286,11 +291,11 @@ impl Catalog {
     }
 
     pub fn queue_by_id(&self, id: QueueId) -> Option<&Arc<QueueRecord>> {
-        self.queues.get(id.slot())?.as_ref().filter(|q| q.id == id)
+        self.queues.get(id)
     }
 
     pub fn queues(&self) -> impl Iterator<Item = &Arc<QueueRecord>> {
-        self.queues.iter().flatten()
+        self.queues_from(0).map(|(_, queue)| queue)
     }
 
     /// The number of places for queues. A queue's place is the slot of its id.
@@ -300,13 +305,12 @@ impl Catalog {
 
     /// The queue at a place.
     pub fn queue_at(&self, place: usize) -> Option<&Arc<QueueRecord>> {
-        self.queues.get(place)?.as_ref()
+        self.queues.at(place)
     }
 
     /// The queues from a place on, each with its place. Places are numbers from 0 on, without an order of names.
     pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, &Arc<QueueRecord>)> {
-        let places = self.queues.iter().enumerate().skip(place);
-        places.filter_map(|(place, queue)| Some((place, queue.as_ref()?)))
+        self.queues.from(place)
     }
 
     pub fn exchange(&self, vhost: &str, name: &str) -> Option<&Arc<Exchange>> {
@@ -359,34 +363,20 @@ impl Catalog {
         self.version += 1;
         match change {
             Change::QueueDeclared(record) => {
-                let slot = record.id.slot();
-                if self.queues.len() <= slot {
-                    let from = self.queues.len() as u32;
-                    self.queues.resize(slot + 1, None);
-                    self.free_slots.extend(from..slot as u32);
-                }
-                match self.free_slots.last() {
-                    Some(last) if *last as usize == slot => drop(self.free_slots.pop()),
-                    _ => self.free_slots.retain(|free| *free as usize != slot),
-                }
                 self.next_incarnation = self.next_incarnation.max(record.id.incarnation().wrapping_add(1));
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
                     vhost.queues.insert(record.name.clone(), record.id);
                 }
-                self.queues[slot] = Some(record.clone());
+                self.queues.insert(record.clone());
                 self.refresh_queue(record.id);
             }
             Change::QueuePlaced { queue, home } => {
-                if let Some(Some(record)) = self.queues.get_mut(queue.slot())
-                    && record.id == *queue
-                {
+                if let Some(record) = self.queues.get_mut(*queue) {
                     Arc::make_mut(record).home = Some(*home);
                 }
             }
             Change::QueueForgotten { queue } => {
-                let Some(record) = self.queue_by_id(*queue).cloned() else { return };
-                self.queues[queue.slot()] = None;
-                self.free_slots.push(queue.slot() as u32);
+                let Some(record) = self.queues.remove(*queue) else { return };
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
                     vhost.queues.remove(&record.name);
                 }
@@ -463,7 +453,7 @@ impl Catalog {
             .queues
             .iter()
             .filter(|(name, id)| {
-                let Some(Some(record)) = self.queues.get(id.slot()) else { return false };
+                let Some(record) = self.queues.get(**id) else { return false };
                 let now = if changed.operator { &record.operator_policy } else { &record.policy };
                 now.as_ref().is_some_and(|p| p.name == changed.name)
                     || changed.matches(record.subject(), name)
@@ -475,7 +465,7 @@ impl Catalog {
 
     /// Finds the policies of a queue and the settings that they make with its arguments.
     fn refresh_queue(&mut self, id: QueueId) {
-        let Some(Some(record)) = self.queues.get_mut(id.slot()) else { return };
+        let Some(record) = self.queues.get_mut(id) else { return };
         let Some(vhost) = self.vhosts.get(&record.vhost) else { return };
         let best = |operator| vhost.policies.best(operator, record.subject(), &record.name).cloned();
         let (policy, operator_policy) = (best(false), best(true));
@@ -496,9 +486,9 @@ impl Catalog {
         self.vhosts.get_mut(&binding.vhost)?.exchanges.get_mut(&binding.source)
     }
 
-    fn next_queue_id(&self) -> QueueId {
-        let slot = self.free_slots.last().copied().unwrap_or(self.queues.len() as u32);
-        QueueId::new(self.next_incarnation, slot)
+    /// The ids that no queue has or has had.
+    pub fn queue_ids(&self) -> QueueIds {
+        QueueIds::new(&self.queues, self.next_incarnation)
     }
 
     /// Changes that make the durable definitions anew, on top of what a new catalog has.
@@ -545,10 +535,11 @@ impl Catalog {
 
     /// Whether this replica has not come to the declaration of the queue yet.
     pub fn is_to_come(&self, id: QueueId) -> bool {
-        id.incarnation() >= self.next_incarnation
+        self.queues.is_to_come(id)
     }
 
-    /// Whether restarting must bring the change back.
+    /// Whether restarting must bring the change back. To be asked before it is applied, for it may end the thing that it
+    /// speaks of.
     pub fn is_durable(&self, change: &Change) -> bool {
         let durable_queue = |q: &QueueRecord| q.durable && q.exclusive.is_none();
         match change {

@@ -23,7 +23,7 @@ fn pages_are_parts_of_the_sorted_list() {
     let mut catalog = Catalog::default();
     for name in (0..20).map(|i| format!("q{:02}", i * 7 % 20)) {
         let declare = DeclareQueue::new("/", name, Arguments::new());
-        let decision = catalog.decide(Command::DeclareQueue(declare)).unwrap();
+        let decision = catalog.decide(Command::DeclareQueue(declare), &mut catalog.queue_ids()).unwrap();
         decision.changes.iter().for_each(|change| catalog.apply(change));
     }
     let all: Vec<_> = catalog.queues().cloned().collect();
@@ -142,7 +142,8 @@ async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
     let mut restored = Restored::default();
     let (exclusive, connection) = (true, Some(ConnectionId(1)));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };
-    let decision = restored.catalog.decide(Command::DeclareQueue(declare)).unwrap();
+    let decision =
+        restored.catalog.decide(Command::DeclareQueue(declare), &mut restored.catalog.queue_ids()).unwrap();
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
     let access = Arc::new(Access::new([guest()]));
     let who = administrator();

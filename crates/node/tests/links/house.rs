@@ -301,6 +301,11 @@ impl House {
         std::mem::take(&mut self.with_log)
     }
 
+    /// Gives the log what [`Self::take_handovers`] has taken.
+    pub fn give_back(&mut self, handovers: Vec<Handover>) {
+        self.with_log.splice(0..0, handovers);
+    }
+
     /// Until nobody has anything to do.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {

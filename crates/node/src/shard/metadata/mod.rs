@@ -1,8 +1,8 @@
 //! What a shard knows of the whole node: the catalog, who may come in, and the settings. On the shard that decides, also the
 //! decider and the messages that exchanges keep.
 //!
-//! A change comes as `Mail::Propose` to the shard that decides, is numbered there, and goes to every shard as
-//! `Mail::Changes`. An answer leaves when all have applied it and the log has synced it.
+//! A command comes as `Mail::Propose` to the shard that decides. Its changes go to the log, and when they are synced to every
+//! shard as `Mail::Changes`. The answer leaves when all have applied them. So nobody sees what a crash could take back.
 
 mod decider;
 mod history;
@@ -10,7 +10,7 @@ mod history;
 use std::sync::Arc;
 
 use broker::access::Access;
-use broker::catalog::{Catalog, Histories};
+use broker::catalog::{Catalog, Change, Histories};
 use broker::ids::{DECIDER, ShardId};
 use broker::settings::Settings;
 
@@ -38,7 +38,7 @@ impl Metadata {
         access: Arc<Access>,
         catalog: Catalog,
     ) -> Self {
-        let decider = (here == DECIDER).then(|| Decider::new(shards, catalog.version()));
+        let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
         Self { settings, access, catalog, policies: 0, decider, histories: Histories::default() }
     }
 
@@ -57,6 +57,12 @@ impl Metadata {
 
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// On the shard that decides: the durable changes that are decided and not applied, in their order.
+    pub fn pending(&self) -> impl Iterator<Item = &Change> {
+        let pending = self.decider.iter().flat_map(|decider| decider.pending.changes());
+        pending.filter(|change| self.catalog.is_durable(change))
     }
 
     /// Whether this shard decides.

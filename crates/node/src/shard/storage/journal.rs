@@ -70,7 +70,7 @@ pub(super) struct OnWritten {
 pub(super) struct OnSynced {
     /// Of queues with `x-fsync`.
     pub receipts: Receipts,
-    /// The last change among them that the decider has numbered; 0 if there is none.
+    /// The last of the decider's decisions whose changes are among them; 0 if there is none.
     pub decided: u64,
     /// May be forgotten.
     pub released: Vec<Extent>,
@@ -148,7 +148,7 @@ impl Journal {
         facts::push_change(&mut self.open.records, version, change);
     }
 
-    /// The decider has numbered the changes so far, up to this one: it wants to know when they are synced.
+    /// The changes so far are those of the decisions up to this number: the decider wants to know when they are synced.
     pub fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
     }

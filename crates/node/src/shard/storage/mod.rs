@@ -271,9 +271,13 @@ impl Storage {
 
     // ---- what the catalog says ----------------------------------------------------------------------------
 
-    /// A change of the catalog that must last, number `number` of the decider's.
-    pub fn push_change(&mut self, version: u64, change: &Change, number: u64) {
+    /// A change of the catalog that must last.
+    pub fn push_change(&mut self, version: u64, change: &Change) {
         self.journal.push_change(version, change);
+    }
+
+    /// All changes of the decision of this number have been pushed: the decider wants to know when they are synced.
+    pub fn decided(&mut self, number: u64) {
         self.journal.decided(number);
     }
 

@@ -153,9 +153,11 @@ impl Shard {
         let definitions = self.metadata.decides() && self.storage.definitions_file <= file;
         if definitions {
             let (mut version, start) = (0, journal.open_bytes());
-            for change in self.metadata.catalog().definitions() {
+            let definitions = self.metadata.catalog().definitions();
+            // What is decided stands in the log before what is said here, and counts after it.
+            for change in definitions.iter().chain(self.metadata.pending()) {
                 version += 1;
-                journal.evacuate_change(version, &change);
+                journal.evacuate_change(version, change);
             }
             self.storage.definitions_bytes = journal.open_bytes() - start;
         }
@@ -260,6 +262,51 @@ mod tests {
         // As garbage they would be written with each of them, 150 times in all.
         assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
+    }
+
+    /// The definitions are said while a declaration and a deletion wait for their sync: both stand in files that go.
+    #[test]
+    fn what_is_pending_outlives_an_evacuation() {
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let limits = StorageLimits::default();
+        let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
+        let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()));
+        let propose = |shard: &mut Shard, command| {
+            shard.propose(command, Box::new(|answer| drop(answer.unwrap())));
+            while shard.turn() {}
+        };
+        let log = |shard: &mut Shard, ticket, step, file| {
+            let size = Size::default();
+            shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result: Ok(()) });
+            while shard.turn() {}
+        };
+        propose(&mut shard, declare("old"));
+        let ticket = shard.poll_handover().unwrap().ticket;
+        [Step::Written, Step::Synced].into_iter().for_each(|step| log(&mut shard, ticket, step, 1));
+        let queue = shard.catalog().queue("/", "old").unwrap().id;
+
+        propose(&mut shard, declare("new"));
+        propose(&mut shard, Command::ForgetQueue { queue });
+        let pending = shard.poll_handover().unwrap();
+        log(&mut shard, pending.ticket, Step::Written, 1);
+        shard.handle_mail(vec![Mail::Evacuate { file: 1 }]);
+        while shard.turn() {}
+        let evacuated = shard.poll_handover().unwrap();
+
+        // What is left when file 1 is gone, and the process with it.
+        let disk = log::testing::FalseDisk::new(1);
+        let options = log::Options { seed: Some(1), ..log::Options::default() };
+        let (mut files, _) = log::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
+        files.append(&mut vec![evacuated], &mut Vec::new());
+        drop(files);
+        let mut restored = Restored::default();
+        let options = log::Options { seed: Some(1), ..log::Options::default() };
+        let _ = log::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
+        let names: Vec<_> = restored.catalog.queues().map(|queue| queue.name.to_string()).collect();
+        assert_eq!(names, ["new"]);
+        log(&mut shard, pending.ticket, Step::Synced, 1);
+        let names: Vec<_> = shard.catalog().queues().map(|queue| queue.name.to_string()).collect();
+        assert_eq!(names, ["new"]);
     }
 
     #[test]
