@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use broker::access::Access;
-use broker::catalog::Change;
 use broker::ids::{QueueId, ShardId};
+use broker::placements::Placements;
 use broker::settings::Settings;
 use log::{
     Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Records,
@@ -381,21 +381,23 @@ pub fn make_shards(
     }
     let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
+    let mut placements = Placements::default();
     for (i, (queue, _)) in placed.iter().enumerate() {
-        catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
+        placements.place(*queue, (i % usize::from(count)) as ShardId);
     }
     let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let tallies = Tallies::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
-            let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
+            let (settings, access) = (settings.clone(), access.clone());
             Shard::new(Setup {
                 id,
                 shards: count,
                 settings,
                 access,
-                catalog,
+                catalog: catalog.clone(),
+                placements: placements.clone(),
                 live: live.clone(),
                 limits,
                 reply_keys: reply_keys.clone(),

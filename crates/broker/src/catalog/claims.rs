@@ -56,7 +56,6 @@ impl Claims {
                 claims.share(Thing::Vhost(declare.vhost.clone()));
                 claims.add(Thing::Queue(declare.vhost.clone(), declare.name.clone()), is_new);
             }
-            Command::PlaceQueue { .. } => {}
             Command::ForgetQueue { queue } => {
                 if let Some(record) = catalog.queue_by_id(*queue) {
                     claims.share_topology(&record.vhost);
@@ -108,7 +107,6 @@ impl Claims {
                 Change::PermissionsCleared { user, .. } => self.alone(Thing::User(user.clone())),
                 // The command has named it.
                 Change::QueueDeclared(_)
-                | Change::QueuePlaced { .. }
                 | Change::QueueForgotten { .. }
                 | Change::ExchangeDeclared(_)
                 | Change::Bound(_)
@@ -133,7 +131,6 @@ impl Claims {
             Command::DeleteExchange { vhost, .. } => Some(vhost),
             Command::Unbind(binding) => Some(&binding.vhost),
             Command::DeclareQueue(_)
-            | Command::PlaceQueue { .. }
             | Command::DeclareExchange(_)
             | Command::Bind(_)
             | Command::SetPolicy(_)

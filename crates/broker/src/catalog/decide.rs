@@ -13,7 +13,7 @@ use super::{
     Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
 };
 use crate::access::{PasswordHash, Permissions};
-use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::ids::{ConnectionId, QueueId};
 
 /// Names of queues and exchanges are at most this long, as everywhere in this field.
 const NAME_MAX: usize = 255;
@@ -22,11 +22,6 @@ const NAME_MAX: usize = 255;
 #[derive(Clone, Debug)]
 pub enum Command {
     DeclareQueue(DeclareQueue),
-    /// Give a queue its home; the first to ask wins.
-    PlaceQueue {
-        queue: QueueId,
-        home: ShardId,
-    },
     /// The queue's machine is gone, or has never been.
     ForgetQueue {
         queue: QueueId,
@@ -85,8 +80,6 @@ pub struct DeclareQueue {
     pub connection: Option<ConnectionId>,
     /// The broker itself may use its own name space.
     pub internal: bool,
-    /// Give it this home at once instead of with the first link.
-    pub home: Option<ShardId>,
 }
 
 impl DeclareQueue {
@@ -101,7 +94,6 @@ impl DeclareQueue {
             arguments,
             connection: None,
             internal: false,
-            home: None,
         }
     }
 }
@@ -150,7 +142,6 @@ impl Catalog {
     pub fn decide(&self, command: Command, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         match command {
             Command::DeclareQueue(declare) => self.declare_queue(declare, ids),
-            Command::PlaceQueue { queue, home } => Ok(self.place_queue(queue, home)),
             Command::ForgetQueue { queue } => Ok(self.forget_queue(queue)),
             Command::DeclareExchange(declare) => self.declare_exchange(declare),
             Command::DeleteExchange { vhost, name, if_unused } => {
@@ -181,7 +172,6 @@ impl Catalog {
             mut arguments,
             connection,
             internal,
-            home,
         } = declare;
         check_name("queue", &name)?;
         check_arguments(&arguments)?;
@@ -255,18 +245,11 @@ impl Catalog {
             fsync,
             policy: None,
             operator_policy: None,
-            home,
         });
         Ok(Decision {
             changes: vec![Change::QueueDeclared(record.clone())],
             answer: Answer::Queue { record, created: true },
         })
-    }
-
-    fn place_queue(&self, queue: QueueId, home: ShardId) -> Decision {
-        let unplaced = self.queue_by_id(queue).is_some_and(|q| q.home.is_none());
-        let changes = if unplaced { vec![Change::QueuePlaced { queue, home }] } else { Vec::new() };
-        Decision { answer: Answer::Done { changed: unplaced }, changes }
     }
 
     /// Its bindings go first, so that no change ever speaks of a queue that is not there.

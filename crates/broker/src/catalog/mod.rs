@@ -35,7 +35,7 @@ use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{Access, PasswordHash, Permissions, Resource, Users};
-use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -61,8 +61,6 @@ pub struct QueueRecord {
     /// The policy that counts for it. Follows from its name: never stored with it.
     pub policy: Option<Arc<Policy>>,
     pub operator_policy: Option<Arc<Policy>>,
-    /// Where its machine runs; nowhere until the first link comes (house.md section 5), unless it may expire.
-    pub home: Option<ShardId>,
 }
 
 impl QueueRecord {
@@ -128,10 +126,6 @@ pub struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     QueueDeclared(Arc<QueueRecord>),
-    QueuePlaced {
-        queue: QueueId,
-        home: ShardId,
-    },
     QueueForgotten {
         queue: QueueId,
     },
@@ -370,11 +364,6 @@ impl Catalog {
                 self.queues.insert(record.clone());
                 self.refresh_queue(record.id);
             }
-            Change::QueuePlaced { queue, home } => {
-                if let Some(record) = self.queues.get_mut(*queue) {
-                    Arc::make_mut(record).home = Some(*home);
-                }
-            }
             Change::QueueForgotten { queue } => {
                 let Some(record) = self.queues.remove(*queue) else { return };
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
@@ -545,7 +534,6 @@ impl Catalog {
         match change {
             Change::QueueDeclared(record) => durable_queue(record),
             Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
-            Change::QueuePlaced { .. } => false,
             Change::PolicySet(_)
             | Change::PolicyCleared { .. }
             | Change::Incarnations { .. }

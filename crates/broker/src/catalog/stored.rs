@@ -24,7 +24,7 @@
 //! Permissions are patterns of names, today `.*` or nothing. The hash is salt and SHA-256, the algorithm
 //! [`PasswordHash::ALGORITHM`].
 //!
-//! Placements and exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
+//! Exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
 //! the names.
 
 use std::sync::Arc;
@@ -112,7 +112,6 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
         }
         Change::PermissionsCleared { user, vhost } => vec![Value::Ubyte(15), text(user), text(vhost)],
         Change::UsersBegun => vec![Value::Ubyte(16)],
-        Change::QueuePlaced { .. } => return,
     };
     encode::put_value(out, &Value::List(fields));
 }
@@ -142,7 +141,6 @@ pub fn decode_change(stored: &[u8]) -> Option<Change> {
                 fsync,
                 policy: None,
                 operator_policy: None,
-                home: None,
             }))
         }
         2 => Change::QueueForgotten { queue: QueueId(fields.get(1)?.as_u64()?) },

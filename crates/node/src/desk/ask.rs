@@ -159,13 +159,21 @@ impl NodeDesk {
                 found.into_iter().for_each(|(i, delivered)| reports[i].delivered += delivered);
             }
         }
-        for home in 0..self.inner.shards.len() {
-            let here: Vec<(usize, QueueId)> = records
-                .iter()
-                .enumerate()
-                .filter(|(_, r)| !r.is_stream() && r.home.is_some_and(|h| usize::from(h) == home))
-                .map(|(i, r)| (i, r.id))
-                .collect();
+        let classic = records.iter().enumerate().filter(|(_, record)| !record.is_stream());
+        let classic: Vec<(usize, QueueId)> = classic.map(|(i, record)| (i, record.id)).collect();
+        let mut by_home = vec![Vec::new(); self.inner.shards.len()];
+        for rows in classic.chunks(ROWS_PER_CALL) {
+            let ids: Vec<QueueId> = rows.iter().map(|(_, id)| *id).collect();
+            let homes = move |shard: &mut Shard| {
+                ids.into_iter().map(|id| shard.placements().home(id)).collect::<Vec<_>>()
+            };
+            for (row, home) in rows.iter().zip(self.call(DECIDER.into(), homes).await?) {
+                if let Some(here) = home.and_then(|home| by_home.get_mut(usize::from(home))) {
+                    here.push(*row);
+                }
+            }
+        }
+        for (home, here) in by_home.into_iter().enumerate() {
             for rows in here.chunks(ROWS_PER_CALL) {
                 let rows = rows.to_vec();
                 let found = self

@@ -6,6 +6,7 @@ use broker::desk::{BudgetRow, ConnectionRow};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
+use broker::placements::Placements;
 use hashbrown::HashMap;
 use queue::{ConsumerId, Effect, Request, Ticket};
 use std::sync::Arc;
@@ -50,6 +51,11 @@ impl std::fmt::Debug for Waiting {
 impl Shard {
     pub fn catalog(&self) -> &Catalog {
         self.metadata.catalog()
+    }
+
+    /// Where queues live.
+    pub fn placements(&self) -> &Placements {
+        self.metadata.placements()
     }
 
     /// Asks for a change of the catalog.

@@ -19,7 +19,10 @@ impl House {
     }
 
     fn facts(&self, record: &QueueRecord) -> QueueFacts {
-        let report = record.home.and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
+        let report = self.shards[0]
+            .placements()
+            .home(record.id)
+            .and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
         QueueFacts::new(record, report.unwrap_or_default())
     }
 

@@ -244,8 +244,6 @@ impl Gate {
             Verb::DeclareQueue(declare) => {
                 let mut declare = declare.clone();
                 declare.connection = Some(self.id);
-                // An exclusive queue lives where its connection does.
-                declare.home = declare.exclusive.then_some(cx.shard);
                 self.propose(pair, pending, Command::DeclareQueue(declare), cx);
             }
             Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {

@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use broker::catalog::{
-    Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending, QueueRecord,
-};
+use broker::catalog::{Answer, Catalog, CatalogError, Change, Command, Committed, Offered, Pending};
 use broker::ids::{DECIDER, QueueId, ShardId, shard_of};
 use broker::mail::{Mail, TicketOwner};
 use queue::{Request, Ticket};
@@ -110,7 +108,7 @@ impl Shard {
         for change in changes.iter() {
             self.apply_change(change);
             self.follow_history(change);
-            self.place_expiring(change, from);
+            self.place_declared(change, from);
         }
         if let Ok(Answer::Queue { record, created }) = result {
             self.counters.queues_declared += 1;
@@ -119,28 +117,6 @@ impl Shard {
                 self.mail.post.request(record.id, Request::Use);
             }
         }
-    }
-
-    /// To be called when a change has been applied on the shard that decides: a queue that may expire gets its machine at
-    /// once, for nothing else counts the time in which nobody uses it. `from`: the shard of who asked for the change.
-    fn place_expiring(&mut self, change: &Change, from: ShardId) {
-        if let Change::QueueDeclared(record) = change
-            && let Some(queue) = self.metadata.catalog.queue_by_id(record.id).filter(|queue| waits(queue))
-        {
-            self.mail.post.propose(None, Command::PlaceQueue { queue: queue.id, home: from });
-        }
-    }
-
-    /// The policies may have changed for the queue at this place of the catalog. On the shard that decides, a queue that may
-    /// expire now gets its machine.
-    pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
-        let Some(record) = self.metadata.catalog.queue_at(place) else { return };
-        let queue = record.id;
-        if self.metadata.decides() && waits(record) {
-            let home = (place % self.mail.shards().len()) as ShardId;
-            self.mail.post.propose(None, Command::PlaceQueue { queue, home });
-        }
-        self.configure(queue);
     }
 
     /// Changes that another shard has decided.
@@ -165,13 +141,8 @@ impl Shard {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
         match change {
-            Change::QueueDeclared(record) => {
-                if let Some(home) = record.home {
-                    self.queue_placed(record.id, home);
-                }
-            }
-            Change::QueuePlaced { queue, home } => self.queue_placed(*queue, *home),
             Change::QueueForgotten { queue } => {
+                self.metadata.placements.forget(*queue);
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
             Change::PolicySet(_) | Change::PolicyCleared { .. } => {
@@ -244,9 +215,4 @@ impl Shard {
             self.carry_out(queue, effect);
         }
     }
-}
-
-/// Whether a queue may expire and has no machine that counts the time.
-fn waits(queue: &QueueRecord) -> bool {
-    queue.home.is_none() && queue.may_expire()
 }

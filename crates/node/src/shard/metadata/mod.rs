@@ -1,4 +1,4 @@
-//! What a shard knows of the whole node: the catalog, who may come in, and the settings. On the shard that decides, also the
+//! What a shard knows of the whole node: the catalog, where queues live, who may come in, and the settings. On the shard that decides, also the
 //! decider and the messages that exchanges keep.
 //!
 //! A command comes as `Mail::Propose` to the shard that decides. Its changes go to the log, and when they are synced to every
@@ -6,12 +6,14 @@
 
 mod decider;
 mod history;
+mod placing;
 
 use std::sync::Arc;
 
 use broker::access::Access;
 use broker::catalog::{Catalog, Change, Histories};
 use broker::ids::{DECIDER, ShardId};
+use broker::placements::Placements;
 use broker::settings::Settings;
 
 use self::decider::Decider;
@@ -22,6 +24,7 @@ pub(super) struct Metadata {
     settings: Arc<Settings>,
     access: Arc<Access>,
     catalog: Catalog,
+    placements: Placements,
     /// The number of changes of policies that were applied.
     policies: u64,
     /// On the shard that decides: decides changes of the catalog.
@@ -37,13 +40,19 @@ impl Metadata {
         settings: Arc<Settings>,
         access: Arc<Access>,
         catalog: Catalog,
+        placements: Placements,
     ) -> Self {
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
-        Self { settings, access, catalog, policies: 0, decider, histories: Histories::default() }
+        Self { settings, access, catalog, placements, policies: 0, decider, histories: Histories::default() }
     }
 
     pub fn catalog(&self) -> &Catalog {
         &self.catalog
+    }
+
+    /// Where queues live.
+    pub fn placements(&self) -> &Placements {
+        &self.placements
     }
 
     /// The version of the policies. A queue with settings of another version is configured before anything is applied to it.

@@ -2,8 +2,8 @@
 
 use std::{iter, vec};
 
-use broker::catalog::Command;
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
     Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health,
@@ -97,7 +97,7 @@ impl Shard {
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let record = self.metadata.catalog().queue_by_id(queue);
             let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
-            let home = if here { Some(self.here.id) } else { record.and_then(|record| record.home) };
+            let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
             if home == Some(self.here.id) {
                 self.apply(queue, &mut rest);
                 continue;
@@ -111,8 +111,7 @@ impl Shard {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
                     if waiting.len() == 1 {
-                        let home = self.here.id;
-                        self.mail.post.propose(None, Command::PlaceQueue { queue, home });
+                        self.mail.send(DECIDER, Mail::Place { queue, home: self.here.id });
                     }
                 }
             }
@@ -261,8 +260,10 @@ impl Shard {
         let Some((_, request)) = requests.next() else { return };
         // Another shard may know of the queue, or of its home, earlier than this one.
         let catalog = self.metadata.catalog();
-        let known = catalog.queue_by_id(queue);
-        let early = known.map_or(catalog.is_to_come(queue), |record| record.home != Some(self.here.id));
+        let early = match catalog.queue_by_id(queue) {
+            Some(_) => self.metadata.placements().home(queue) != Some(self.here.id),
+            None => catalog.is_to_come(queue),
+        };
         match early {
             true => self.queues.waiting.entry(queue).or_default().push(request),
             false => self.refuse_request(queue, request),
