@@ -19,7 +19,7 @@ use crate::ids::{ConnectionId, QueueId};
 const NAME_MAX: usize = 255;
 
 /// Something to be done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     DeclareQueue(DeclareQueue),
     /// The queue's machine is gone, or has never been.
@@ -67,7 +67,7 @@ pub enum Command {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeclareQueue {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
@@ -98,7 +98,7 @@ impl DeclareQueue {
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeclareExchange {
     pub vhost: Arc<str>,
     pub name: Arc<str>,

@@ -9,10 +9,12 @@ mod claims;
 mod decide;
 mod error;
 mod exchange;
+mod fields;
 mod pending;
 mod places;
 mod policy;
 mod route;
+mod sent;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -29,6 +31,7 @@ pub use pending::{Committed, Offered, Pending};
 pub use places::QueueIds;
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
+pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
 
 use self::places::Places;
