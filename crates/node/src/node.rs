@@ -23,12 +23,13 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmLimits, Watch};
-use crate::desk::NodeDesk;
+use crate::desk::{NodeDesk, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
+use crate::questions::Asked;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -203,12 +204,14 @@ impl Node {
         let checker = access.clone();
         let logins =
             Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
+        let asked = Arc::new(Asked::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, storage, logins) = (shards.clone(), storage.clone(), logins.clone());
+            let (shards, storage) = (shards.clone(), storage.clone());
+            let (logins, asked) = (logins.clone(), asked.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, asked))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -217,7 +220,7 @@ impl Node {
         let (to_stop, to_count) = (shards.clone(), admission.clone());
         let on_change = move |stop| {
             for shard in &to_stop {
-                drop(shard.send(Incoming::Call(Box::new(move |shard| shard.set_blocked(stop)))));
+                drop(shard.send(Incoming::Blocked(stop)));
             }
         };
         let watch =
@@ -225,7 +228,7 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let desk = NodeDesk::new(
-            shards.clone(),
+            Ways { shards: shards.clone(), asked },
             settings,
             access,
             logins,

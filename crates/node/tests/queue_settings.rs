@@ -1,10 +1,16 @@
 //! Arguments and policies of queues, and exchanges that remember, on whole shards: from the command to what comes
 //! out of the queue. One thread, a false clock, and a log that writes at once.
 
+mod asks;
+#[path = "asks/queues.rs"]
+mod asks_queues;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use amqp10::Value;
+use asks::Asks;
+use asks_queues::AsksQueues;
 use broker::access::Access;
 use broker::catalog::{
     Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
@@ -42,6 +48,7 @@ impl World {
                 shard.set_now(self.now_ms);
                 shard.handle_timeout();
                 while shard.turn() {}
+                shard.take_replies();
                 while let Some(handover) = shard.poll_handover() {
                     for step in [Step::Written, Step::Synced] {
                         shard.handle_logged(Completion {
@@ -55,6 +62,7 @@ impl World {
                     }
                 }
                 while shard.turn() {}
+                shard.take_replies();
             }
             for from in 0..self.shards.len() {
                 for to in 0..self.shards.len() {

@@ -54,7 +54,6 @@ use log::Held;
 use self::connections::{Connections, Gates};
 pub use self::connections::{Moved, Occupancy};
 pub(crate) use self::connections::{READ_BUFFER, READ_MAX};
-pub use self::desk::DeskCall;
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;

@@ -9,6 +9,7 @@ use broker::ids::ConnectionId;
 use broker::settings::Settings;
 
 use super::house::House;
+use crate::asks::Asks;
 
 type Answers = Arc<Mutex<Vec<(&'static str, Result<Answer, CatalogError>)>>>;
 

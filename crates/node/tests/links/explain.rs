@@ -35,8 +35,8 @@ impl House {
         };
         let mut look = Look::default();
         for shard in &self.shards {
-            let (connections, log) = shard.look(&wanted);
-            look.connections.extend(connections);
+            let (connections, log) = shard.look(&wanted, 0);
+            look.connections.extend(connections.rows);
             look.log.add(log);
         }
         look.queues = match subject {

@@ -1,6 +1,8 @@
 //! The world of the simulation: everything that `runtime` does, done one small step at a time in an order that
 //! the seed decides.
 
+#[path = "../asks/mod.rs"]
+mod asks;
 mod client;
 mod streams;
 
@@ -24,6 +26,7 @@ use node::facts::Restored;
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 
+use asks::Asks;
 use client::Client;
 use streams::StreamWorld;
 
@@ -638,6 +641,7 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
+        shard.take_replies();
         for (ticket, login) in shard.poll_logins() {
             shard.handle_login(ticket, self.access.check(&login));
         }

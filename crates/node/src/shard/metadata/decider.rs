@@ -8,6 +8,7 @@ use broker::mail::{Mail, TicketOwner};
 use queue::{Request, Ticket};
 
 use super::Metadata;
+use crate::questions::Reply;
 use crate::shard::Shard;
 
 /// What the deciding shard keeps.
@@ -190,7 +191,7 @@ impl Shard {
                 self.gates().with(key, |gate, cx| gate.handle_answer(ticket, result, cx));
                 self.connections.remove_ticket(ticket);
             }
-            Some(TicketOwner::Desk) => self.desk_answer(ticket, result),
+            Some(TicketOwner::Desk) => self.desk_answer(ticket, Reply::Changed(result)),
             Some(TicketOwner::Shard) => {
                 self.connections.remove_ticket(ticket);
                 let forgetting = self.queues.forgotten(ticket.0);

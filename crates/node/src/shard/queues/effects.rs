@@ -9,6 +9,7 @@ use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwne
 use queue::{Arrival, ConsumerId, Effect, Publish, Request};
 
 use super::Forgetting;
+use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
@@ -91,7 +92,7 @@ impl Shard {
                     self.gates().with(key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
                     self.connections.remove_ticket(ticket);
                 }
-                Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
+                Some(TicketOwner::Desk) => self.desk_answer(ticket, Reply::Effect(Box::new(effect))),
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
                 None => {}
             },

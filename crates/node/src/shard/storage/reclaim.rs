@@ -209,6 +209,7 @@ mod tests {
 
     use super::*;
     use crate::facts::Restored;
+    use crate::questions::Question;
     use crate::{StorageLimits, make_shards};
 
     /// A log of one shard with a file for each handover, numbered from 1: their bytes.
@@ -229,7 +230,7 @@ mod tests {
 
         fn declare(&mut self, name: &str) {
             let declare = DeclareQueue::new("/", name, Arguments::new());
-            self.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
+            self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
             while self.shard.turn() {}
             while let Some(handover) = self.shard.poll_handover() {
                 let bytes = handover.records.bytes() as u64;
@@ -272,7 +273,7 @@ mod tests {
         let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
         let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()));
         let propose = |shard: &mut Shard, command| {
-            shard.propose(command, Box::new(|answer| drop(answer.unwrap())));
+            shard.handle_question(0, Question::Change(command));
             while shard.turn() {}
         };
         let log = |shard: &mut Shard, ticket, step, file| {
