@@ -80,7 +80,7 @@ pub fn home_of_route(catalog: &Catalog, vhost: &str, exchange: &str, key: &str) 
     let keys: [Arc<str>; 1] = [key.into()];
     let routed = catalog.route(vhost, exchange, &Letter { keys: &keys, ..Letter::default() })?;
     match routed.targets[..] {
-        [RouteTarget::Queue(queue)] if routed.by_key_alone => catalog.queue_by_id(queue)?.home,
+        [RouteTarget::Queue(queue)] if routed.by_key_alone => catalog.whereabouts(queue)?.home,
         _ => None,
     }
 }

@@ -126,7 +126,7 @@ impl NodeDesk {
         let mut records = self
             .call(DECIDER.into(), move |shard| {
                 let all = shard.catalog().queues();
-                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
+                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).collect::<Vec<_>>()
             })
             .await?;
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
@@ -236,9 +236,7 @@ impl Desk for NodeDesk {
             ..Overview::default()
         };
         let (queues, exchanges) = self
-            .call(DECIDER.into(), |shard| {
-                (shard.catalog().queues().count(), shard.catalog().exchanges().count())
-            })
+            .call(DECIDER.into(), |shard| (shard.catalog().queue_count(), shard.catalog().exchange_count()))
             .await?;
         (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
         for shard in 0..self.inner.shards.len() {
@@ -288,7 +286,7 @@ impl Desk for NodeDesk {
         let ids = ids.to_vec();
         let found = move |shard: &mut Shard| {
             let catalog = shard.catalog();
-            ids.iter().filter_map(|id| catalog.queue_by_id(*id).cloned()).collect::<Vec<_>>()
+            ids.iter().filter_map(|id| catalog.queue_by_id(*id)).collect::<Vec<_>>()
         };
         let mut records = self.call(DECIDER.into(), found).await?;
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
@@ -359,9 +357,8 @@ impl Desk for NodeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let mut all = self
-            .call(DECIDER.into(), |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>())
-            .await?;
+        let mut all =
+            self.call(DECIDER.into(), |shard| shard.catalog().exchanges().collect::<Vec<_>>()).await?;
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
@@ -485,10 +482,8 @@ impl Desk for NodeDesk {
         limit: usize,
     ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
         self.permit(who, "", Verb::ReadAllQueues, &[])?;
-        let found = move |shard: &mut Shard| {
-            let found = shard.catalog().queues_from(from).take(limit);
-            found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
-        };
+        let found =
+            move |shard: &mut Shard| shard.catalog().queues_from(from).take(limit).collect::<Vec<_>>();
         let (places, records): (Vec<_>, Vec<_>) = self.call(DECIDER.into(), found).await?.into_iter().unzip();
         Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
     }

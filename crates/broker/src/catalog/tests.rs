@@ -73,6 +73,58 @@ fn policies_follow_what_is_there() {
     assert_eq!(catalog.version(), version, "nothing changed");
 }
 
+/// A record says the same however far the walk has come that keeps records up to date, and whatever else has changed
+/// meanwhile.
+#[test]
+fn an_outdated_record_reads_as_one_that_was_visited() {
+    let length = |n: i32| [("max-length", Value::Int(n))];
+    let alternate = |to: &str| [("alternate-exchange", to.into())];
+    let commands = |catalog: &mut Catalog, visit: &mut dyn FnMut(&mut Catalog)| {
+        let mut place = |catalog: &mut Catalog, command| {
+            run(catalog, command);
+            visit(catalog);
+        };
+        for name in ["q1", "q2", "q3"] {
+            place(catalog, queue(name, &[]));
+        }
+        place(catalog, policy("p", false, "", 0, &length(10)));
+        place(catalog, queue("q4", &[]));
+        let id = catalog.queue("/", "q2").unwrap().id;
+        place(catalog, Command::PlaceQueue { queue: id, home: 3 });
+        place(catalog, policy("p", false, "q[13]", 0, &length(20)));
+        place(catalog, policy("o", true, "", 0, &length(15)));
+        let id = catalog.queue("/", "q3").unwrap().id;
+        place(catalog, Command::ForgetQueue { queue: id });
+        place(catalog, queue("q5", &[]));
+        place(catalog, policy("x", false, "amq", 0, &alternate("a")));
+        place(catalog, policy("x", false, "amq.d", 0, &alternate("b")));
+        place(catalog, clear("o", true));
+    };
+    let [mut outdated, mut visited] = [Catalog::default(), Catalog::default()];
+    commands(&mut outdated, &mut |_| {});
+    let mut place = 0;
+    commands(&mut visited, &mut |catalog| {
+        place += 1;
+        catalog.refresh_queue_at(place % 3);
+        catalog.refresh_exchange_at(place % 4);
+    });
+    let read = |catalog: &Catalog| {
+        let mut exchanges: Vec<_> = catalog.exchanges().collect();
+        exchanges.sort_by(|a, b| a.name.cmp(&b.name));
+        (catalog.queues().collect::<Vec<_>>(), exchanges)
+    };
+    assert_eq!(read(&outdated), read(&visited));
+    let before = read(&outdated);
+    outdated.refresh_all();
+    assert_eq!(read(&outdated), before);
+    let max = |name: &str| outdated.queue("/", name).unwrap().config.max_length;
+    assert_eq!(["q1", "q2", "q4", "q5"].map(max), [Some(20), None, None, None]);
+    assert_eq!(outdated.queue("/", "q2").unwrap().home, Some(3));
+    assert_eq!(outdated.exchange("/", "amq.direct").unwrap().alternate.as_deref(), Some("b"));
+    assert_eq!(outdated.exchange("/", "amq.topic").unwrap().alternate, None);
+    assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
+}
+
 #[test]
 fn the_same_declaration_is_the_same_under_a_policy() {
     let mut catalog = Catalog::default();
@@ -149,7 +201,7 @@ fn stored_changes_restore_the_catalog() {
     stored.iter().for_each(|bytes| restored.apply(&decode_change(bytes).unwrap()));
     for name in ["q1", "q2"] {
         let record = restored.queue("/", name).unwrap();
-        assert_eq!(Some(record), catalog.queue("/", name));
+        assert_eq!(Some(&record), catalog.queue("/", name).as_ref());
         assert_eq!((record.config.message_ttl_ms, record.fsync), (Some(7), true));
     }
     assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));

@@ -128,7 +128,7 @@ impl NodeDesk {
         name: &str,
     ) -> Result<Arc<QueueRecord>, DeskError> {
         let (v, n) = (vhost.to_owned(), name.to_owned());
-        let found = move |shard: &mut Shard| shard.catalog().queue(&v, &n).cloned();
+        let found = move |shard: &mut Shard| shard.catalog().queue(&v, &n);
         let record = self.call_within(deadline, DECIDER.into(), found).await?;
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }

@@ -137,7 +137,7 @@ impl Shard {
                 End::Named(vhost, name) => self.metadata.catalog().queue(vhost, name),
                 End::Id(id) => self.metadata.catalog().queue_by_id(*id),
             };
-            records.extend(record.cloned());
+            records.extend(record);
         }
         records.sort_unstable_by_key(|r| r.id);
         records.dedup_by_key(|r| r.id);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   the second is over ──> Walks::chores, tails ──┐
-//!   a policy has changed ──> Walks::policies ─────┼──> Shard::walk, at the end of each turn ──> left? another turn
+//!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
 //!   alarm, stop ──> Walks::blocked, ending ───────┘
 //! ```
 //!
@@ -17,6 +17,9 @@ use super::Shard;
 /// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
 /// in the next turn.
 pub(super) const ROWS_PER_TURN: usize = 1000;
+
+/// To match a name against so many policies takes about as long as another walk needs for a row.
+const POLICIES_PER_ROW: usize = 16;
 
 /// A walk over rows in the order of their places.
 #[derive(Debug, Default)]
@@ -46,9 +49,14 @@ impl Walk {
 
     /// The places to visit in this turn, of a table that has `len` places.
     pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
+        self.part_of_large(len, 1, rows)
+    }
+
+    /// As [`Walk::part`], of a table whose rows count as many as `each` others: so long does a visit take.
+    pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
-        let to = len.min(from.saturating_add(rows.left()));
-        rows.count(to.saturating_sub(from));
+        let to = len.min(from.saturating_add(rows.left() / each));
+        rows.count(to.saturating_sub(from) * each);
         self.next = if to < len { Some(to) } else { std::mem::take(&mut self.again).then_some(0) };
         from..to
     }
@@ -61,8 +69,10 @@ pub(super) struct Walks {
     pub chores: Walk,
     /// Over the catalog's queues: streams that have readers here keep less for them.
     pub tails: Walk,
-    /// Over the catalog's queues: brings the settings of those that live here up to date.
+    /// Over the catalog's queues: keeps their records up to date, and the settings of those that live here.
     pub policies: Walk,
+    /// Over the catalog's exchanges: keeps their records up to date.
+    pub exchanges: Walk,
     /// Over connections: publishing is stopped, or goes on.
     pub blocked: Walk,
     /// Over connections: the node stops.
@@ -71,8 +81,8 @@ pub(super) struct Walks {
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, tails, policies, blocked, ending } = self;
-        [chores, tails, policies, blocked, ending].into_iter().any(Walk::is_under_way)
+        let Self { chores, tails, policies, exchanges, blocked, ending } = self;
+        [chores, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
     }
 }
 
@@ -84,9 +94,7 @@ impl Shard {
         }
         // Those that somebody waits for come first.
         self.walk_connections();
-        for place in self.walks.policies.part(self.metadata.catalog().queue_places(), &mut self.rows) {
-            self.visit_for_policies(place);
-        }
+        self.walk_policies();
         self.walk_tails();
         self.walk_chores();
     }
@@ -99,6 +107,18 @@ impl Shard {
     /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
     pub fn is_telling(&self) -> bool {
         self.walks.blocked.is_under_way() || self.walks.ending.is_under_way()
+    }
+
+    fn walk_policies(&mut self) {
+        let catalog = self.metadata.catalog();
+        let (queues, exchanges) = (catalog.queue_places(), catalog.exchange_places());
+        let each = 1 + catalog.most_policies() / POLICIES_PER_ROW;
+        for place in self.walks.policies.part_of_large(queues, each, &mut self.rows) {
+            self.visit_for_policies(place);
+        }
+        for place in self.walks.exchanges.part_of_large(exchanges, each, &mut self.rows) {
+            self.metadata.refresh_exchange_at(place);
+        }
     }
 
     fn walk_chores(&mut self) {

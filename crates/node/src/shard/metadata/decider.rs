@@ -148,9 +148,9 @@ impl Shard {
     /// The policies may have changed for the queue at this place of the catalog. On the shard that decides, a queue that may
     /// expire now gets its machine.
     pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
-        let Some(record) = self.metadata.catalog.queue_at(place) else { return };
+        let Some(record) = self.metadata.catalog.refresh_queue_at(place) else { return };
         let queue = record.id;
-        if self.metadata.decides() && waits(record) {
+        if self.metadata.decides() && waits(&record) {
             let home = (place % self.mail.shards().len()) as ShardId;
             self.mail.post.propose(None, Command::PlaceQueue { queue, home });
         }
@@ -189,8 +189,8 @@ impl Shard {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
             Change::PolicySet(_) | Change::PolicyCleared { .. } => {
-                self.metadata.policies += 1;
                 self.walks.policies.begin();
+                self.walks.exchanges.begin();
             }
             _ => {}
         }

@@ -95,18 +95,17 @@ impl Shard {
         let mut requests = self.mail.take_requests();
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
-            let record = self.metadata.catalog().queue_by_id(queue);
-            let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
-            let home = if here { Some(self.here.id) } else { record.and_then(|record| record.home) };
+            let known = self.metadata.catalog().whereabouts(queue);
+            let here = known.is_some_and(|known| known.is_stream && is_of_readers(request));
+            let home = if here { Some(self.here.id) } else { known.and_then(|known| known.home) };
             if home == Some(self.here.id) {
                 self.apply_or_leave(queue, &mut rest);
                 continue;
             }
-            let is_known = record.is_some();
             let Some((_, request)) = rest.next() else { break };
             match home {
                 Some(home) => self.mail.send_request(home, queue, request),
-                None if !is_known => self.refuse_request(queue, request),
+                None if known.is_none() => self.refuse_request(queue, request),
                 None => {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
@@ -144,7 +143,7 @@ impl Shard {
         if std::mem::replace(&mut slot.policies, policies) == policies {
             return;
         }
-        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        let Some(record) = self.metadata.refresh_queue(queue) else { return };
         slot.driver.set_fsync(record.fsync);
         if *record.config != *slot.fifo.config() {
             let config = Box::new((*record.config).clone());
@@ -262,8 +261,8 @@ impl Shard {
         let Some((_, request)) = requests.next() else { return };
         // Another shard may know of the queue, or of its home, earlier than this one.
         let catalog = self.metadata.catalog();
-        let known = catalog.queue_by_id(queue);
-        let early = known.map_or(catalog.is_to_come(queue), |record| record.home != Some(self.here.id));
+        let known = catalog.whereabouts(queue);
+        let early = known.map_or(catalog.is_to_come(queue), |known| known.home != Some(self.here.id));
         match early {
             true => self.queues.waiting.entry(queue).or_default().push(request),
             false => self.refuse_request(queue, request),
