@@ -5,6 +5,7 @@
 
 mod arguments;
 mod decide;
+mod definitions;
 mod error;
 mod exchange;
 mod policy;
@@ -20,6 +21,7 @@ use slab::Slab;
 
 pub use arguments::{Arguments, queue_config, span_ms};
 pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use definitions::Told;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
@@ -380,6 +382,11 @@ impl Catalog {
         Some(record)
     }
 
+    fn table_at(&self, place: usize) -> Option<&exchange::Table> {
+        let (vhost, name) = self.exchange_places.get(place)?;
+        self.vhosts.get(vhost)?.exchanges.get(name)
+    }
+
     fn row(&self, id: QueueId) -> Option<&QueueRow> {
         self.queues.get(id.slot())?.as_ref().filter(|row| row.record.id == id)
     }
@@ -584,84 +591,8 @@ impl Catalog {
         QueueId::new(self.next_incarnation, slot)
     }
 
-    /// Changes that make the durable definitions anew, on top of what a new catalog has.
-    pub fn definitions(&self) -> Vec<Change> {
-        let exchanges = self.exchanges().map(Change::ExchangeDeclared);
-        let queues = self.queues().map(Change::QueueDeclared);
-        let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
-        let bindings = tables.flat_map(|t| t.bindings.by_age()).cloned().map(Change::Bound);
-        let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
-        let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
-        let policies = policies.cloned().map(Change::PolicySet);
-        used.chain(self.user_definitions())
-            .chain(policies)
-            .chain(exchanges)
-            .chain(queues)
-            .chain(bindings)
-            .filter(|change| self.is_durable(change))
-            .collect()
-    }
-
-    /// Changes that make the virtual hosts and the users anew.
-    fn user_definitions(&self) -> Vec<Change> {
-        let default: Arc<str> = DEFAULT_VHOST.into();
-        let mut changes = Vec::new();
-        if !self.vhosts.contains_key(&default) {
-            changes.push(Change::VhostDeleted { name: default.clone() });
-        }
-        let others = self.vhosts.keys().filter(|name| **name != default);
-        changes.extend(others.map(|name| Change::VhostAdded { name: name.clone() }));
-        if self.users.have_begun() {
-            changes.push(Change::UsersBegun);
-        }
-        for user in self.users.iter() {
-            let (name, hash, tags) = (user.name.clone(), user.hash, user.tags.clone());
-            changes.push(Change::UserSet { name, hash, tags });
-            changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
-                user: user.name.clone(),
-                vhost: vhost.clone(),
-                permissions: *permissions,
-            }));
-        }
-        changes
-    }
-
     /// Whether this replica has not come to the declaration of the queue yet.
     pub fn is_to_come(&self, id: QueueId) -> bool {
         id.incarnation() >= self.next_incarnation
-    }
-
-    /// Whether restarting must bring the change back.
-    pub fn is_durable(&self, change: &Change) -> bool {
-        let durable_queue = |q: &QueueRecord| q.durable && q.exclusive.is_none();
-        match change {
-            Change::QueueDeclared(record) => durable_queue(record),
-            Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(&q)),
-            Change::QueuePlaced { .. } => false,
-            Change::PolicySet(_)
-            | Change::PolicyCleared { .. }
-            | Change::Incarnations { .. }
-            | Change::VhostAdded { .. }
-            | Change::VhostDeleted { .. }
-            | Change::UserSet { .. }
-            | Change::UserDeleted { .. }
-            | Change::PermissionsSet { .. }
-            | Change::PermissionsCleared { .. }
-            | Change::UsersBegun => true,
-            Change::ExchangeDeclared(exchange) => exchange.durable,
-            Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
-            Change::Bound(binding) | Change::Unbound(binding) => {
-                let source = self.exchange(&binding.vhost, &binding.source).is_some_and(|e| e.durable);
-                source
-                    && match &binding.destination {
-                        Destination::Queue(name) => {
-                            self.queue(&binding.vhost, name).is_some_and(|q| durable_queue(&q))
-                        }
-                        Destination::Exchange(name) => {
-                            self.exchange(&binding.vhost, name).is_some_and(|e| e.durable)
-                        }
-                    }
-            }
-        }
     }
 }

@@ -125,6 +125,80 @@ fn an_outdated_record_reads_as_one_that_was_visited() {
     assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
 }
 
+/// Told in parts while it changes, the definitions make the catalog as it is in the end, whenever each change comes.
+#[test]
+fn definitions_may_be_told_in_parts() {
+    let declare = |name: &str, kind: &str| {
+        Command::DeclareExchange(DeclareExchange {
+            vhost: "/".into(),
+            name: name.into(),
+            kind: kind.into(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: Arguments::new(),
+        })
+    };
+    let binding = |source: &str, to: &str, key: &str| Binding {
+        vhost: "/".into(),
+        source: source.into(),
+        destination: Destination::Queue(to.into()),
+        key: key.into(),
+        arguments: Arguments::new(),
+    };
+    let bind = |source: &str, to: &str, key: &str| Command::Bind(binding(source, to, key));
+    let forget =
+        |catalog: &Catalog, name: &str| Command::ForgetQueue { queue: catalog.queue("/", name).unwrap().id };
+    let mut before = Catalog::default();
+    for name in ["a", "b", "c"] {
+        run(&mut before, queue(name, &[]));
+    }
+    for (name, kind) in [("x", "topic"), ("hash", "x-consistent-hash")] {
+        run(&mut before, declare(name, kind));
+        for to in ["c", "a", "b"] {
+            run(&mut before, bind(name, to, "2"));
+        }
+    }
+    let expected = |catalog: &Catalog| {
+        let mut queues: Vec<_> = catalog.queues().map(|queue| (queue.name.clone(), queue.id)).collect();
+        queues.sort();
+        let mut exchanges: Vec<_> = catalog.exchanges().map(|exchange| exchange.name.clone()).collect();
+        exchanges.sort();
+        let mut bindings = catalog.bindings_of_source("/", "x");
+        bindings.sort_by(|a, b| (&a.destination, &a.key).cmp(&(&b.destination, &b.key)));
+        (queues, exchanges, bindings, catalog.bindings_of_source("/", "hash"))
+    };
+    for at in 0..40 {
+        for rows in 1..5 {
+            let (mut catalog, mut restored) = (before.clone(), Catalog::default());
+            let mut told = Told::default();
+            for part in 0..40 {
+                catalog.tell(&mut told, rows, |change| restored.apply(&change));
+                if part != at {
+                    continue;
+                }
+                for command in [
+                    forget(&catalog, "b"),
+                    queue("d", &[]),
+                    bind("hash", "d", "1"),
+                    bind("x", "d", "#"),
+                    Command::Unbind(binding("hash", "c", "2")),
+                    declare("new", "fanout"),
+                    bind("new", "a", ""),
+                ] {
+                    for change in catalog.decide(command).unwrap().changes {
+                        assert!(catalog.is_durable(&change));
+                        catalog.apply(&change);
+                        restored.apply(&change);
+                    }
+                }
+            }
+            assert!(told.is_all());
+            assert_eq!(expected(&restored), expected(&catalog), "{rows} rows, changed behind part {at}");
+        }
+    }
+}
+
 #[test]
 fn the_same_declaration_is_the_same_under_a_policy() {
     let mut catalog = Catalog::default();

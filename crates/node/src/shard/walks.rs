@@ -4,7 +4,8 @@
 //! ```text
 //!   the second is over ──> Walks::chores, tails ──┐
 //!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
-//!   alarm, stop ──> Walks::blocked, ending ───────┘
+//!   alarm, stop ──> Walks::blocked, ending ───────┤
+//!   the log is mostly garbage ──> an evacuation ──┘
 //! ```
 //!
 //! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
@@ -47,6 +48,26 @@ impl Walk {
         self.next.is_some()
     }
 
+    /// The next place to visit, of a table that has `len` places; `None` if there is none, or not in this turn.
+    pub fn next(&mut self, len: usize, rows: &mut Rows) -> Option<usize> {
+        let place = self.next?;
+        if place >= len {
+            self.next = std::mem::take(&mut self.again).then_some(0);
+            return None;
+        }
+        if rows.left() == 0 {
+            return None;
+        }
+        rows.count(1);
+        self.next = Some(place + 1);
+        Some(place)
+    }
+
+    /// The place that was visited last is visited once more: there is more to do than one turn may.
+    pub fn stay(&mut self) {
+        self.next = self.next.map(|place| place.saturating_sub(1));
+    }
+
     /// The places to visit in this turn, of a table that has `len` places.
     pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
         self.part_of_large(len, 1, rows)
@@ -55,7 +76,8 @@ impl Walk {
     /// As [`Walk::part`], of a table whose rows count as many as `each` others: so long does a visit take.
     pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
-        let to = len.min(from.saturating_add(rows.left() / each));
+        let left = rows.left();
+        let to = len.min(from.saturating_add(left / each));
         rows.count(to.saturating_sub(from) * each);
         self.next = if to < len { Some(to) } else { std::mem::take(&mut self.again).then_some(0) };
         from..to
@@ -95,13 +117,14 @@ impl Shard {
         // Those that somebody waits for come first.
         self.walk_connections();
         self.walk_policies();
+        self.walk_evacuation();
         self.walk_tails();
         self.walk_chores();
     }
 
     /// Whether a walk is under way. Then another turn must come.
     pub fn is_walking(&self) -> bool {
-        self.walks.is_under_way()
+        self.walks.is_under_way() || self.storage.is_evacuating()
     }
 
     /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
@@ -147,17 +170,25 @@ impl Shard {
 }
 
 /// The rows of this turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
+    /// How many a turn may walk.
+    max: usize,
     walked: usize,
     /// The most that one turn has walked.
     most: usize,
 }
 
+impl Default for Rows {
+    fn default() -> Self {
+        Self { max: ROWS_PER_TURN, walked: 0, most: 0 }
+    }
+}
+
 impl Rows {
     /// How many more rows this turn may walk.
     pub fn left(&self) -> usize {
-        ROWS_PER_TURN.saturating_sub(self.walked)
+        self.max.saturating_sub(self.walked)
     }
 
     /// How many rows that are due this turn may look at: something is left for others, however many are due.
@@ -169,6 +200,11 @@ impl Rows {
     pub fn count(&mut self, rows: usize) {
         self.walked += rows;
         self.most = self.most.max(self.walked);
+    }
+
+    /// From now on a turn walks so many rows.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
     }
 
     /// The turn is over.

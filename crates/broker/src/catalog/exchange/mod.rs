@@ -85,6 +85,11 @@ impl ExchangeKind {
         Self::ALL.into_iter().find(|k| k.as_str() == kind)
     }
 
+    /// Whether the order in which its bindings were made decides where messages go.
+    pub(super) fn order_counts(self) -> bool {
+        self == Self::ConsistentHash
+    }
+
     /// # Errors
     /// The kind does not take these arguments of a declaration.
     pub(super) fn check_arguments(self, name: &str, arguments: &Arguments) -> Result<(), CatalogError> {
