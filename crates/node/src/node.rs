@@ -373,6 +373,7 @@ pub fn make_shards(
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
+    catalog.refresh_all();
     // A node has written them already; whoever has no log begins with them each time.
     catalog.begin_users(access);
     access.publish(catalog.users().clone());

@@ -10,6 +10,7 @@
 mod sockets;
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
@@ -27,7 +28,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::LocalSet;
 
 pub(crate) use self::sockets::accept_all;
-use self::sockets::{Socket, accept, evict, serve, write_dirty};
+use self::sockets::{Socket, accept, evict, serve, write_dirty, write_line};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::questions::Asked;
@@ -117,6 +118,8 @@ struct Host {
     read_buffers: RefCell<ReadBuffers>,
     /// How many reads the next turn is to take on.
     reads: Cell<usize>,
+    /// Connections that wait until a turn has time for all that they are to be sent, those that have waited longest first.
+    line: RefCell<VecDeque<usize>>,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -142,6 +145,7 @@ pub(crate) fn run(
         asked,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
+        line: RefCell::default(),
         wake: Notify::new(),
     });
     let tasks = LocalSet::new();
@@ -193,7 +197,10 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             retry_log = None;
             host.shard.borrow_mut().retry_log();
         }
-        turn(&host, &mut dirty);
+        if turn(&host, &mut dirty) {
+            // The next turn comes at once. Sockets are only looked at when all who run have paused.
+            tokio::task::yield_now().await;
+        }
         if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
@@ -270,20 +277,18 @@ fn receive(host: &Rc<Host>, message: Incoming) {
     }
 }
 
-/// One turn, and everything that it has made is taken to where it goes.
-fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
+/// One turn, and what it has made is taken to where it goes. True if something is left for another one, which is called for.
+fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
     host.reads.set(0);
     shard.handle_timeout();
     let mut pending = Vec::new();
-    let is_left = shard.turn();
+    let mut is_left = shard.turn();
     if shard.bytes_to_write() <= DELIVER_FIRST_BYTES {
         write_dirty(host, shard, dirty, &mut pending);
     }
-    if is_left | shard.write(&mut &host.storage) {
-        host.wake.notify_one();
-    }
+    is_left |= shard.write(&mut &host.storage);
     for (number, reply) in shard.poll_replies() {
         host.asked.answer(number, reply);
     }
@@ -307,13 +312,18 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) {
         }
     }
     write_dirty(host, shard, dirty, &mut pending);
+    is_left |= write_line(host, shard, &mut pending);
     // What was written has made room for more.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {
         // The next turn makes output of what waits: nothing may take the mark away before.
         shard.touch(key);
+        is_left = true;
+    }
+    if is_left {
         host.wake.notify_one();
     }
+    is_left
 }
 
 #[cfg(test)]

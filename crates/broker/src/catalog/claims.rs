@@ -127,9 +127,9 @@ impl Claims {
     /// nobody knows which it will find when its turn comes.
     pub fn add_waiting(&mut self, command: &Command, catalog: &Catalog) {
         let vhost = match command {
-            Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| &record.vhost),
-            Command::DeleteExchange { vhost, .. } => Some(vhost),
-            Command::Unbind(binding) => Some(&binding.vhost),
+            Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| record.vhost.clone()),
+            Command::DeleteExchange { vhost, .. } => Some(vhost.clone()),
+            Command::Unbind(binding) => Some(binding.vhost.clone()),
             Command::DeclareQueue(_)
             | Command::DeclareExchange(_)
             | Command::Bind(_)
@@ -143,7 +143,7 @@ impl Claims {
             | Command::ClearPermissions { .. } => None,
         };
         if let Some(vhost) = vhost {
-            self.alone(Thing::Topology(vhost.clone()));
+            self.alone(Thing::Topology(vhost));
         }
     }
 

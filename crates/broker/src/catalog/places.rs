@@ -1,60 +1,67 @@
 //! The table of queues, and the ids that are still free.
 
-use std::sync::Arc;
-
-use super::QueueRecord;
+use super::QueueRow;
 use crate::ids::QueueId;
 
 /// The queues of a catalog by the slots of their ids.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Places(Vec<Place>);
+pub(super) struct Places {
+    places: Vec<Place>,
+    /// Of them, those with a queue.
+    count: usize,
+}
 
 #[derive(Clone, Debug, Default)]
 struct Place {
     /// Of the queue that is here, or was here last. 0: there has been none.
     incarnation: u32,
-    queue: Option<Arc<QueueRecord>>,
+    row: Option<QueueRow>,
 }
 
 impl Places {
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.places.len()
     }
 
-    pub fn at(&self, place: usize) -> Option<&Arc<QueueRecord>> {
-        self.0.get(place)?.queue.as_ref()
+    /// The number of queues.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
-    pub fn get(&self, id: QueueId) -> Option<&Arc<QueueRecord>> {
-        self.at(id.slot()).filter(|queue| queue.id == id)
+    pub fn at(&self, place: usize) -> Option<&QueueRow> {
+        self.places.get(place)?.row.as_ref()
     }
 
-    pub fn get_mut(&mut self, id: QueueId) -> Option<&mut Arc<QueueRecord>> {
-        self.0.get_mut(id.slot())?.queue.as_mut().filter(|queue| queue.id == id)
+    pub fn get(&self, id: QueueId) -> Option<&QueueRow> {
+        self.at(id.slot()).filter(|row| row.record.id == id)
     }
 
     /// The queues from a place on, each with its place.
-    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &Arc<QueueRecord>)> {
-        let places = self.0.iter().enumerate().skip(place);
-        places.filter_map(|(place, at)| Some((place, at.queue.as_ref()?)))
+    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
+        let places = self.places.iter().enumerate().skip(place);
+        places.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
     }
 
-    pub fn insert(&mut self, record: Arc<QueueRecord>) {
-        let (slot, incarnation) = (record.id.slot(), record.id.incarnation());
-        if self.0.len() <= slot {
-            self.0.resize_with(slot + 1, Place::default);
+    /// Puts a queue in its place, or another record of the one that is there.
+    pub fn insert(&mut self, row: QueueRow) {
+        let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, Place::default);
         }
-        self.0[slot] = Place { incarnation, queue: Some(record) };
+        let before = std::mem::replace(&mut self.places[slot], Place { incarnation, row: Some(row) });
+        self.count += usize::from(before.row.is_none());
     }
 
-    pub fn remove(&mut self, id: QueueId) -> Option<Arc<QueueRecord>> {
-        self.0.get_mut(id.slot())?.queue.take_if(|queue| queue.id == id)
+    pub fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
+        let gone = self.places.get_mut(id.slot())?.row.take_if(|row| row.record.id == id)?;
+        self.count -= 1;
+        Some(gone)
     }
 
     /// Whether the declaration of this queue has not come to this replica. Ids are given in an order of their own, but
     /// those of one slot one after the other.
     pub fn is_to_come(&self, id: QueueId) -> bool {
-        self.0.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
+        self.places.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
     }
 }
 

@@ -211,7 +211,7 @@ impl Gate {
     }
 
     fn queue(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
-        cx.catalog.queue(&self.vhost, name).cloned().ok_or_else(|| format!("no queue {name}"))
+        cx.catalog.queue(&self.vhost, name).ok_or_else(|| format!("no queue {name}"))
     }
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {

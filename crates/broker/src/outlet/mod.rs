@@ -28,6 +28,10 @@ use crate::explain;
 use crate::ids::QueueId;
 use crate::mail::GateAddress;
 
+/// Messages that one request gives annotations, at most: a frame may name thousands, and all theirs together are more than one
+/// turn of a shard should write.
+const ANNOTATED_MAX: u64 = 64;
+
 /// What a consumer asks for when it attaches.
 #[derive(Debug)]
 pub struct Wanted {
@@ -268,10 +272,19 @@ impl<A> Outlet<A> {
         if outcome == Outcome::Accepted {
             self.counts(cx.counters).acknowledged += n;
         }
+        let mut first = first;
+        if matches!(outcome, Outcome::Modified { annotations: Some(_), .. }) {
+            while last - first >= ANNOTATED_MAX {
+                self.request_settle((first, first + ANNOTATED_MAX - 1), outcome.clone(), false, cx);
+                self.unsettled = self.unsettled.saturating_sub(ANNOTATED_MAX as u32);
+                first += ANNOTATED_MAX;
+            }
+        }
         self.request_settle((first, last), outcome, asked.is_some(), cx);
         match asked {
+            // Of the last part: the queue has done the others before.
             Some(answer) => self.asked.push_back(Asked { first, last, answer }),
-            None => self.unsettled = self.unsettled.saturating_sub(n as u32),
+            None => self.unsettled = self.unsettled.saturating_sub((last - first + 1) as u32),
         }
     }
 

@@ -26,7 +26,7 @@ fn pages_are_parts_of_the_sorted_list() {
         let decision = catalog.decide(Command::DeclareQueue(declare), &mut catalog.queue_ids()).unwrap();
         decision.changes.iter().for_each(|change| catalog.apply(change));
     }
-    let all: Vec<_> = catalog.queues().cloned().collect();
+    let all: Vec<_> = catalog.queues().collect();
     let sorted: Vec<String> = (0..20).map(|i| format!("q{i:02}")).collect();
     for (offset, limit) in [(0, 20), (0, 7), (7, 7), (14, 7), (19, 1), (20, 5), (99, 5), (3, 0), (0, 99)] {
         let page = page_of(all.clone(), offset, limit);

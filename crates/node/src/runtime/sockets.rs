@@ -32,6 +32,13 @@ const READS_MAX: usize = 64;
 /// again; with turns of 16 MiB a fast publisher of large messages ran away from it.
 const READ_BYTES: usize = 16 * 1024;
 
+/// A connection that is to be sent more than this has to stand in line: one with a word for its peer does not wait until others have
+/// been sent megabytes.
+const LITTLE: usize = 64 * 1024;
+
+/// Bytes that one turn writes to those in line, until it has written them to one whole.
+const WRITES_MAX: usize = 1024 * 1024;
+
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 
@@ -46,6 +53,8 @@ pub(super) struct Socket {
     written: Notify,
     /// The socket is full and a task waits until it is not.
     blocked: Cell<bool>,
+    /// It stands in [`Host::line`].
+    in_line: Cell<bool>,
     /// Our side is shut down since then.
     done: Cell<Option<Instant>>,
     /// Until the client has logged in.
@@ -110,6 +119,7 @@ pub(super) fn serve(
         reader: Cell::new(None),
         written: Notify::new(),
         blocked: Cell::new(false),
+        in_line: Cell::new(false),
         done: Cell::new(None),
         handshake: RefCell::new(handshake),
     });
@@ -223,8 +233,8 @@ async fn read_large(
     result
 }
 
-/// Writes each connection that has something to write once. Those with room again for what waits in their sessions are
-/// added to `pending`.
+/// Writes each connection that has something to write once; those that have much stand in line. Those with room again for what
+/// waits in their sessions are added to `pending`.
 pub(super) fn write_dirty(
     host: &Rc<Host>,
     shard: &mut Shard,
@@ -234,18 +244,45 @@ pub(super) fn write_dirty(
     shard.take_dirty(dirty);
     for key in dirty.drain(..) {
         let socket = host.sockets.borrow().get(&key).cloned();
-        if let Some(socket) = socket
-            && write(host, shard, key, &socket)
-        {
+        let Some(socket) = socket else { continue };
+        let much = shard.conn(key).is_some_and(|conn| conn.gate.output().len() > LITTLE);
+        if much || socket.in_line.get() {
+            if !socket.in_line.replace(true) {
+                host.line.borrow_mut().push_back(key);
+            }
+        } else if write(host, shard, key, &socket).has_room {
             pending.push(key);
         }
     }
 }
 
-/// Writes a connection's output, as far as the socket takes it. True if there is room again for what waits in its sessions.
-fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> bool {
+/// Writes connections that stand in line, as many as one turn may. True if some are left.
+pub(super) fn write_line(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<usize>) -> bool {
+    let mut room = WRITES_MAX;
+    while room > 0 {
+        let Some(key) = host.line.borrow_mut().pop_front() else { return false };
+        let socket = host.sockets.borrow().get(&key).cloned();
+        // One that is gone may have left its place to another with the same key.
+        let Some(socket) = socket.filter(|socket| socket.in_line.take()) else { continue };
+        let Written { bytes, has_room } = write(host, shard, key, &socket);
+        pending.extend(has_room.then_some(key));
+        room = room.saturating_sub(bytes);
+    }
+    !host.line.borrow().is_empty()
+}
+
+/// What came of writing a connection.
+#[derive(Default)]
+struct Written {
+    bytes: usize,
+    /// There is room again for what waits in its sessions.
+    has_room: bool,
+}
+
+/// Writes a connection's output, as far as the socket takes it.
+fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> Written {
     let now_ms = shard.now_ms();
-    let Some(conn) = shard.conn(key) else { return false };
+    let Some(conn) = shard.conn(key) else { return Written::default() };
     let output = conn.gate.output();
     let mut written = 0;
     let mut failed = false;
@@ -287,7 +324,7 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
         drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Write));
         tokio::task::spawn_local(linger(host.clone(), key, Rc::downgrade(socket)));
     }
-    has_room
+    Written { bytes: written, has_room }
 }
 
 /// Waits until a full socket takes more.

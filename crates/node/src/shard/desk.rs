@@ -56,30 +56,29 @@ impl Shard {
                 return;
             }
             Question::Named { vhost, name } => {
-                Reply::Records(self.catalog().queue(&vhost, &name).cloned().into_iter().collect())
+                Reply::Records(self.catalog().queue(&vhost, &name).into_iter().collect())
             }
             Question::ById(ids) => {
-                let found = ids.iter().filter_map(|id| self.catalog().queue_by_id(*id).cloned());
+                let found = ids.iter().filter_map(|id| self.catalog().queue_by_id(*id));
                 Reply::Records(found.collect())
             }
             Question::AtEnds(ends) => Reply::Records(self.records_of(&ends)),
             Question::Queues { from } => {
                 let catalog = self.catalog();
-                let row = |place| Some((place, catalog.queue_at(place)?.clone()));
+                let row = |place| Some((place, catalog.queue_at(place)?));
                 Reply::Places(Part::of(from, catalog.queue_places(), row))
             }
             Question::Homes(ids) => {
                 Reply::Homes(ids.into_iter().map(|id| self.placements().home(id)).collect())
             }
-            Question::Exchanges => Reply::Exchanges(self.catalog().exchanges().cloned().collect()),
+            Question::Exchanges => Reply::Exchanges(self.catalog().exchanges().collect()),
             Question::Bindings => Reply::Bindings(self.catalog().bindings().collect()),
             Question::Policies { operator } => {
                 Reply::Policies(self.catalog().policies(operator).cloned().collect())
             }
             Question::Counts => {
-                let (queues, exchanges) =
-                    (self.catalog().queues().count(), self.catalog().exchanges().count());
-                Reply::Counts { queues, exchanges }
+                let catalog = self.catalog();
+                Reply::Counts { queues: catalog.queue_count(), exchanges: catalog.exchange_count() }
             }
             Question::Reports(ids) => {
                 let report = |id| {
@@ -177,7 +176,7 @@ impl Shard {
                 End::Named(vhost, name) => self.metadata.catalog().queue(vhost, name),
                 End::Id(id) => self.metadata.catalog().queue_by_id(*id),
             };
-            records.extend(record.cloned());
+            records.extend(record);
         }
         records.sort_unstable_by_key(|r| r.id);
         records.dedup_by_key(|r| r.id);

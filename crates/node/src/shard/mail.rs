@@ -14,6 +14,7 @@ use broker::mail::{Mail, Post};
 use queue::Request;
 
 use super::receipts::Receipts;
+use super::requests::Left;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,6 +24,8 @@ pub(super) struct Mailroom {
     pub post: Post,
     /// Empty: the memory for the requests that are posted next.
     spare: Vec<(QueueId, Request)>,
+    /// Requests for queues of this shard that were too much for a turn.
+    pub left: Left,
     inbox: Vec<Mail>,
     /// By the shard that the mail is for.
     outboxes: Vec<Vec<Mail>>,
@@ -37,6 +40,7 @@ impl Mailroom {
             here,
             post: Post::default(),
             spare: Vec::new(),
+            left: Left::default(),
             inbox: Vec::new(),
             outboxes,
             receipts: Receipts::default(),
@@ -48,7 +52,7 @@ impl Mailroom {
         0..self.outboxes.len() as ShardId
     }
 
-    /// Whether nothing waits to be handled here.
+    /// Whether nothing waits to be handled here in this turn.
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty() && self.post.is_empty()
     }

@@ -198,6 +198,11 @@ impl Shard {
         self.rows.most()
     }
 
+    /// Lets a turn walk so many rows from now on, for tests.
+    pub fn walk_at_most(&mut self, rows: usize) {
+        self.rows.set_max(rows);
+    }
+
     /// Whether records wait for the log, or for its answer.
     pub fn has_unlogged(&self) -> bool {
         self.storage.has_unlogged()

@@ -1,9 +1,17 @@
 //! Requests on their way to the machines of queues and streams, in runs.
+//!
+//! A turn applies what has come, as long as that does not make too many bytes of records. Then each queue gets one more run, and
+//! the rest of its requests wait here until the log has taken what there is: one frame that settles thousands of messages
+//! with annotations does not hold up the clients of other queues.
 
+use std::collections::VecDeque;
 use std::vec;
 
 use broker::ids::QueueId;
+use hashbrown::{HashMap, HashSet};
 use queue::Request;
+
+use super::Shard;
 
 /// Requests of one queue that are applied in a row, before others have their turn: what the machine has to say of them stays
 /// in the nearest caches.
@@ -11,6 +19,87 @@ pub(super) const RUN_MAX: usize = 64;
 
 /// Requests that were sent together. Each is taken out where it is used, for it is large.
 pub(super) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
+
+/// Bytes of records that one turn makes before requests have to wait, and that stand unwritten while they wait. A turn reads half
+/// as much from sockets.
+const RECORDS_MAX: u64 = 2 << 20;
+
+/// Requests that wait for another turn, and those of the same queues that have come behind them.
+#[derive(Debug, Default)]
+pub(super) struct Left {
+    by_queue: HashMap<QueueId, Vec<(QueueId, Request)>>,
+    /// Its queues; the one that has waited longest first.
+    line: VecDeque<QueueId>,
+    /// Queues that have had a run since this turn has made enough.
+    served: HashSet<QueueId>,
+}
+
+impl Left {
+    pub fn is_empty(&self) -> bool {
+        self.line.is_empty()
+    }
+
+    /// Puts requests of a queue behind those that it has here.
+    fn push(&mut self, queue: QueueId, requests: impl IntoIterator<Item = (QueueId, Request)>) {
+        let line = &mut self.line;
+        let entry = self.by_queue.entry(queue).or_insert_with(|| {
+            line.push_back(queue);
+            Vec::new()
+        });
+        entry.extend(requests);
+    }
+
+    /// Takes the requests of the queue that has waited longest.
+    fn pop(&mut self) -> Option<(QueueId, Vec<(QueueId, Request)>)> {
+        let queue = self.line.pop_front()?;
+        self.by_queue.remove(&queue).map(|requests| (queue, requests))
+    }
+
+    /// Whether a queue has to wait in a turn that has made enough.
+    fn must_wait(&mut self, queue: QueueId, has_made_enough: bool) -> bool {
+        self.by_queue.contains_key(&queue) || has_made_enough && !self.served.insert(queue)
+    }
+}
+
+impl Shard {
+    /// Begins a turn with the requests that were left.
+    pub(super) fn apply_left(&mut self) {
+        self.storage.begin_turn();
+        self.mail.left.served.clear();
+        while self.goes_on_with_left()
+            && let Some((queue, mut requests)) = self.mail.left.pop()
+        {
+            let mut rest = requests.drain(..);
+            while !rest.as_slice().is_empty() && !self.has_made_enough() {
+                self.apply(queue, &mut rest);
+            }
+            if !rest.as_slice().is_empty() {
+                self.mail.left.push(queue, rest);
+            }
+        }
+    }
+
+    /// Whether there are requests that another turn can apply. If there are others, they wait for the log.
+    pub(super) fn goes_on_with_left(&self) -> bool {
+        !self.mail.left.is_empty() && !self.has_made_enough() && self.storage.bytes_to_write() <= RECORDS_MAX
+    }
+
+    /// Applies the first requests, which are for this queue of this shard, or lets them wait.
+    pub(super) fn apply_or_leave(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
+        let has_made_enough = self.has_made_enough();
+        let left = &mut self.mail.left;
+        // Hardly ever: no look at tables before.
+        if (has_made_enough || !left.is_empty()) && left.must_wait(queue, has_made_enough) {
+            left.push(queue, requests.next());
+        } else {
+            self.apply(queue, requests);
+        }
+    }
+
+    fn has_made_enough(&self) -> bool {
+        self.storage.bytes_made() > RECORDS_MAX
+    }
+}
 
 /// Whether a request concerns consumers, and stays on their shard.
 pub(super) fn is_of_readers(request: &Request) -> bool {

@@ -28,6 +28,7 @@ impl Shard {
     }
 
     fn move_all(&mut self) -> bool {
+        self.apply_left();
         self.go_on_reading();
         // Those that waited for memory.
         self.send_receipts();
@@ -36,7 +37,7 @@ impl Shard {
                 self.walk();
                 self.flush_gates();
                 if self.mail.is_empty() {
-                    return self.streams.is_going() || self.is_walking();
+                    return self.is_going_on();
                 }
             }
             let mut inbox = self.mail.take_inbox();
@@ -49,7 +50,12 @@ impl Shard {
         }
         // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
         self.flush_gates();
-        !self.mail.is_empty() || self.streams.is_going() || self.is_walking()
+        !self.mail.is_empty() || self.is_going_on()
+    }
+
+    /// Whether there is work that this turn has left to the next.
+    fn is_going_on(&self) -> bool {
+        self.goes_on_with_left() || self.streams.is_going() || self.is_walking()
     }
 
     /// Has each marked gate write what this turn has brought. That may mark others.
@@ -93,7 +99,7 @@ impl Shard {
             Mail::Requests(mut requests) => {
                 let mut rest = requests.drain(..);
                 while let Some(&(queue, _)) = rest.as_slice().first() {
-                    self.apply(queue, &mut rest);
+                    self.apply_or_leave(queue, &mut rest);
                 }
             }
             Mail::Direct { to, vhost, request } => self.handle_direct(to, &vhost, request),

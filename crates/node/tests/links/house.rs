@@ -308,6 +308,20 @@ impl House {
         self.with_log.splice(0..0, handovers);
     }
 
+    /// Bytes of what the log has been given and has not written.
+    pub fn unlogged_bytes(&self) -> usize {
+        self.with_log.iter().map(|handover| handover.records.bytes()).sum()
+    }
+
+    /// The log writes and syncs what it has been given.
+    pub fn answer_as_log(&mut self) {
+        for handover in self.with_log.drain(..) {
+            for step in [Step::Written, Step::Synced] {
+                self.shards[handover.shard as usize].handle_logged(done(&handover, step));
+            }
+        }
+    }
+
     /// Until nobody has anything to do.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
@@ -359,11 +373,7 @@ impl House {
         }
         if !self.log_stopped {
             moved |= !self.with_log.is_empty();
-            for handover in self.with_log.drain(..) {
-                for step in [Step::Written, Step::Synced] {
-                    self.shards[handover.shard as usize].handle_logged(done(&handover, step));
-                }
-            }
+            self.answer_as_log();
         }
         if !self.reads_stopped {
             moved |= !self.reads.is_empty();

@@ -13,6 +13,7 @@ mod explain;
 mod follow;
 mod house;
 mod large;
+mod left;
 mod line;
 mod login;
 mod own_queues;

@@ -147,8 +147,8 @@ impl Shard {
                 self.queue_forgotten(*queue, gone.as_deref().unwrap_or_default())
             }
             Change::PolicySet(_) | Change::PolicyCleared { .. } => {
-                self.metadata.policies += 1;
                 self.walks.policies.begin();
+                self.walks.exchanges.begin();
             }
             _ => {}
         }

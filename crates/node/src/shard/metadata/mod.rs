@@ -11,8 +11,8 @@ mod placing;
 use std::sync::Arc;
 
 use broker::access::Access;
-use broker::catalog::{Catalog, Change, Histories};
-use broker::ids::{DECIDER, ShardId};
+use broker::catalog::{Catalog, Change, Histories, QueueRecord};
+use broker::ids::{DECIDER, QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
 
@@ -25,8 +25,6 @@ pub(super) struct Metadata {
     access: Arc<Access>,
     catalog: Catalog,
     placements: Placements,
-    /// The number of changes of policies that were applied.
-    policies: u64,
     /// On the shard that decides: decides changes of the catalog.
     decider: Option<Decider>,
     /// On the shard that decides: what exchanges keep for later bindings.
@@ -43,7 +41,7 @@ impl Metadata {
         placements: Placements,
     ) -> Self {
         let decider = (here == DECIDER).then(|| Decider::new(shards, &catalog));
-        Self { settings, access, catalog, placements, policies: 0, decider, histories: Histories::default() }
+        Self { settings, access, catalog, placements, decider, histories: Histories::default() }
     }
 
     pub fn catalog(&self) -> &Catalog {
@@ -57,7 +55,17 @@ impl Metadata {
 
     /// The version of the policies. A queue with settings of another version is configured before anything is applied to it.
     pub fn policies(&self) -> u64 {
-        self.policies
+        self.catalog.policies_version()
+    }
+
+    /// The record of a queue, which is kept up to date from now on.
+    pub fn refresh_queue(&mut self, queue: QueueId) -> Option<Arc<QueueRecord>> {
+        self.catalog.refresh_queue_at(queue.slot()).filter(|record| record.id == queue)
+    }
+
+    /// Keeps the exchange at this place of the catalog up to date.
+    pub fn refresh_exchange_at(&mut self, place: usize) {
+        self.catalog.refresh_exchange_at(place);
     }
 
     pub fn access(&self) -> &Access {

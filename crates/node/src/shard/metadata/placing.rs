@@ -33,7 +33,7 @@ impl Shard {
     pub(super) fn place_declared(&mut self, change: &Change, from: ShardId) {
         if let Change::QueueDeclared(declared) = change
             && let Some(queue) = self.metadata.catalog.queue_by_id(declared.id)
-            && (queue.exclusive.is_some() || self.waits(queue))
+            && (queue.exclusive.is_some() || self.waits(&queue))
         {
             self.place(declared.id, from);
         }
@@ -42,9 +42,9 @@ impl Shard {
     /// The policies may have changed for the queue at this place of the catalog. On the shard that decides, a queue that may
     /// expire now gets its machine.
     pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
-        let Some(record) = self.metadata.catalog.queue_at(place) else { return };
+        let Some(record) = self.metadata.catalog.refresh_queue_at(place) else { return };
         let queue = record.id;
-        if self.metadata.decides() && self.waits(record) {
+        if self.metadata.decides() && self.waits(&record) {
             self.place(queue, (place % self.mail.shards().len()) as ShardId);
         }
         self.configure(queue);

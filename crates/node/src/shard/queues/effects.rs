@@ -109,7 +109,7 @@ impl Shard {
                         message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
                         message::DeathReason::DeliveryLimit => {}
                     }
-                    let Some(record) = self.metadata.catalog().queue_by_id(queue).cloned() else { return };
+                    let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
                     let random = self.connections.draw(self.here.id);
                     let vhost = &record.vhost;
                     let (message, routed) = dead_letter::route(

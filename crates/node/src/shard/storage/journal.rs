@@ -59,9 +59,9 @@ pub(super) struct OnWritten {
     pub puts: Vec<(QueueId, u64, u64)>,
     /// Runs that were said to be stored.
     pub stored: Vec<(QueueId, u32)>,
-    /// All definitions are among them.
-    pub definitions: bool,
-    /// What is alive of this file and those before it is among them, and takes so many bytes.
+    /// All definitions stand in this file, those behind it, and these records.
+    pub definitions: Option<u64>,
+    /// What is alive of this file and those before it has been written with them, and takes so many bytes.
     pub evacuated: Option<(u64, u64)>,
 }
 
@@ -172,11 +172,11 @@ impl Journal {
         self.open.records.bytes() as u64
     }
 
-    /// What is alive of `file` and those before it has been pushed since there were `before` bytes; and all
-    /// `definitions`, or none.
-    pub fn evacuated(&mut self, file: u64, before: u64, definitions: bool) {
+    /// What is alive of `file` and those before it has been pushed, so many `bytes`; and all definitions, which begin in the
+    /// file `definitions`, or none.
+    pub fn evacuated(&mut self, file: u64, bytes: u64, definitions: Option<u64>) {
         self.open.on_written.definitions = definitions;
-        self.open.on_written.evacuated = Some((file, self.open_bytes() - before));
+        self.open.on_written.evacuated = Some((file, bytes));
         self.open.urgent = true;
     }
 
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn changes_beside_an_evacuation_are_not_all_definitions() {
-        for definitions in [false, true] {
+        for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
             journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });
             journal.decided(1);

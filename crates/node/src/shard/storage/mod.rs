@@ -31,7 +31,7 @@ use queue::{Drive, Fact, Level, Mark, Put, Solo};
 
 use self::journal::Journal;
 use self::pages::Pages;
-use self::reclaim::{Evacuation, GARBAGE_ALLOWED};
+use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
 use self::slot::Reading;
 pub(super) use self::slot::{QueueSlot, RunPlace};
 use self::unwritten::AllUnwritten;
@@ -73,6 +73,8 @@ impl Default for StorageLimits {
 #[derive(Debug)]
 pub(super) struct Storage {
     journal: Journal,
+    /// What was to be written when the turn began.
+    turn_began_at: u64,
     unwritten: AllUnwritten,
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
@@ -102,6 +104,8 @@ pub(super) struct Storage {
     /// The last file that was evacuated.
     evacuated: u64,
     evacuation: Option<Evacuation>,
+    /// What this shard has written of the evacuation.
+    evacuating: Option<Evacuating>,
     /// Of the next evacuation.
     evacuation_files: u64,
     /// To be evacuated as soon as nothing is away.
@@ -113,6 +117,7 @@ impl Storage {
     pub fn new(shards: ShardId, limits: StorageLimits, live: Arc<[AtomicU64]>) -> Self {
         Self {
             journal: Journal::default(),
+            turn_began_at: 0,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
             gone: Vec::new(),
@@ -129,6 +134,7 @@ impl Storage {
             log_full: None,
             evacuated: 0,
             evacuation: None,
+            evacuating: None,
             evacuation_files: 1,
             evacuate_next: None,
             forget: None,
@@ -193,9 +199,24 @@ impl Storage {
         journal.into_iter().chain(pages).chain(self.unwritten.next_deadline(!self.log_short)).min()
     }
 
+    /// Whether records of old files are to be written once more, by the turns that follow.
+    pub fn is_evacuating(&self) -> bool {
+        self.evacuating.is_some()
+    }
+
     /// Bytes of records that the end of this turn writes, so far.
     pub fn bytes_to_write(&self) -> u64 {
         self.journal.open_bytes()
+    }
+
+    /// A turn begins.
+    pub fn begin_turn(&mut self) {
+        self.turn_began_at = self.bytes_to_write();
+    }
+
+    /// Bytes of records that this turn has made.
+    pub fn bytes_made(&self) -> u64 {
+        self.bytes_to_write().saturating_sub(self.turn_began_at)
     }
 
     // ---- what a queue says --------------------------------------------------------------------------------
