@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use broker::access::{Access, Permissions, Reach, User};
 use broker::catalog::{
@@ -15,6 +15,7 @@ use broker::ids::ShardId;
 use broker::settings::Settings;
 use bytes::BytesMut;
 use node::make_shards;
+use node::questions::{Question, Reply};
 use node::shard::Shard;
 use queue::{Effect, Report, Request};
 
@@ -250,12 +251,10 @@ impl World {
     // ---- the operator ---------------------------------------------------------------------------------------
 
     fn propose(&mut self, command: Command) -> Parsed<()> {
-        let answer = Arc::new(Mutex::new(None));
-        let into = answer.clone();
-        self.shards[0].propose(command, Box::new(move |result| *into.lock().unwrap() = Some(result)));
-        self.settle();
-        let answer = answer.lock().unwrap().take();
-        answer.ok_or("no answer")?.map(|_| ()).map_err(|error| error.to_string())
+        match self.question(Question::Change(command))? {
+            Reply::Changed(result) => result.map(|_| ()).map_err(|error| error.to_string()),
+            other => Err(format!("another answer: {other:?}")),
+        }
     }
 
     /// # Errors
@@ -331,12 +330,18 @@ impl World {
         self.settle();
         let id = self.shards[0].catalog().queue(DEFAULT_VHOST, queue).map(|q| q.id);
         let id = id.ok_or_else(|| format!("no queue {queue}"))?;
-        let answer = Arc::new(Mutex::new(None));
-        let into = answer.clone();
-        self.shards[0].ask(id, request, Box::new(move |effect| *into.lock().unwrap() = Some(effect)));
+        match self.question(Question::Queue { queue: id, request: request(queue::Ticket(0)) })? {
+            Reply::Effect(effect) => Ok(*effect),
+            other => Err(format!("another answer: {other:?}")),
+        }
+    }
+
+    /// Asks the first shard as the desk does.
+    fn question(&mut self, question: Question) -> Parsed<Reply> {
+        self.shards[0].handle_question(0, question);
         self.settle();
-        let answer = answer.lock().unwrap().take();
-        answer.ok_or_else(|| "no answer".into())
+        let reply = self.shards[0].poll_replies().next();
+        reply.map(|(_, reply)| reply).ok_or_else(|| "no answer".into())
     }
 
     /// A memory or disk alarm begins or ends.

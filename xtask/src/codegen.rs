@@ -85,7 +85,7 @@ pub fn generate() -> Result<String, Box<dyn Error>> {
 }
 
 const HEAD: &str = "\
-//! Generated from `spec/*.xml` by `cargo run -p xtask -- codegen`. Do not edit.
+//! Generated from `spec/*.xml` by `cargo xtask codegen`. Do not edit.
 //!
 //! The composites of the standard, field by field: mandatory fields and fields with a default are plain, the others
 //! are `Option`, fields declared `multiple` are vectors. Defaults are not written to the wire.
@@ -496,6 +496,6 @@ mod tests {
     #[test]
     fn generated_code_is_fresh() {
         let on_disk = std::fs::read_to_string(target()).unwrap();
-        assert!(on_disk == generate().unwrap(), "run `cargo run -p xtask -- codegen`");
+        assert!(on_disk == generate().unwrap(), "run `cargo xtask codegen`");
     }
 }

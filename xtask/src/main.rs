@@ -1,4 +1,7 @@
-//! Chores of the repository: `cargo run -p xtask -- <chore>`.
+//! Chores of the repository: `cargo xtask <chore>`.
+//!
+//! - `codegen` writes what is generated from the specification.
+//! - `same-tokens BASE` says whether the work tree has the same code as a commit, whatever became of the comments.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -6,13 +9,17 @@ use std::process::ExitCode;
 mod codegen;
 #[cfg(test)]
 mod imports;
+mod same_tokens;
 #[cfg(test)]
 mod tidy;
 
 fn main() -> ExitCode {
-    let result = match std::env::args().nth(1).as_deref() {
-        Some("codegen") => codegen::write(),
-        _ => Err("usage: cargo run -p xtask -- codegen".into()),
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words[..] {
+        ["codegen"] => codegen::write(),
+        ["same-tokens", base] => same_tokens::run(base),
+        _ => Err("usage: cargo xtask codegen | same-tokens BASE".into()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

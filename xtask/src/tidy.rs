@@ -1,4 +1,4 @@
-//! The invariants of the house that can be read off the manifests and sources (house.md section 7).
+//! Invariants of the house that can be read off the manifests and sources (house.md section 7).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use broker::catalog::{Arguments, Catalog, Command, DeclareQueue};
+use broker::catalog::{Arguments, Catalog, Command, DeclareQueue, QueueIds};
 use broker::ids::QueueId;
 use bytes::{BufMut, BytesMut};
 use log::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
@@ -64,6 +64,7 @@ struct House {
     log: Log<RealDisk>,
     packs: Packs<RealDisk>,
     catalog: Catalog,
+    ids: QueueIds,
     message: Message,
     /// Runs that wait for company, with what is to be said of them.
     runs: Vec<(Run, QueueId, Stored)>,
@@ -83,6 +84,7 @@ impl House {
             log,
             packs: Packs::open(packs, PackOptions::default(), [], false)?,
             catalog: Catalog::default(),
+            ids: Catalog::default().queue_ids(),
             message,
             runs: Vec::new(),
             bytes: 0,
@@ -93,7 +95,7 @@ impl House {
 
     fn declare(&mut self, name: &str) -> Result<QueueId, Box<dyn Error>> {
         let declare = DeclareQueue::new("/", name, Arguments::new());
-        for change in self.catalog.decide(Command::DeclareQueue(declare))?.changes {
+        for change in self.catalog.decide(Command::DeclareQueue(declare), &mut self.ids)?.changes {
             push_change(&mut self.records, self.catalog.version() + 1, &change);
             self.catalog.apply(&change);
         }

@@ -130,17 +130,15 @@ fn transfer_encode() -> Box<dyn FnMut() -> u64> {
 
 fn topic_match() -> Box<dyn FnMut() -> u64> {
     let mut catalog = Catalog::default();
+    let mut ids = catalog.queue_ids();
     let mut run = |command| {
-        let decision = catalog.decide(command).expect("allowed");
+        let decision = catalog.decide(command, &mut ids).expect("allowed");
         decision.changes.iter().for_each(|change| catalog.apply(change));
     };
     let bindings = 1_000;
     for i in 0..bindings {
         let name: Arc<str> = format!("q{i}").into();
-        run(Command::DeclareQueue(DeclareQueue {
-            home: Some(0),
-            ..DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())
-        }));
+        run(Command::DeclareQueue(DeclareQueue::new(DEFAULT_VHOST, name.clone(), Default::default())));
         // 10 * 10 * 10 keys; every tenth has a star, every hundredth a hash.
         let key = match i {
             _ if i % 100 == 0 => format!("a{}.#", i / 100),

@@ -19,6 +19,7 @@ use broker::settings::Settings;
 use bytes::BytesMut;
 use log::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 use node::facts::Restored;
+use node::questions::Question;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 
@@ -113,7 +114,7 @@ impl House {
         let shards = make_shards(Restored::default(), 1, &settings, &access, limits, now_ms);
         let mut shard = shards.into_iter().next().expect("one was asked for");
         let declare = DeclareQueue::new(DEFAULT_VHOST, QUEUE, arguments);
-        shard.propose(Command::DeclareQueue(declare), Box::new(|declared| assert!(declared.is_ok())));
+        shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
         let local: SocketAddr = ([127, 0, 0, 1], 1000).into();
         let (publisher, consumer) = (shard.connect(local, local), shard.connect(local, local));
         let (transfers, retained) = (TRANSFER.repeat(TURN as usize), Retained::default());

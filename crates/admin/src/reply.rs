@@ -82,6 +82,7 @@ impl From<DeskError> for Failure {
             DeskError::AccessRefused(reason) => Self::not_authorised(reason),
             DeskError::Catalog(CatalogError::NotFound { reason }) => Self::not_found(reason),
             DeskError::Catalog(CatalogError::Forbidden { reason }) => Self::not_authorised(reason),
+            DeskError::Catalog(CatalogError::Busy { reason }) => Self::unavailable(reason),
             DeskError::Catalog(
                 CatalogError::PreconditionFailed { reason }
                 | CatalogError::Inequivalent { reason }

@@ -1,4 +1,4 @@
-//! Generated from `spec/*.xml` by `cargo run -p xtask -- codegen`. Do not edit.
+//! Generated from `spec/*.xml` by `cargo xtask codegen`. Do not edit.
 //!
 //! The composites of the standard, field by field: mandatory fields and fields with a default are plain, the others
 //! are `Option`, fields declared `multiple` are vectors. Defaults are not written to the wire.

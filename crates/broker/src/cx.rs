@@ -12,6 +12,7 @@ use crate::credit_budget::CreditBudget;
 use crate::ids::{Registry, ShardId};
 use crate::input::Input;
 use crate::mail::{GateAddress, Post, PublisherAddress, TicketOwner};
+use crate::placements::Placements;
 use crate::settings::Settings;
 use crate::watchers::Watchers;
 
@@ -21,6 +22,7 @@ pub struct Cx<'a> {
     pub now_ms: u64,
     pub shard: ShardId,
     pub catalog: &'a Catalog,
+    pub placements: &'a Placements,
     pub access: &'a Access,
     pub settings: &'a Settings,
     pub consumers: &'a mut Registry<GateAddress>,

@@ -29,7 +29,8 @@ pub fn route(
         routed.targets.retain(|target| {
             // What takes replies keeps nothing that could come back.
             let RouteTarget::Queue(queue) = target else { return true };
-            let name = catalog.queue_by_id(*queue).map(|q| &q.name);
+            let queue = catalog.queue_by_id(*queue);
+            let name = queue.as_ref().map(|q| &q.name);
             let cycle = name.is_some_and(|name| deaths.is_cycle(name));
             if cycle {
                 tracing::warn!(target: PEER, queue = name.map_or("", |n| n), vhost, "message dropped: dead-letter cycle");

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use crate::catalog::{Catalog, Letter, RouteTarget};
 use crate::ids::ShardId;
+use crate::placements::Placements;
 
 /// Whether a connection is where it belongs. `H` asks for a link.
 #[derive(Debug, Default)]
@@ -71,16 +72,22 @@ impl<H> Follow<H> {
 }
 
 /// The shard on which a queue lives, if there is such a queue and it has a home.
-pub fn home_of_queue(catalog: &Catalog, vhost: &str, name: &str) -> Option<ShardId> {
-    catalog.queue(vhost, name)?.home
+pub fn home_of_queue(catalog: &Catalog, placements: &Placements, vhost: &str, name: &str) -> Option<ShardId> {
+    placements.home(catalog.queue(vhost, name)?.id)
 }
 
 /// The shard on which the queue lives that every message with this key reaches, if there is only one.
-pub fn home_of_route(catalog: &Catalog, vhost: &str, exchange: &str, key: &str) -> Option<ShardId> {
+pub fn home_of_route(
+    catalog: &Catalog,
+    placements: &Placements,
+    vhost: &str,
+    exchange: &str,
+    key: &str,
+) -> Option<ShardId> {
     let keys: [Arc<str>; 1] = [key.into()];
     let routed = catalog.route(vhost, exchange, &Letter { keys: &keys, ..Letter::default() })?;
     match routed.targets[..] {
-        [RouteTarget::Queue(queue)] if routed.by_key_alone => catalog.queue_by_id(queue)?.home,
+        [RouteTarget::Queue(queue)] if routed.by_key_alone => placements.home(queue),
         _ => None,
     }
 }

@@ -19,6 +19,7 @@ pub mod input;
 pub mod intake;
 pub mod mail;
 pub mod outlet;
+pub mod placements;
 pub mod reply_to;
 pub mod settings;
 pub mod stream_offset;

@@ -25,10 +25,14 @@ pub enum Mail {
     Effect { queue: QueueId, effect: Effect },
     /// From a queue, for one publisher: what became of `first..=last`. Bounded by link credit.
     Receipts { queue: QueueId, publisher: PublisherId, first: u64, last: u64, verdict: Verdict },
-    /// For the shard that decides. Bounded by management credit, dynamic links and queues without a home.
+    /// For the shard that decides. Bounded by management credit and dynamic links.
     Propose { ticket: Option<Ticket>, from: ShardId, command: Command },
     /// From the shard that decides: changes to apply in their order. Bounded by proposals.
     Changes { version: u64, changes: Arc<[Change]> },
+    /// For the shard that decides: a queue without a home is to live there. Bounded by queues without a home.
+    Place { queue: QueueId, home: ShardId },
+    /// From the shard that decides, behind the change that declares the queue: placement number `version`.
+    Placed { version: u64, queue: QueueId, home: ShardId },
     /// All changes up to `version` are applied there.
     Applied { version: u64, by: ShardId },
     /// For the shard that decides: most of the log seems to be garbage. Its bytes, its oldest file, one that is as

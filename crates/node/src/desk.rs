@@ -24,13 +24,13 @@ use bytes::BytesMut;
 use message::DeliveryHeads;
 use queue::{Delivery, Effect, Replay, Report, Request};
 
-use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, refused};
+use self::ask::{CHANGE_DEADLINE, DEADLINE, LOGIN_DEADLINE, NO_TICKET, other_answer, refused};
 use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
 use crate::logins::Logins;
+use crate::questions::{Asked, PLACES_PER_PART, Part, Question, Reply};
 use crate::runtime::Clock;
-use crate::shard::Shard;
 
 /// What a message's header and annotations take, mostly.
 const HEAD_BYTES: usize = 128;
@@ -41,9 +41,17 @@ pub struct NodeDesk {
     inner: Arc<Inner>,
 }
 
+/// The way to the shards, and the way back.
+#[derive(Debug)]
+pub(crate) struct Ways {
+    pub shards: Shards,
+    pub asked: Arc<Asked>,
+}
+
 #[derive(Debug)]
 struct Inner {
     shards: Shards,
+    asked: Arc<Asked>,
     settings: Arc<Settings>,
     access: Arc<Access>,
     node: Arc<str>,
@@ -79,7 +87,7 @@ impl Attempts {
 
 impl NodeDesk {
     pub(crate) fn new(
-        shards: Shards,
+        Ways { shards, asked }: Ways,
         settings: Arc<Settings>,
         access: Arc<Access>,
         checker: Logins,
@@ -90,8 +98,19 @@ impl NodeDesk {
         let node = settings.node_name.as_str().into();
         let listeners = Mutex::default();
         let logins = Attempts::default();
-        let inner =
-            Inner { shards, settings, access, node, clock, listeners, measured, logins, checker, admission };
+        let inner = Inner {
+            shards,
+            asked,
+            settings,
+            access,
+            node,
+            clock,
+            listeners,
+            measured,
+            logins,
+            checker,
+            admission,
+        };
         Self { inner: Arc::new(inner) }
     }
 
@@ -122,15 +141,26 @@ impl NodeDesk {
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadQueue)?;
-        let wanted = vhost.map(str::to_owned);
-        let mut records = self
-            .call(DECIDER.into(), move |shard| {
-                let all = shard.catalog().queues();
-                all.filter(|q| wanted.as_deref().is_none_or(|v| *q.vhost == *v)).cloned().collect::<Vec<_>>()
-            })
-            .await?;
+        let (mut records, mut from) = (Vec::new(), Some(0));
+        while let Some(place) = from {
+            let part = self.queues_from(place).await?;
+            let rows = part.rows.into_iter().map(|(_, record)| record);
+            records.extend(rows.filter(|q| vhost.is_none_or(|v| *q.vhost == *v)));
+            from = part.next;
+        }
+        // One that was declared again while the parts were read may have two places.
+        records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
+        records.dedup_by(|a, b| by_name(a, b).is_eq());
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
+    }
+
+    /// Part of the catalog's queues, from a place on.
+    async fn queues_from(&self, from: usize) -> Result<Part<(usize, Arc<QueueRecord>)>, DeskError> {
+        match self.ask(DECIDER.into(), Question::Queues { from }).await? {
+            Reply::Places(part) => Ok(part),
+            _ => Err(other_answer()),
+        }
     }
 
     fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
@@ -147,8 +177,15 @@ impl NodeDesk {
     async fn all_connections(&self) -> Result<Vec<ConnectionRow>, DeskError> {
         let mut rows = Vec::new();
         for shard in 0..self.inner.shards.len() {
-            let node = self.inner.node.clone();
-            rows.extend(self.call(shard, move |shard| shard.connection_rows(&node)).await?);
+            let mut from = Some(0);
+            while let Some(place) = from {
+                let question = Question::Connections { node: self.inner.node.clone(), from: place };
+                let Reply::Connections(part) = self.ask(shard, question).await? else {
+                    return Err(other_answer());
+                };
+                rows.extend(part.rows);
+                from = part.next;
+            }
         }
         Ok(rows)
     }
@@ -235,14 +272,14 @@ impl Desk for NodeDesk {
             uptime_ms: self.inner.clock.uptime_ms(),
             ..Overview::default()
         };
-        let (queues, exchanges) = self
-            .call(DECIDER.into(), |shard| {
-                (shard.catalog().queues().count(), shard.catalog().exchanges().count())
-            })
-            .await?;
+        let Reply::Counts { queues, exchanges } = self.ask(DECIDER.into(), Question::Counts).await? else {
+            return Err(other_answer());
+        };
         (overview.queues, overview.exchanges) = (queues as u64, exchanges as u64);
         for shard in 0..self.inner.shards.len() {
-            let totals = self.call(shard, |shard| shard.totals()).await?;
+            let Reply::Totals(totals) = self.ask(shard, Question::Totals).await? else {
+                return Err(other_answer());
+            };
             overview.sessions += totals.sessions;
             overview.messages_ready += totals.ready;
             overview.messages_unacknowledged += totals.unsettled;
@@ -285,12 +322,10 @@ impl Desk for NodeDesk {
         who: &Identity,
         ids: &[QueueId],
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
-        let ids = ids.to_vec();
-        let found = move |shard: &mut Shard| {
-            let catalog = shard.catalog();
-            ids.iter().filter_map(|id| catalog.queue_by_id(*id).cloned()).collect::<Vec<_>>()
-        };
-        let mut records = self.call(DECIDER.into(), found).await?;
+        let mut records = Vec::new();
+        for ids in ids.chunks(PLACES_PER_PART) {
+            records.extend(self.records(Question::ById(ids.to_vec())).await?);
+        }
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
     }
@@ -328,13 +363,13 @@ impl Desk for NodeDesk {
     ) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::DeleteQueue, &[Resource::Queue(name)])?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
-        self.count(record, move |ticket| Request::Delete { ticket, if_unused, if_empty }).await
+        self.count(record, Request::Delete { ticket: NO_TICKET, if_unused, if_empty }).await
     }
 
     async fn purge_queue(&self, who: &Identity, vhost: &str, name: &str) -> Result<u64, DeskError> {
         self.permit(who, vhost, Verb::PurgeQueue, &[Resource::Queue(name)])?;
         let record = self.record(CHANGE_DEADLINE, vhost, name).await?;
-        self.count(record, |ticket| Request::Purge { ticket }).await
+        self.count(record, Request::Purge { ticket: NO_TICKET }).await
     }
 
     async fn browse(
@@ -351,7 +386,7 @@ impl Desk for NodeDesk {
             return Err(DeskError::no_stream(&record));
         }
         let replay = Box::new(Replay { start, ..Replay::default() });
-        match self.ask(record.id, move |ticket| Request::Browse { ticket, replay, n: count }).await? {
+        match self.ask_queue(record.id, Request::Browse { ticket: NO_TICKET, replay, n: count }).await? {
             Effect::Fetched { deliveries, .. } => Ok(deliveries.into_iter().map(browsed).collect()),
             other => Err(refused(&record, &other)),
         }
@@ -359,9 +394,9 @@ impl Desk for NodeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let mut all = self
-            .call(DECIDER.into(), |shard| shard.catalog().exchanges().cloned().collect::<Vec<_>>())
-            .await?;
+        let Reply::Exchanges(mut all) = self.ask(DECIDER.into(), Question::Exchanges).await? else {
+            return Err(other_answer());
+        };
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
@@ -391,8 +426,9 @@ impl Desk for NodeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
-        let mut all =
-            self.call(DECIDER.into(), |shard| shard.catalog().bindings().collect::<Vec<_>>()).await?;
+        let Reply::Bindings(mut all) = self.ask(DECIDER.into(), Question::Bindings).await? else {
+            return Err(other_answer());
+        };
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });
@@ -420,11 +456,10 @@ impl Desk for NodeDesk {
     ) -> Result<Vec<Arc<Policy>>, DeskError> {
         let verb = if operator { Verb::ReadOperatorPolicy } else { Verb::ReadPolicy };
         self.permit_list(who, vhost, verb)?;
-        let mut all = self
-            .call(DECIDER.into(), move |shard| {
-                shard.catalog().policies(operator).cloned().collect::<Vec<_>>()
-            })
-            .await?;
+        let Reply::Policies(mut all) = self.ask(DECIDER.into(), Question::Policies { operator }).await?
+        else {
+            return Err(other_answer());
+        };
         all.retain(|p| vhost.is_none_or(|v| *p.vhost == *v) && self.permit(who, &p.vhost, verb, &[]).is_ok());
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
         Ok(all)
@@ -467,8 +502,10 @@ impl Desk for NodeDesk {
         let mut any = false;
         for shard in 0..self.inner.shards.len() {
             let (who, name, reason) = (who.clone(), name.to_owned(), reason.to_owned());
-            let close = move |shard: &mut Shard| shard.close_connection(&who, &name, &reason);
-            let closed = self.call_within(CHANGE_DEADLINE, shard, close).await?;
+            let close = Question::Close { who, name, reason };
+            let Reply::Closed(closed) = self.ask_within(CHANGE_DEADLINE, shard, close).await? else {
+                return Err(other_answer());
+            };
             any |= closed.map_err(|refused| DeskError::AccessRefused(refused.reason))?;
         }
         Ok(any)
@@ -485,11 +522,14 @@ impl Desk for NodeDesk {
         limit: usize,
     ) -> Result<Vec<(usize, QueueRow)>, DeskError> {
         self.permit(who, "", Verb::ReadAllQueues, &[])?;
-        let found = move |shard: &mut Shard| {
-            let found = shard.catalog().queues_from(from).take(limit);
-            found.map(|(place, queue)| (place, queue.clone())).collect::<Vec<_>>()
-        };
-        let (places, records): (Vec<_>, Vec<_>) = self.call(DECIDER.into(), found).await?.into_iter().unzip();
+        let (mut rows, mut from) = (Vec::new(), Some(from));
+        while let Some(place) = from.filter(|_| rows.len() < limit) {
+            let part = self.queues_from(place).await?;
+            rows.extend(part.rows);
+            from = part.next;
+        }
+        rows.truncate(limit);
+        let (places, records): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         Ok(places.into_iter().zip(self.with_numbers(&records).await?).collect())
     }
 

@@ -17,7 +17,8 @@
 //! ```
 //!
 //! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of version 2; changes of users and virtual hosts are of
-//! [`log::LOG_VERSION`] 3. Numbers are big-endian. Queue ids
+//! [`log::LOG_VERSION`] 3. The version of a change is the one that it was decided for: the order of the records counts, not the
+//! versions. Numbers are big-endian. Queue ids
 //! are never 0, for incarnations start at 1. What a run holds stands in packs, as records of kind 1.
 
 use std::collections::{BTreeMap, BTreeSet};

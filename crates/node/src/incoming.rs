@@ -7,7 +7,8 @@ use queue::Ticket;
 use tokio::sync::mpsc;
 
 use crate::handshakes::Handshake;
-use crate::shard::{DeskCall, Moved};
+use crate::questions::Question;
+use crate::shard::Moved;
 
 /// What came of a check.
 pub(crate) type Checked = Result<Identity, LoginRefused>;
@@ -32,7 +33,12 @@ pub(crate) enum Incoming {
     Moved(Box<Moved>, std::net::TcpStream),
     /// What came of a login that a connection of the shard has asked for.
     Login(Ticket, Checked),
-    Call(DeskCall),
+    /// A question of the desk, with its number.
+    Question(u64, Question),
+    /// Nobody waits for the answer to this question any more.
+    GiveUp(u64),
+    /// Publishing is stopped, or goes on.
+    Blocked(bool),
     /// Say why to every client, and end.
     Stop(String),
 }

@@ -14,6 +14,7 @@ mod logins;
 mod marks;
 mod node;
 pub mod quarantine;
+pub mod questions;
 mod read_buffers;
 mod runtime;
 pub mod shard;

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use broker::access::Access;
-use broker::catalog::Change;
 use broker::ids::{QueueId, ShardId};
+use broker::placements::Placements;
 use broker::settings::Settings;
 use log::{
     Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Records,
@@ -23,12 +23,13 @@ use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmLimits, Watch};
-use crate::desk::NodeDesk;
+use crate::desk::{NodeDesk, Ways};
 use crate::facts::Restored;
 use crate::handshakes::Handshakes;
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::quarantine::{self, DefinitionsLost};
+use crate::questions::Asked;
 use crate::runtime::{self, Clock, Storage};
 use crate::shard::{Occupancy, Setup, Shard, StorageLimits, Tallies};
 
@@ -203,12 +204,14 @@ impl Node {
         let checker = access.clone();
         let logins =
             Logins::start(shards.clone(), move |login| checker.check(login)).map_err(thread("logins"))?;
+        let asked = Arc::new(Asked::default());
         let mut threads = Vec::new();
         for (shard, receiver) in machines.drain(..).zip(receivers) {
-            let (shards, storage, logins) = (shards.clone(), storage.clone(), logins.clone());
+            let (shards, storage) = (shards.clone(), storage.clone());
+            let (logins, asked) = (logins.clone(), asked.clone());
             let thread = std::thread::Builder::new()
                 .name(format!("shard-{}", shard.id()))
-                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins))
+                .spawn(move || runtime::run(shard, clock, receiver, shards, storage, logins, asked))
                 .map_err(|error| StartError::Io { what: "cannot start a shard's thread".into(), error })?;
             threads.push(thread);
         }
@@ -217,7 +220,7 @@ impl Node {
         let (to_stop, to_count) = (shards.clone(), admission.clone());
         let on_change = move |stop| {
             for shard in &to_stop {
-                drop(shard.send(Incoming::Call(Box::new(move |shard| shard.set_blocked(stop)))));
+                drop(shard.send(Incoming::Blocked(stop)));
             }
         };
         let watch =
@@ -225,7 +228,7 @@ impl Node {
                 |error| StartError::Io { what: "cannot start the watch over memory and disk".into(), error },
             )?;
         let desk = NodeDesk::new(
-            shards.clone(),
+            Ways { shards: shards.clone(), asked },
             settings,
             access,
             logins,
@@ -370,6 +373,7 @@ pub fn make_shards(
     now_ms: u64,
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
+    catalog.refresh_all();
     // A node has written them already; whoever has no log begins with them each time.
     catalog.begin_users(access);
     access.publish(catalog.users().clone());
@@ -381,21 +385,23 @@ pub fn make_shards(
     }
     let mut placed: Vec<_> = queues.into_iter().collect();
     placed.sort_by_key(|(id, _)| *id);
+    let mut placements = Placements::default();
     for (i, (queue, _)) in placed.iter().enumerate() {
-        catalog.apply(&Change::QueuePlaced { queue: *queue, home: (i % usize::from(count)) as ShardId });
+        placements.place(*queue, (i % usize::from(count)) as ShardId);
     }
     let reply_keys = RandomState::new();
     let live: Arc<[AtomicU64]> = (0..count).map(|_| AtomicU64::new(0)).collect();
     let tallies = Tallies::new(count, settings);
     let mut shards: Vec<Shard> = (0..count)
         .map(|id| {
-            let (settings, access, catalog) = (settings.clone(), access.clone(), catalog.clone());
+            let (settings, access) = (settings.clone(), access.clone());
             Shard::new(Setup {
                 id,
                 shards: count,
                 settings,
                 access,
-                catalog,
+                catalog: catalog.clone(),
+                placements: placements.clone(),
                 live: live.clone(),
                 limits,
                 reply_keys: reply_keys.clone(),

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use broker::PEER;
@@ -30,6 +31,7 @@ pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty, write_line};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
+use crate::questions::Asked;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
 
@@ -111,6 +113,8 @@ struct Host {
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
     logins: Logins,
+    /// Where answers to the desk go.
+    asked: Arc<Asked>,
     read_buffers: RefCell<ReadBuffers>,
     /// How many reads the next turn is to take on.
     reads: Cell<usize>,
@@ -128,6 +132,7 @@ pub(crate) fn run(
     shards: Shards,
     storage: Storage,
     logins: Logins,
+    asked: Arc<Asked>,
 ) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let host = Rc::new(Host {
@@ -137,6 +142,7 @@ pub(crate) fn run(
         sockets: RefCell::new(HashMap::new()),
         storage,
         logins,
+        asked,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
         line: RefCell::default(),
@@ -245,7 +251,9 @@ fn receive(host: &Rc<Host>, message: Incoming) {
         Incoming::Chunks(read) => shard.handle_chunks(read),
         Incoming::Sparse(pack) => shard.handle_sparse(pack),
         Incoming::Login(ticket, result) => shard.handle_login(ticket, result),
-        Incoming::Call(call) => call(&mut shard),
+        Incoming::Question(number, question) => shard.handle_question(number, question),
+        Incoming::GiveUp(number) => shard.give_up(number),
+        Incoming::Blocked(blocked) => shard.set_blocked(blocked),
         Incoming::Accepted(stream, handshake) => {
             drop(shard);
             if let Err(error) = accept(host, stream, handshake) {
@@ -281,6 +289,9 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         write_dirty(host, shard, dirty, &mut pending);
     }
     is_left |= shard.write(&mut &host.storage);
+    for (number, reply) in shard.poll_replies() {
+        host.asked.answer(number, reply);
+    }
     for (ticket, login) in shard.poll_logins() {
         host.logins.ask(shard.id(), ticket, login);
     }

@@ -113,7 +113,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
         Command::DeleteUser { name: "gone".into() },
     ];
     for command in commands {
-        for change in catalog.decide(command).expect("a sound command").changes {
+        for change in catalog.decide(command, &mut catalog.queue_ids()).expect("a sound command").changes {
             catalog.apply(&change);
             all.push(change);
         }

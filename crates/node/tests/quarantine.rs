@@ -1,8 +1,14 @@
 //! Damage that the log finds closes the queues that it may concern, for good, and nothing else. One shard on the real
 //! log, on a false disk whose bytes are changed between two lives.
 
+mod asks;
+#[path = "asks/queues.rs"]
+mod asks_queues;
+
 use std::sync::{Arc, Mutex};
 
+use asks::Asks;
+use asks_queues::AsksQueues;
 use broker::access::Access;
 use broker::catalog::{Arguments, Command, DeclareQueue};
 use broker::ids::QueueId;
@@ -59,12 +65,14 @@ impl Life {
             self.shard.set_now(self.now_ms);
             self.shard.handle_timeout();
             while self.shard.turn() {}
+            self.shard.take_replies();
             let Some(handover) = self.shard.poll_handover() else { break };
             let mut done = Vec::new();
             self.log.append(&mut vec![handover], &mut done);
             self.log.sync(&mut done);
             done.into_iter().for_each(|completion| self.shard.handle_logged(completion));
             while self.shard.turn() {}
+            self.shard.take_replies();
             if let Some(file) = self.shard.poll_forget() {
                 self.log.forget(file);
             }

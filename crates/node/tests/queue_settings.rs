@@ -1,10 +1,16 @@
 //! Arguments and policies of queues, and exchanges that remember, on whole shards: from the command to what comes
 //! out of the queue. One thread, a false clock, and a log that writes at once.
 
+mod asks;
+#[path = "asks/queues.rs"]
+mod asks_queues;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use amqp10::Value;
+use asks::Asks;
+use asks_queues::AsksQueues;
 use broker::access::Access;
 use broker::catalog::{
     Answer, Binding, CatalogError, Command, DeclareExchange, DeclareQueue, Destination, SetPolicy,
@@ -42,6 +48,7 @@ impl World {
                 shard.set_now(self.now_ms);
                 shard.handle_timeout();
                 while shard.turn() {}
+                shard.take_replies();
                 while let Some(handover) = shard.poll_handover() {
                     for step in [Step::Written, Step::Synced] {
                         shard.handle_logged(Completion {
@@ -55,6 +62,7 @@ impl World {
                     }
                 }
                 while shard.turn() {}
+                shard.take_replies();
             }
             for from in 0..self.shards.len() {
                 for to in 0..self.shards.len() {
@@ -121,7 +129,7 @@ impl World {
         self.seq += 1;
         let (publisher, seq) = (PublisherId((shard as u64) << 56), self.seq);
         let publish = Publish { publisher, seq, message: message(body, priority), patient: false };
-        let home = self.shards[0].catalog().queue_by_id(queue).and_then(|q| q.home).expect("placed");
+        let home = self.shards[0].placements().home(queue).expect("placed");
         self.shards[usize::from(home)]
             .handle_mail(vec![Mail::Requests(vec![(queue, Request::Publish(publish))])]);
         self.settle();
@@ -291,11 +299,10 @@ fn who_binds_later_gets_the_recent_history() {
 fn what_came_before_the_queue_had_its_home_comes_first() {
     let mut world = World::new(3);
     let queue = world.declare("q", &[]);
-    let place = Command::PlaceQueue { queue, home: 2 };
-    world.shards[0].handle_mail(vec![Mail::Propose { ticket: None, from: 1, command: place }]);
+    world.shards[0].handle_mail(vec![Mail::Place { queue, home: 2 }]);
     while world.shards[0].turn() {}
     let mut placed = world.shards[0].poll_mail(2);
-    assert!(matches!(placed[..], [Mail::Changes { .. }]));
+    assert!(matches!(placed[..], [Mail::Placed { .. }]));
     // The publisher's shard has heard of it earlier than the home.
     let publish = |seq, body| {
         let publish =

@@ -1,6 +1,9 @@
 //! Many sessions that end at once, without a word.
 #![forbid(unsafe_code)]
 
+mod asks;
+#[path = "asks/queues.rs"]
+mod asks_queues;
 #[path = "flow/world.rs"]
 #[allow(dead_code, reason = "this test uses its part")]
 mod world;

@@ -45,7 +45,8 @@ fn append(log: &mut Log<FalseDisk>, records: Records) {
 }
 
 fn run(log: &mut Log<FalseDisk>, restored: &mut Restored, command: Command) {
-    let Decision { changes, .. } = restored.catalog.decide(command).unwrap();
+    let Decision { changes, .. } =
+        restored.catalog.decide(command, &mut restored.catalog.queue_ids()).unwrap();
     assert!(!changes.is_empty());
     let mut records = Records::new();
     for change in changes {
@@ -144,8 +145,10 @@ fn shards_publish_the_users_they_have() {
     let (settings, access) = (Arc::new(Settings::default()), Arc::new(access(PASSWORD)));
     let mut restored = Restored::default();
     drop(restored.begin_users(&access));
-    let Decision { changes, .. } =
-        restored.catalog.decide(Command::DeleteUser { name: "guest".into() }).unwrap();
+    let Decision { changes, .. } = restored
+        .catalog
+        .decide(Command::DeleteUser { name: "guest".into() }, &mut restored.catalog.queue_ids())
+        .unwrap();
     changes.iter().for_each(|change| restored.catalog.apply(change));
     let limits = StorageLimits::default();
     drop(node::make_shards(restored, 1, &settings, &access, limits, 0));

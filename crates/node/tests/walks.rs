@@ -1,11 +1,14 @@
 //! No turn walks more rows than the bound, however many queues and connections there are. One thread, a false clock, and a
 //! log that writes at once.
 
+mod asks;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use amqp10::Value;
+use asks::Asks;
 use broker::access::Access;
 use broker::catalog::{Answer, CatalogError, Command, DeclareQueue, SetPolicy};
 use broker::ids::QueueId;
@@ -44,6 +47,7 @@ impl World {
         self.shard.set_now(self.now_ms);
         self.shard.handle_timeout();
         let is_left = self.shard.turn();
+        self.shard.take_replies();
         while let Some(handover) = self.shard.poll_handover() {
             for step in [Step::Written, Step::Synced] {
                 let (ticket, size) = (handover.ticket, Default::default());

@@ -84,7 +84,8 @@ impl State {
     }
 
     fn run(&mut self, command: Command) -> Result<bool, DeskError> {
-        let decision = self.catalog.decide(command).map_err(DeskError::Catalog)?;
+        let decision =
+            self.catalog.decide(command, &mut self.catalog.queue_ids()).map_err(DeskError::Catalog)?;
         decision.changes.iter().for_each(|change| self.catalog.apply(change));
         Ok(match decision.answer {
             Answer::Queue { created, .. } => created,
@@ -101,7 +102,7 @@ impl State {
     }
 
     fn record(&self, vhost: &str, name: &str) -> Result<Arc<QueueRecord>, DeskError> {
-        let record = self.catalog.queue(vhost, name).cloned();
+        let record = self.catalog.queue(vhost, name);
         record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
     }
 
@@ -192,8 +193,8 @@ impl Desk for FakeDesk {
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let state = self.state();
         state.permit_list(who, vhost, Verb::ReadQueue)?;
-        let seen = |q: &&Arc<QueueRecord>| state.is_seen(who, vhost, &q.vhost, Verb::ReadQueue);
-        let mut records: Vec<_> = state.catalog.queues().filter(seen).cloned().collect();
+        let seen = |q: &Arc<QueueRecord>| state.is_seen(who, vhost, &q.vhost, Verb::ReadQueue);
+        let mut records: Vec<_> = state.catalog.queues().filter(seen).collect();
         records.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(records)
     }
@@ -205,8 +206,8 @@ impl Desk for FakeDesk {
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         let state = self.state();
         let found = ids.iter().filter_map(|id| state.catalog.queue_by_id(*id));
-        let may_read = |q: &&Arc<QueueRecord>| state.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok();
-        Ok(found.filter(may_read).cloned().collect())
+        let may_read = |q: &Arc<QueueRecord>| state.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok();
+        Ok(found.filter(may_read).collect())
     }
 
     async fn numbered(
@@ -282,8 +283,8 @@ impl Desk for FakeDesk {
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         let state = self.state();
         state.permit_list(who, vhost, Verb::ReadExchange)?;
-        let seen = |e: &&Arc<Exchange>| state.is_seen(who, vhost, &e.vhost, Verb::ReadExchange);
-        Ok(state.catalog.exchanges().filter(seen).cloned().collect())
+        let seen = |e: &Arc<Exchange>| state.is_seen(who, vhost, &e.vhost, Verb::ReadExchange);
+        Ok(state.catalog.exchanges().filter(seen).collect())
     }
 
     async fn declare_exchange(&self, who: &Identity, spec: ExchangeSpec) -> Result<bool, DeskError> {

@@ -9,22 +9,19 @@ use std::sync::Arc;
 pub use self::policies::SetPolicy;
 use super::arguments::{ARGUMENTS_MAX, NAME_PREFIX, QUEUE_TYPE};
 use super::error::CatalogError;
-use super::{Arguments, Binding, Catalog, Change, Destination, QueueRecord, RESERVED_PREFIX, queue_config};
+use super::{
+    Arguments, Binding, Catalog, Change, Destination, QueueIds, QueueRecord, RESERVED_PREFIX, queue_config,
+};
 use crate::access::{PasswordHash, Permissions};
-use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::ids::{ConnectionId, QueueId};
 
 /// Names of queues and exchanges are at most this long, as everywhere in this field.
 const NAME_MAX: usize = 255;
 
 /// Something to be done.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     DeclareQueue(DeclareQueue),
-    /// Give a queue its home; the first to ask wins.
-    PlaceQueue {
-        queue: QueueId,
-        home: ShardId,
-    },
     /// The queue's machine is gone, or has never been.
     ForgetQueue {
         queue: QueueId,
@@ -70,7 +67,7 @@ pub enum Command {
     },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeclareQueue {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
@@ -83,8 +80,6 @@ pub struct DeclareQueue {
     pub connection: Option<ConnectionId>,
     /// The broker itself may use its own name space.
     pub internal: bool,
-    /// Give it this home at once instead of with the first link.
-    pub home: Option<ShardId>,
 }
 
 impl DeclareQueue {
@@ -99,12 +94,11 @@ impl DeclareQueue {
             arguments,
             connection: None,
             internal: false,
-            home: None,
         }
     }
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DeclareExchange {
     pub vhost: Arc<str>,
     pub name: Arc<str>,
@@ -140,14 +134,14 @@ pub enum Answer {
 }
 
 impl Catalog {
-    /// Decides a command on the newest version. The changes are to be applied in their order.
+    /// Decides a command on this version. The changes are to be applied in their order. `ids`: a queue that is made takes
+    /// one.
     ///
     /// # Errors
     /// Why not; nothing changes then.
-    pub fn decide(&self, command: Command) -> Result<Decision, CatalogError> {
+    pub fn decide(&self, command: Command, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         match command {
-            Command::DeclareQueue(declare) => self.declare_queue(declare),
-            Command::PlaceQueue { queue, home } => Ok(self.place_queue(queue, home)),
+            Command::DeclareQueue(declare) => self.declare_queue(declare, ids),
             Command::ForgetQueue { queue } => Ok(self.forget_queue(queue)),
             Command::DeclareExchange(declare) => self.declare_exchange(declare),
             Command::DeleteExchange { vhost, name, if_unused } => {
@@ -168,7 +162,7 @@ impl Catalog {
         }
     }
 
-    fn declare_queue(&self, declare: DeclareQueue) -> Result<Decision, CatalogError> {
+    fn declare_queue(&self, declare: DeclareQueue, ids: &mut QueueIds) -> Result<Decision, CatalogError> {
         let DeclareQueue {
             vhost,
             name,
@@ -178,7 +172,6 @@ impl Catalog {
             mut arguments,
             connection,
             internal,
-            home,
         } = declare;
         check_name("queue", &name)?;
         check_arguments(&arguments)?;
@@ -241,7 +234,7 @@ impl Catalog {
             });
         }
         let record = Arc::new(QueueRecord {
-            id: self.next_queue_id(),
+            id: ids.take(),
             vhost,
             name,
             durable,
@@ -252,18 +245,11 @@ impl Catalog {
             fsync,
             policy: None,
             operator_policy: None,
-            home,
         });
         Ok(Decision {
             changes: vec![Change::QueueDeclared(record.clone())],
             answer: Answer::Queue { record, created: true },
         })
-    }
-
-    fn place_queue(&self, queue: QueueId, home: ShardId) -> Decision {
-        let unplaced = self.queue_by_id(queue).is_some_and(|q| q.home.is_none());
-        let changes = if unplaced { vec![Change::QueuePlaced { queue, home }] } else { Vec::new() };
-        Decision { answer: Answer::Done { changed: unplaced }, changes }
     }
 
     /// Its bindings go first, so that no change ever speaks of a queue that is not there.

@@ -17,6 +17,8 @@ pub enum CatalogError {
     Locked { reason: String },
     /// The request makes no sense.
     Invalid { reason: String },
+    /// Too many other commands wait.
+    Busy { reason: String },
 }
 
 impl fmt::Display for CatalogError {
@@ -27,7 +29,8 @@ impl fmt::Display for CatalogError {
             | Self::Inequivalent { reason }
             | Self::Forbidden { reason }
             | Self::Locked { reason }
-            | Self::Invalid { reason } => f.write_str(reason),
+            | Self::Invalid { reason }
+            | Self::Busy { reason } => f.write_str(reason),
         }
     }
 }

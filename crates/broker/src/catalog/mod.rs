@@ -1,14 +1,21 @@
 //! What exists: virtual hosts, exchanges, queues, bindings, policies, users and their permissions.
 //!
-//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) and
-//! numbers the changes; every shard applies them in that order ([`Catalog::apply`]). An answer leaves when all have.
+//! A deterministic machine, the same on every shard. One shard ([`crate::ids::DECIDER`]) decides ([`Catalog::decide`]) on what is
+//! committed. What it decides is [`Pending`] until the log has it; then every shard applies the changes in one order
+//! ([`Catalog::apply`]). An answer leaves when all have.
 
 mod arguments;
+mod claims;
 mod decide;
+mod definitions;
 mod error;
 mod exchange;
+mod fields;
+mod pending;
+mod places;
 mod policy;
 mod route;
+mod sent;
 mod stored;
 #[cfg(test)]
 mod tests;
@@ -16,19 +23,25 @@ mod tests;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
+use slab::Slab;
 
 pub use arguments::{Arguments, queue_config, span_ms};
 pub use decide::{Answer, Command, Decision, DeclareExchange, DeclareQueue, SetPolicy};
+pub use definitions::Told;
 pub use error::CatalogError;
 pub use exchange::{Exchange, ExchangeKind, Histories, Letter, history_length};
+pub use pending::{Committed, Offered, Pending};
+pub use places::QueueIds;
 pub use policy::{ApplyTo, Pattern, Policy, merged_definition};
 pub use route::{RouteTarget, RouteTargets, Routed};
+pub use sent::{decode_command, encode_command};
 pub use stored::{decode_change, encode_change};
 
+use self::places::Places;
 use self::policy::Subject;
 pub use crate::access::DEFAULT_EXCHANGE_ALIAS;
 use crate::access::{Access, PasswordHash, Permissions, Resource, Users};
-use crate::ids::{ConnectionId, QueueId, ShardId};
+use crate::ids::{ConnectionId, QueueId};
 
 /// The virtual host that exists from the start.
 pub const DEFAULT_VHOST: &str = "/";
@@ -54,8 +67,6 @@ pub struct QueueRecord {
     /// The policy that counts for it. Follows from its name: never stored with it.
     pub policy: Option<Arc<Policy>>,
     pub operator_policy: Option<Arc<Policy>>,
-    /// Where its machine runs; nowhere until the first link comes (house.md section 5), unless it may expire.
-    pub home: Option<ShardId>,
 }
 
 impl QueueRecord {
@@ -89,6 +100,31 @@ impl QueueRecord {
     pub fn effective_policy(&self) -> Arguments {
         merged_definition(self.policy.as_deref(), self.operator_policy.as_deref())
     }
+
+    /// Finds the policies of the queue and the settings that they make with its arguments.
+    fn refresh(self: &mut Arc<Self>, policies: &policy::Policies) {
+        let best = |operator| policies.best(operator, self.subject(), &self.name).cloned();
+        let (policy, operator_policy) = (best(false), best(true));
+        if policy == self.policy && operator_policy == self.operator_policy {
+            return;
+        }
+        let record = Arc::make_mut(self);
+        (record.policy, record.operator_policy) = (policy, operator_policy);
+        let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
+        // They were accepted when the queue was declared.
+        let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
+        let definition = record.effective_policy();
+        policy::apply_definition(&definition, &mut config, &mut fsync);
+        (record.config, record.fsync) = (Arc::new(config), fsync);
+    }
+}
+
+/// A queue in its place. Whoever reads the record gets it from [`Catalog::current`].
+#[derive(Clone, Debug)]
+struct QueueRow {
+    record: Arc<QueueRecord>,
+    /// The version of the policies that the record is of.
+    policies: u64,
 }
 
 /// Where a binding or a route leads.
@@ -121,10 +157,6 @@ pub struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
     QueueDeclared(Arc<QueueRecord>),
-    QueuePlaced {
-        queue: QueueId,
-        home: ShardId,
-    },
     QueueForgotten {
         queue: QueueId,
     },
@@ -197,39 +229,35 @@ struct Vhost {
 }
 
 /// See the module. A clone is another replica.
+///
+/// A policy that comes, changes or goes costs the same for any number of queues and exchanges: their records become
+/// outdated. Every reader gets a record that is brought up to date for it; [`Catalog::refresh_queue_at`] and
+/// [`Catalog::refresh_exchange_at`] keep it so, and are to be called for each place after such a change.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     version: u64,
+    /// The number of changes of policies that were applied.
+    policies: u64,
     vhosts: HashMap<Arc<str>, Vhost>,
-    queues: Vec<Option<Arc<QueueRecord>>>,
-    free_slots: Vec<u32>,
+    queues: Places,
+    /// The virtual host and the name of each exchange, by its place.
+    exchange_places: Slab<(Arc<str>, Arc<str>)>,
     next_incarnation: u32,
     users: Arc<Users>,
-}
-
-impl Vhost {
-    /// As each begins.
-    fn new(name: &Arc<str>) -> Self {
-        let mut exchanges = HashMap::new();
-        for exchange in Exchange::predeclared(name) {
-            exchanges.insert(exchange.name.clone(), exchange::Table::new(Arc::new(exchange)));
-        }
-        Self { exchanges, ..Self::default() }
-    }
 }
 
 impl Default for Catalog {
     fn default() -> Self {
         let mut catalog = Self {
             version: 0,
+            policies: 0,
             vhosts: HashMap::new(),
-            queues: Vec::new(),
-            free_slots: Vec::new(),
+            queues: Places::default(),
+            exchange_places: Slab::new(),
             next_incarnation: 1,
             users: Arc::default(),
         };
-        let vhost: Arc<str> = DEFAULT_VHOST.into();
-        catalog.vhosts.insert(vhost.clone(), Vhost::new(&vhost));
+        catalog.add_vhost_with_exchanges(&DEFAULT_VHOST.into());
         catalog
     }
 }
@@ -280,17 +308,29 @@ impl Catalog {
         changes
     }
 
-    pub fn queue(&self, vhost: &str, name: &str) -> Option<&Arc<QueueRecord>> {
+    // ---- queues and exchanges, up to date -----------------------------------------------------------------
+
+    /// The version of the policies: the number of their changes that were applied.
+    pub fn policies_version(&self) -> u64 {
+        self.policies
+    }
+
+    pub fn queue(&self, vhost: &str, name: &str) -> Option<Arc<QueueRecord>> {
         let id = *self.vhosts.get(vhost)?.queues.get(name)?;
         self.queue_by_id(id)
     }
 
-    pub fn queue_by_id(&self, id: QueueId) -> Option<&Arc<QueueRecord>> {
-        self.queues.get(id.slot())?.as_ref().filter(|q| q.id == id)
+    pub fn queue_by_id(&self, id: QueueId) -> Option<Arc<QueueRecord>> {
+        self.queues.get(id).map(|row| self.current(row))
     }
 
-    pub fn queues(&self) -> impl Iterator<Item = &Arc<QueueRecord>> {
-        self.queues.iter().flatten()
+    pub fn queues(&self) -> impl Iterator<Item = Arc<QueueRecord>> {
+        self.queues_from(0).map(|(_, queue)| queue)
+    }
+
+    /// The number of queues.
+    pub fn queue_count(&self) -> usize {
+        self.queues.count()
     }
 
     /// The number of places for queues. A queue's place is the slot of its id.
@@ -299,27 +339,92 @@ impl Catalog {
     }
 
     /// The queue at a place.
-    pub fn queue_at(&self, place: usize) -> Option<&Arc<QueueRecord>> {
-        self.queues.get(place)?.as_ref()
+    pub fn queue_at(&self, place: usize) -> Option<Arc<QueueRecord>> {
+        self.queues.at(place).map(|row| self.current(row))
     }
 
     /// The queues from a place on, each with its place. Places are numbers from 0 on, without an order of names.
-    pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, &Arc<QueueRecord>)> {
-        let places = self.queues.iter().enumerate().skip(place);
-        places.filter_map(|(place, queue)| Some((place, queue.as_ref()?)))
+    pub fn queues_from(&self, place: usize) -> impl Iterator<Item = (usize, Arc<QueueRecord>)> {
+        self.queues.from(place).map(|(place, row)| (place, self.current(row)))
     }
 
-    pub fn exchange(&self, vhost: &str, name: &str) -> Option<&Arc<Exchange>> {
-        Some(&self.vhosts.get(vhost)?.exchanges.get(name)?.exchange)
+    /// Whether a queue is a stream; `None` if there is no such queue. Costs less than the record, for no policy changes it.
+    #[inline]
+    pub fn is_stream(&self, id: QueueId) -> Option<bool> {
+        self.queues.get(id).map(|row| row.record.is_stream())
     }
 
-    pub fn exchanges(&self) -> impl Iterator<Item = &Arc<Exchange>> {
-        self.vhosts.values().flat_map(|v| v.exchanges.values().map(|t| &t.exchange))
+    /// The record of a queue as the policies make it now.
+    fn current(&self, row: &QueueRow) -> Arc<QueueRecord> {
+        let mut record = row.record.clone();
+        if row.policies != self.policies
+            && let Some(vhost) = self.vhosts.get(&record.vhost)
+        {
+            record.refresh(&vhost.policies);
+        }
+        record
+    }
+
+    /// Keeps the record at this place up to date. Returns it.
+    pub fn refresh_queue_at(&mut self, place: usize) -> Option<Arc<QueueRecord>> {
+        let record = self.queue_at(place)?;
+        self.queues.insert(QueueRow { record: record.clone(), policies: self.policies });
+        Some(record)
+    }
+
+    fn table_at(&self, place: usize) -> Option<&exchange::Table> {
+        let (vhost, name) = self.exchange_places.get(place)?;
+        self.vhosts.get(vhost)?.exchanges.get(name)
+    }
+
+    pub fn exchange(&self, vhost: &str, name: &str) -> Option<Arc<Exchange>> {
+        let vhost = self.vhosts.get(vhost)?;
+        Some(vhost.exchanges.get(name)?.current(&vhost.policies, self.policies).into_owned())
+    }
+
+    pub fn exchanges(&self) -> impl Iterator<Item = Arc<Exchange>> {
+        self.vhosts.values().flat_map(|vhost| {
+            let tables = vhost.exchanges.values();
+            tables.map(|table| table.current(&vhost.policies, self.policies).into_owned())
+        })
+    }
+
+    /// The number of exchanges.
+    pub fn exchange_count(&self) -> usize {
+        self.exchange_places.len()
+    }
+
+    /// The places of all exchanges are below this number.
+    pub fn exchange_places(&self) -> usize {
+        self.exchange_places.capacity()
+    }
+
+    /// As [`Catalog::refresh_queue_at`], for the exchange at this place.
+    pub fn refresh_exchange_at(&mut self, place: usize) {
+        let Some((vhost, name)) = self.exchange_places.get(place) else { return };
+        if let Some(vhost) = self.vhosts.get_mut(vhost)
+            && let Some(table) = vhost.exchanges.get_mut(name)
+        {
+            table.refresh(&vhost.policies, self.policies);
+        }
+    }
+
+    /// Keeps all records up to date: for a catalog that has just been restored.
+    pub fn refresh_all(&mut self) {
+        for place in 0..self.queue_places() {
+            self.refresh_queue_at(place);
+        }
+        (0..self.exchange_places()).for_each(|place| self.refresh_exchange_at(place));
     }
 
     /// All policies, or all operator policies, of every virtual host in the order of their names.
     pub fn policies(&self, operator: bool) -> impl Iterator<Item = &Arc<Policy>> {
         self.vhosts.values().flat_map(move |v| v.policies.of(operator).values())
+    }
+
+    /// The most policies that the name of one queue or exchange must be matched against.
+    pub fn most_policies(&self) -> usize {
+        self.vhosts.values().map(|vhost| vhost.policies.len()).max().unwrap_or_default()
     }
 
     pub fn policy(&self, vhost: &str, name: &str, operator: bool) -> Option<&Arc<Policy>> {
@@ -330,7 +435,7 @@ impl Catalog {
     pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
         let made =
             self.vhosts.values().flat_map(|v| v.exchanges.values()).flat_map(|t| t.bindings.iter().cloned());
-        let implied = self.queues().map(|q| {
+        let implied = self.queues.from(0).map(|(_, QueueRow { record: q, .. })| {
             Arc::new(Binding {
                 vhost: q.vhost.clone(),
                 source: "".into(),
@@ -359,59 +464,38 @@ impl Catalog {
         self.version += 1;
         match change {
             Change::QueueDeclared(record) => {
-                let slot = record.id.slot();
-                if self.queues.len() <= slot {
-                    let from = self.queues.len() as u32;
-                    self.queues.resize(slot + 1, None);
-                    self.free_slots.extend(from..slot as u32);
-                }
-                match self.free_slots.last() {
-                    Some(last) if *last as usize == slot => drop(self.free_slots.pop()),
-                    _ => self.free_slots.retain(|free| *free as usize != slot),
-                }
                 self.next_incarnation = self.next_incarnation.max(record.id.incarnation().wrapping_add(1));
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
                     vhost.queues.insert(record.name.clone(), record.id);
                 }
-                self.queues[slot] = Some(record.clone());
-                self.refresh_queue(record.id);
-            }
-            Change::QueuePlaced { queue, home } => {
-                if let Some(Some(record)) = self.queues.get_mut(queue.slot())
-                    && record.id == *queue
-                {
-                    Arc::make_mut(record).home = Some(*home);
+                let mut record = record.clone();
+                if let Some(vhost) = self.vhosts.get(&record.vhost) {
+                    record.refresh(&vhost.policies);
                 }
+                self.queues.insert(QueueRow { record, policies: self.policies });
             }
             Change::QueueForgotten { queue } => {
-                let Some(record) = self.queue_by_id(*queue).cloned() else { return };
-                self.queues[queue.slot()] = None;
-                self.free_slots.push(queue.slot() as u32);
+                let Some(QueueRow { record, .. }) = self.queues.remove(*queue) else { return };
                 if let Some(vhost) = self.vhosts.get_mut(&record.vhost) {
                     vhost.queues.remove(&record.name);
                 }
             }
-            Change::ExchangeDeclared(exchange) => {
-                // Told once more, it keeps its bindings.
-                if let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) {
-                    let policies = &vhost.policies;
-                    vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
-                        let mut table = exchange::Table::new(exchange.clone());
-                        table.refresh(policies);
-                        table
-                    });
-                }
-            }
+            Change::ExchangeDeclared(exchange) => self.add_exchange(exchange.clone()),
             Change::ExchangeDeleted { vhost, name } => {
-                if let Some(vhost) = self.vhosts.get_mut(vhost) {
-                    vhost.exchanges.remove(name);
+                if let Some(vhost) = self.vhosts.get_mut(vhost)
+                    && let Some(gone) = vhost.exchanges.remove(name)
+                {
+                    self.exchange_places.remove(gone.place);
                 }
             }
             Change::VhostAdded { name } => {
-                self.vhosts.entry(name.clone()).or_insert_with(|| Vhost::new(name));
+                if !self.has_vhost(name) {
+                    self.add_vhost_with_exchanges(name);
+                }
             }
             Change::VhostDeleted { name } => {
-                self.vhosts.remove(name);
+                let gone = self.vhosts.remove(name).unwrap_or_default();
+                gone.exchanges.values().for_each(|table| drop(self.exchange_places.remove(table.place)));
             }
             Change::UserSet { name, hash, tags } => Arc::make_mut(&mut self.users).set(name, *hash, tags),
             Change::UserDeleted { name } => Arc::make_mut(&mut self.users).delete(name),
@@ -436,149 +520,46 @@ impl Catalog {
             Change::PolicySet(policy) => {
                 if let Some(vhost) = self.vhosts.get_mut(&policy.vhost) {
                     vhost.policies.of_mut(policy.operator).insert(policy.name.clone(), policy.clone());
-                    self.refresh(&policy.vhost, policy);
+                    self.policies += 1;
                 }
             }
             Change::PolicyCleared { vhost, name, operator } => {
-                let known = self.vhosts.get_mut(vhost);
-                if let Some(policy) = known.and_then(|v| v.policies.of_mut(*operator).remove(name)) {
-                    self.refresh(vhost, &policy);
+                if let Some(vhost) = self.vhosts.get_mut(vhost) {
+                    vhost.policies.of_mut(*operator).remove(name);
+                    self.policies += 1;
                 }
             }
         }
     }
 
-    /// A policy has come, gone or changed: everything that it is for now, or was for, is looked at again.
-    fn refresh(&mut self, vhost: &str, changed: &Policy) {
-        let Some(v) = self.vhosts.get_mut(vhost) else { return };
-        for table in v.exchanges.values_mut() {
-            let now = table.exchange.policy.as_ref();
-            if now.is_some_and(|p| p.name == changed.name)
-                || changed.matches(Subject::Exchange, &table.exchange.name)
-            {
-                table.refresh(&v.policies);
-            }
-        }
-        let affected: Vec<QueueId> = v
-            .queues
-            .iter()
-            .filter(|(name, id)| {
-                let Some(Some(record)) = self.queues.get(id.slot()) else { return false };
-                let now = if changed.operator { &record.operator_policy } else { &record.policy };
-                now.as_ref().is_some_and(|p| p.name == changed.name)
-                    || changed.matches(record.subject(), name)
-            })
-            .map(|(_, id)| *id)
-            .collect();
-        affected.into_iter().for_each(|id| self.refresh_queue(id));
+    /// Adds a virtual host with what each has from the start.
+    fn add_vhost_with_exchanges(&mut self, name: &Arc<str>) {
+        self.vhosts.insert(name.clone(), Vhost::default());
+        Exchange::predeclared(name).for_each(|exchange| self.add_exchange(Arc::new(exchange)));
     }
 
-    /// Finds the policies of a queue and the settings that they make with its arguments.
-    fn refresh_queue(&mut self, id: QueueId) {
-        let Some(Some(record)) = self.queues.get_mut(id.slot()) else { return };
-        let Some(vhost) = self.vhosts.get(&record.vhost) else { return };
-        let best = |operator| vhost.policies.best(operator, record.subject(), &record.name).cloned();
-        let (policy, operator_policy) = (best(false), best(true));
-        if policy == record.policy && operator_policy == record.operator_policy {
-            return;
-        }
-        let record = Arc::make_mut(record);
-        (record.policy, record.operator_policy) = (policy, operator_policy);
-        let QueueRecord { vhost, name, auto_delete, arguments, .. } = &*record;
-        // They were accepted when the queue was declared.
-        let Ok((mut config, mut fsync)) = queue_config(vhost, name, *auto_delete, arguments) else { return };
-        let definition = record.effective_policy();
-        policy::apply_definition(&definition, &mut config, &mut fsync);
-        (record.config, record.fsync) = (Arc::new(config), fsync);
+    /// Adds an exchange. One that is known keeps its bindings.
+    fn add_exchange(&mut self, exchange: Arc<Exchange>) {
+        let Some(vhost) = self.vhosts.get_mut(&exchange.vhost) else { return };
+        vhost.exchanges.entry(exchange.name.clone()).or_insert_with(|| {
+            let place = self.exchange_places.insert((exchange.vhost.clone(), exchange.name.clone()));
+            let mut table = exchange::Table::new(exchange, place);
+            table.refresh(&vhost.policies, self.policies);
+            table
+        });
     }
 
     fn table_mut(&mut self, binding: &Binding) -> Option<&mut exchange::Table> {
         self.vhosts.get_mut(&binding.vhost)?.exchanges.get_mut(&binding.source)
     }
 
-    fn next_queue_id(&self) -> QueueId {
-        let slot = self.free_slots.last().copied().unwrap_or(self.queues.len() as u32);
-        QueueId::new(self.next_incarnation, slot)
-    }
-
-    /// Changes that make the durable definitions anew, on top of what a new catalog has.
-    pub fn definitions(&self) -> Vec<Change> {
-        let exchanges = self.exchanges().cloned().map(Change::ExchangeDeclared);
-        let queues = self.queues().cloned().map(Change::QueueDeclared);
-        let tables = self.vhosts.values().flat_map(|v| v.exchanges.values());
-        let bindings = tables.flat_map(|t| t.bindings.by_age()).cloned().map(Change::Bound);
-        let used = std::iter::once(Change::Incarnations { next: self.next_incarnation });
-        let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
-        let policies = policies.cloned().map(Change::PolicySet);
-        used.chain(self.user_definitions())
-            .chain(policies)
-            .chain(exchanges)
-            .chain(queues)
-            .chain(bindings)
-            .filter(|change| self.is_durable(change))
-            .collect()
-    }
-
-    /// Changes that make the virtual hosts and the users anew.
-    fn user_definitions(&self) -> Vec<Change> {
-        let default: Arc<str> = DEFAULT_VHOST.into();
-        let mut changes = Vec::new();
-        if !self.vhosts.contains_key(&default) {
-            changes.push(Change::VhostDeleted { name: default.clone() });
-        }
-        let others = self.vhosts.keys().filter(|name| **name != default);
-        changes.extend(others.map(|name| Change::VhostAdded { name: name.clone() }));
-        if self.users.have_begun() {
-            changes.push(Change::UsersBegun);
-        }
-        for user in self.users.iter() {
-            let (name, hash, tags) = (user.name.clone(), user.hash, user.tags.clone());
-            changes.push(Change::UserSet { name, hash, tags });
-            changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
-                user: user.name.clone(),
-                vhost: vhost.clone(),
-                permissions: *permissions,
-            }));
-        }
-        changes
+    /// The ids that no queue has or has had.
+    pub fn queue_ids(&self) -> QueueIds {
+        QueueIds::new(&self.queues, self.next_incarnation)
     }
 
     /// Whether this replica has not come to the declaration of the queue yet.
     pub fn is_to_come(&self, id: QueueId) -> bool {
-        id.incarnation() >= self.next_incarnation
-    }
-
-    /// Whether restarting must bring the change back.
-    pub fn is_durable(&self, change: &Change) -> bool {
-        let durable_queue = |q: &QueueRecord| q.durable && q.exclusive.is_none();
-        match change {
-            Change::QueueDeclared(record) => durable_queue(record),
-            Change::QueueForgotten { queue } => self.queue_by_id(*queue).is_some_and(|q| durable_queue(q)),
-            Change::QueuePlaced { .. } => false,
-            Change::PolicySet(_)
-            | Change::PolicyCleared { .. }
-            | Change::Incarnations { .. }
-            | Change::VhostAdded { .. }
-            | Change::VhostDeleted { .. }
-            | Change::UserSet { .. }
-            | Change::UserDeleted { .. }
-            | Change::PermissionsSet { .. }
-            | Change::PermissionsCleared { .. }
-            | Change::UsersBegun => true,
-            Change::ExchangeDeclared(exchange) => exchange.durable,
-            Change::ExchangeDeleted { vhost, name } => self.exchange(vhost, name).is_some_and(|e| e.durable),
-            Change::Bound(binding) | Change::Unbound(binding) => {
-                let source = self.exchange(&binding.vhost, &binding.source).is_some_and(|e| e.durable);
-                source
-                    && match &binding.destination {
-                        Destination::Queue(name) => {
-                            self.queue(&binding.vhost, name).is_some_and(|q| durable_queue(q))
-                        }
-                        Destination::Exchange(name) => {
-                            self.exchange(&binding.vhost, name).is_some_and(|e| e.durable)
-                        }
-                    }
-            }
-        }
+        self.queues.is_to_come(id)
     }
 }

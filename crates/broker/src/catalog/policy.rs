@@ -10,9 +10,9 @@
 //! operator's wins; against the arguments, numbers become the smaller one, of overflow the policy's wins, and of
 //! where dead letters go the argument's.
 //!
-//! A changed policy costs one match of its pattern per queue and exchange of the virtual host, on every shard, and one
-//! of every policy for each that it matches or was for; so does a declaration. Measured with 3,000 queues and a
-//! pattern that matches all: 2 microseconds per queue.
+//! A changed policy costs the same for any number of queues and exchanges: their records become outdated. To bring one up
+//! to date costs one match of each policy of its virtual host, on every shard; so does a declaration. Measured with 3,000
+//! queues and one policy, whose pattern matches all: 2 microseconds per queue.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -228,6 +228,10 @@ pub(super) struct Policies {
 }
 
 impl Policies {
+    pub fn len(&self) -> usize {
+        self.own.len() + self.operator.len()
+    }
+
     pub fn of(&self, operator: bool) -> &BTreeMap<Arc<str>, Arc<Policy>> {
         if operator { &self.operator } else { &self.own }
     }

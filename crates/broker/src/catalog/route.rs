@@ -80,7 +80,7 @@ impl Catalog {
                 }
             });
             if !any
-                && let Some(alternate) = &table.exchange.alternate
+                && let Some(alternate) = &table.current(&vhost.policies, self.policies).alternate
                 && let Some((name, _)) = vhost.exchanges.get_key_value(alternate)
             {
                 todo.push(name);
@@ -90,7 +90,7 @@ impl Catalog {
     }
 
     fn push_queue(&self, id: QueueId, targets: &mut RouteTargets) {
-        if self.queue_by_id(id).is_some() {
+        if self.is_stream(id).is_some() {
             push_target(RouteTarget::Queue(id), targets);
         }
     }

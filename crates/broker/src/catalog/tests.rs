@@ -10,8 +10,12 @@ use bytes::BytesMut;
 use super::*;
 use crate::reply_to::ReplyTo;
 
+fn decide(catalog: &Catalog, command: Command) -> Result<Decision, CatalogError> {
+    catalog.decide(command, &mut catalog.queue_ids())
+}
+
 fn run(catalog: &mut Catalog, command: Command) -> (Answer, Vec<Change>) {
-    let decision = catalog.decide(command).unwrap();
+    let decision = decide(catalog, command).unwrap();
     decision.changes.iter().for_each(|change| catalog.apply(change));
     (decision.answer, decision.changes)
 }
@@ -71,6 +75,129 @@ fn policies_follow_what_is_there() {
     assert_eq!(run(&mut catalog, clear("p", false)).0, Answer::Done { changed: false });
     assert_eq!(run(&mut catalog, policy("high", false, "other", 1, &length(100))).1, []);
     assert_eq!(catalog.version(), version, "nothing changed");
+}
+
+/// A record says the same however far the walk has come that keeps records up to date, and whatever else has changed
+/// meanwhile.
+#[test]
+fn an_outdated_record_reads_as_one_that_was_visited() {
+    let length = |n: i32| [("max-length", Value::Int(n))];
+    let alternate = |to: &str| [("alternate-exchange", to.into())];
+    let commands = |catalog: &mut Catalog, visit: &mut dyn FnMut(&mut Catalog)| {
+        let mut place = |catalog: &mut Catalog, command| {
+            run(catalog, command);
+            visit(catalog);
+        };
+        for name in ["q1", "q2", "q3"] {
+            place(catalog, queue(name, &[]));
+        }
+        place(catalog, policy("p", false, "", 0, &length(10)));
+        place(catalog, queue("q4", &[]));
+        place(catalog, policy("p", false, "q[13]", 0, &length(20)));
+        place(catalog, policy("o", true, "", 0, &length(15)));
+        let id = catalog.queue("/", "q3").unwrap().id;
+        place(catalog, Command::ForgetQueue { queue: id });
+        place(catalog, queue("q5", &[]));
+        place(catalog, policy("x", false, "amq", 0, &alternate("a")));
+        place(catalog, policy("x", false, "amq.d", 0, &alternate("b")));
+        place(catalog, clear("o", true));
+    };
+    let [mut outdated, mut visited] = [Catalog::default(), Catalog::default()];
+    commands(&mut outdated, &mut |_| {});
+    let mut place = 0;
+    commands(&mut visited, &mut |catalog| {
+        place += 1;
+        catalog.refresh_queue_at(place % 3);
+        catalog.refresh_exchange_at(place % 4);
+    });
+    let read = |catalog: &Catalog| {
+        let mut exchanges: Vec<_> = catalog.exchanges().collect();
+        exchanges.sort_by(|a, b| a.name.cmp(&b.name));
+        (catalog.queues().collect::<Vec<_>>(), exchanges)
+    };
+    assert_eq!(read(&outdated), read(&visited));
+    let before = read(&outdated);
+    outdated.refresh_all();
+    assert_eq!(read(&outdated), before);
+    let max = |name: &str| outdated.queue("/", name).unwrap().config.max_length;
+    assert_eq!(["q1", "q2", "q4", "q5"].map(max), [Some(20), None, None, None]);
+    assert_eq!(outdated.exchange("/", "amq.direct").unwrap().alternate.as_deref(), Some("b"));
+    assert_eq!(outdated.exchange("/", "amq.topic").unwrap().alternate, None);
+    assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
+}
+
+/// Told in parts while it changes, the definitions make the catalog as it is in the end, whenever each change comes.
+#[test]
+fn definitions_may_be_told_in_parts() {
+    let declare = |name: &str, kind: &str| {
+        Command::DeclareExchange(DeclareExchange {
+            vhost: "/".into(),
+            name: name.into(),
+            kind: kind.into(),
+            durable: true,
+            auto_delete: false,
+            internal: false,
+            arguments: Arguments::new(),
+        })
+    };
+    let binding = |source: &str, to: &str, key: &str| Binding {
+        vhost: "/".into(),
+        source: source.into(),
+        destination: Destination::Queue(to.into()),
+        key: key.into(),
+        arguments: Arguments::new(),
+    };
+    let bind = |source: &str, to: &str, key: &str| Command::Bind(binding(source, to, key));
+    let forget =
+        |catalog: &Catalog, name: &str| Command::ForgetQueue { queue: catalog.queue("/", name).unwrap().id };
+    let mut before = Catalog::default();
+    for name in ["a", "b", "c"] {
+        run(&mut before, queue(name, &[]));
+    }
+    for (name, kind) in [("x", "topic"), ("hash", "x-consistent-hash")] {
+        run(&mut before, declare(name, kind));
+        for to in ["c", "a", "b"] {
+            run(&mut before, bind(name, to, "2"));
+        }
+    }
+    let expected = |catalog: &Catalog| {
+        let mut queues: Vec<_> = catalog.queues().map(|queue| (queue.name.clone(), queue.id)).collect();
+        queues.sort();
+        let mut exchanges: Vec<_> = catalog.exchanges().map(|exchange| exchange.name.clone()).collect();
+        exchanges.sort();
+        let mut bindings = catalog.bindings_of_source("/", "x");
+        bindings.sort_by(|a, b| (&a.destination, &a.key).cmp(&(&b.destination, &b.key)));
+        (queues, exchanges, bindings, catalog.bindings_of_source("/", "hash"))
+    };
+    for at in 0..40 {
+        for rows in 1..5 {
+            let (mut catalog, mut restored) = (before.clone(), Catalog::default());
+            let mut told = Told::default();
+            for part in 0..40 {
+                catalog.tell(&mut told, rows, |change| restored.apply(&change));
+                if part != at {
+                    continue;
+                }
+                for command in [
+                    forget(&catalog, "b"),
+                    queue("d", &[]),
+                    bind("hash", "d", "1"),
+                    bind("x", "d", "#"),
+                    Command::Unbind(binding("hash", "c", "2")),
+                    declare("new", "fanout"),
+                    bind("new", "a", ""),
+                ] {
+                    for change in catalog.decide(command, &mut catalog.queue_ids()).unwrap().changes {
+                        assert!(catalog.is_durable(&change));
+                        catalog.apply(&change);
+                        restored.apply(&change);
+                    }
+                }
+            }
+            assert!(told.is_all());
+            assert_eq!(expected(&restored), expected(&catalog), "{rows} rows, changed behind part {at}");
+        }
+    }
 }
 
 #[test]
@@ -149,7 +276,7 @@ fn stored_changes_restore_the_catalog() {
     stored.iter().for_each(|bytes| restored.apply(&decode_change(bytes).unwrap()));
     for name in ["q1", "q2"] {
         let record = restored.queue("/", name).unwrap();
-        assert_eq!(Some(record), catalog.queue("/", name));
+        assert_eq!(Some(&record), catalog.queue("/", name).as_ref());
         assert_eq!((record.config.message_ttl_ms, record.fsync), (Some(7), true));
     }
     assert_eq!(restored.queue("/", "q1").unwrap().config.expires_ms, Some(9));
@@ -295,13 +422,10 @@ fn a_local_exchange_leads_to_no_stream() {
     let bind = |source: &str, to: &str| {
         let (vhost, source, key) = ("/".into(), source.into(), "".into());
         let destination = Destination::Queue(to.into());
-        catalog.decide(Command::Bind(Binding {
-            vhost,
-            source,
-            destination,
-            key,
-            arguments: Arguments::new(),
-        }))
+        decide(
+            &catalog,
+            Command::Bind(Binding { vhost, source, destination, key, arguments: Arguments::new() }),
+        )
     };
     assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
     let reason = "x-local-random leads to classic queues only: queue 's' in vhost '/' is a stream".into();
@@ -322,16 +446,16 @@ fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along(
         permissions: Permissions::ALL,
     };
     run(&mut catalog, user("u"));
-    assert!(matches!(catalog.decide(grant("u", "v")), Err(CatalogError::NotFound { .. })));
+    assert!(matches!(decide(&catalog, grant("u", "v")), Err(CatalogError::NotFound { .. })));
     run(&mut catalog, Command::AddVhost { name: "v".into() });
-    assert!(matches!(catalog.decide(grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
+    assert!(matches!(decide(&catalog, grant("nobody", "v")), Err(CatalogError::NotFound { .. })));
     run(&mut catalog, grant("u", "v"));
     // Another password, the same permissions.
     run(&mut catalog, user("u"));
     let declare = DeclareQueue::new("v", "q", Arguments::new());
     run(&mut catalog, Command::DeclareQueue(declare));
     let delete = || Command::DeleteVhost { name: "v".into() };
-    assert!(matches!(catalog.decide(delete()), Err(CatalogError::PreconditionFailed { .. })));
+    assert!(matches!(decide(&catalog, delete()), Err(CatalogError::PreconditionFailed { .. })));
     let queue = catalog.queue("v", "q").unwrap().id;
     run(&mut catalog, Command::ForgetQueue { queue });
     assert!(catalog.users().get("u").unwrap().permissions.contains_key("v"));
@@ -342,7 +466,7 @@ fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along(
     assert!(catalog.exchange("v", "amq.direct").is_some());
     assert!(catalog.users().get("u").unwrap().permissions.is_empty());
     assert!(matches!(
-        catalog.decide(Command::AddVhost { name: "".into() }),
+        decide(&catalog, Command::AddVhost { name: "".into() }),
         Err(CatalogError::Invalid { .. })
     ));
 }

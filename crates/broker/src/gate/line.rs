@@ -140,9 +140,9 @@ impl Gate {
             }
             ("DECLARE" | "OWN", Phase::Open) => {
                 let exclusive = words[0] == "OWN";
-                let (connection, home) = (exclusive.then_some(self.id), exclusive.then_some(cx.shard));
+                let connection = exclusive.then_some(self.id);
                 let declare = DeclareQueue::new(self.vhost.clone(), word(1), Default::default());
-                let declare = DeclareQueue { exclusive, connection, home, ..declare };
+                let declare = DeclareQueue { exclusive, connection, ..declare };
                 let ticket = self.ticket(cx)?;
                 cx.post.propose(Some(ticket), Command::DeclareQueue(declare));
             }
@@ -211,7 +211,7 @@ impl Gate {
     }
 
     fn queue(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {
-        cx.catalog.queue(&self.vhost, name).cloned().ok_or_else(|| format!("no queue {name}"))
+        cx.catalog.queue(&self.vhost, name).ok_or_else(|| format!("no queue {name}"))
     }
 
     fn readable(&self, name: &str, cx: &Cx<'_>) -> Done<Arc<QueueRecord>> {

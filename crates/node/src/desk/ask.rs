@@ -1,9 +1,9 @@
 //! Asking shards and queues, and how long for: each answers in time or not at all.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use broker::catalog::{Answer, Catalog, CatalogError, Command, Destination, QueueRecord};
+use broker::catalog::{Answer, CatalogError, Command, QueueRecord};
 use broker::desk::DeskError;
 use broker::ids::{DECIDER, QueueId};
 use queue::{Effect, Refusal, Report, Request, Ticket};
@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::NodeDesk;
 use crate::incoming::Incoming;
-use crate::shard::Shard;
+use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 /// Numbers that take longer are given up: the shard is overloaded, and old numbers are no answer.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
@@ -22,102 +22,89 @@ pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
 /// A login that takes longer to check is given up; as long as a client has over AMQP.
 pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Rows that one call asks of one shard, so that it is not held up.
-const ROWS_PER_CALL: usize = 1000;
+/// In a request that the desk makes: the shard gives it a ticket.
+pub(super) const NO_TICKET: Ticket = Ticket(0);
 
-/// Something that a queue was asked. What is not answered in time, or nobody waits for any more, is given up.
-struct Asked {
+/// A question that is under way. One that is not answered in time, or for which nobody waits any more, is given up.
+struct Waiting {
     desk: NodeDesk,
-    queue: QueueId,
-    /// Until it is answered; known once the shard has been asked.
-    ticket: Option<Arc<OnceLock<Ticket>>>,
-    answer: oneshot::Receiver<Effect>,
+    shard: usize,
+    number: u64,
+    answer: oneshot::Receiver<Reply>,
 }
 
-impl Asked {
-    async fn answer(mut self, deadline: Duration) -> Result<Effect, DeskError> {
+impl Waiting {
+    async fn answer(mut self, deadline: Duration) -> Result<Reply, DeskError> {
         let answer = tokio::time::timeout(deadline, &mut self.answer).await;
-        let effect = answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)?;
-        self.ticket = None;
-        Ok(effect)
+        answer.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
     }
 }
 
-impl Drop for Asked {
+impl Drop for Waiting {
     fn drop(&mut self) {
-        let Some(ticket) = self.ticket.take() else { return };
-        let queue = self.queue;
-        // Behind the call that asks. A shard that has ended waits for nothing.
-        let _ = self.desk.post(DECIDER.into(), move |shard| {
-            if let Some(ticket) = ticket.get() {
-                shard.give_up(queue, *ticket);
-            }
-        });
+        let inner = &self.desk.inner;
+        if inner.asked.end(self.number)
+            && let Some(shard) = inner.shards.get(self.shard)
+        {
+            // Behind the question. A shard that has ended waits for nothing.
+            drop(shard.send(Incoming::GiveUp(self.number)));
+        }
     }
+}
+
+/// Another node, or a shard, has answered something that was not asked.
+pub(super) fn other_answer() -> DeskError {
+    DeskError::Refused("gave another answer than was asked for".into())
 }
 
 impl NodeDesk {
-    /// Runs a call on a shard and brings back what it returns, within [`DEADLINE`].
-    pub(super) async fn call<R: Send + 'static>(
-        &self,
-        shard: usize,
-        call: impl FnOnce(&mut Shard) -> R + Send + 'static,
-    ) -> Result<R, DeskError> {
-        self.call_within(DEADLINE, shard, call).await
+    /// Asks a shard. The answer comes within [`DEADLINE`].
+    pub(super) async fn ask(&self, shard: usize, question: Question) -> Result<Reply, DeskError> {
+        self.ask_within(DEADLINE, shard, question).await
     }
 
-    pub(super) async fn call_within<R: Send + 'static>(
+    pub(super) async fn ask_within(
         &self,
         deadline: Duration,
         shard: usize,
-        call: impl FnOnce(&mut Shard) -> R + Send + 'static,
-    ) -> Result<R, DeskError> {
-        let (reply, answer) = oneshot::channel();
-        self.post(shard, move |shard| drop(reply.send(call(shard))))?;
-        tokio::time::timeout(deadline, answer).await.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)
+        question: Question,
+    ) -> Result<Reply, DeskError> {
+        self.begin_ask(shard, question)?.answer(deadline).await
     }
 
-    fn post(&self, shard: usize, call: impl FnOnce(&mut Shard) + Send + 'static) -> Result<(), DeskError> {
+    /// Asks a shard, and does not wait for the answer.
+    fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, DeskError> {
         let sender = self.inner.shards.get(shard).ok_or(DeskError::TimedOut)?;
-        sender.send(Incoming::Call(Box::new(call))).map_err(|_| DeskError::TimedOut)
+        let (number, answer) = self.inner.asked.begin();
+        let waiting = Waiting { desk: self.clone(), shard, number, answer };
+        sender.send(Incoming::Question(number, question)).map_err(|_| DeskError::TimedOut)?;
+        Ok(waiting)
     }
 
     /// Asks for a change of the catalog, on the shard that decides.
     pub(super) async fn change(&self, command: Command) -> Result<Answer, DeskError> {
-        let (reply, answer) = oneshot::channel();
-        self.post(DECIDER.into(), move |shard| match locked(shard.catalog(), &command) {
-            Some(locked) => drop(reply.send(Err(locked))),
-            None => shard.propose(command, Box::new(move |result| drop(reply.send(result)))),
-        })?;
-        let result = tokio::time::timeout(CHANGE_DEADLINE, answer).await;
-        result.ok().and_then(Result::ok).ok_or(DeskError::TimedOut)?.map_err(DeskError::Catalog)
+        let change = Question::Change(command);
+        match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), change).await? {
+            Reply::Changed(result) => result.map_err(DeskError::Catalog),
+            _ => Err(other_answer()),
+        }
     }
 
-    /// Asks a queue.
-    pub(super) async fn ask(
-        &self,
-        queue: QueueId,
-        request: impl FnOnce(Ticket) -> Request + Send + 'static,
-    ) -> Result<Effect, DeskError> {
-        self.begin_ask(queue, request)?.answer(CHANGE_DEADLINE).await
+    /// Asks a queue. The shard puts the ticket into the request.
+    pub(super) async fn ask_queue(&self, queue: QueueId, request: Request) -> Result<Effect, DeskError> {
+        let question = Question::Queue { queue, request };
+        match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), question).await? {
+            Reply::Effect(effect) => Ok(*effect),
+            _ => Err(other_answer()),
+        }
     }
 
-    /// Asks a queue, and does not wait for the answer.
-    fn begin_ask(
-        &self,
-        queue: QueueId,
-        request: impl FnOnce(Ticket) -> Request + Send + 'static,
-    ) -> Result<Asked, DeskError> {
-        let (reply, answer) = oneshot::channel();
-        let ticket = Arc::new(OnceLock::new());
-        let asked = Asked { desk: self.clone(), queue, ticket: Some(ticket.clone()), answer };
-        self.post(DECIDER.into(), move |shard| {
-            let then = Box::new(move |effect| drop(reply.send(effect)));
-            if let Some(known) = shard.ask(queue, request, then) {
-                ticket.get_or_init(|| known);
-            }
-        })?;
-        Ok(asked)
+    /// Queues as the catalog knows them.
+    pub(super) async fn records(&self, question: Question) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
+        match self.ask(DECIDER.into(), question).await? {
+            Reply::Records(records) => Ok(records),
+            _ => Err(other_answer()),
+        }
     }
 
     /// A queue, found within as much time as what is asked of it has.
@@ -127,84 +114,90 @@ impl NodeDesk {
         vhost: &str,
         name: &str,
     ) -> Result<Arc<QueueRecord>, DeskError> {
-        let (v, n) = (vhost.to_owned(), name.to_owned());
-        let found = move |shard: &mut Shard| shard.catalog().queue(&v, &n).cloned();
-        let record = self.call_within(deadline, DECIDER.into(), found).await?;
-        record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
+        let named = Question::Named { vhost: vhost.into(), name: name.into() };
+        match self.ask_within(deadline, DECIDER.into(), named).await? {
+            Reply::Records(records) => {
+                let record = records.into_iter().next();
+                record.ok_or_else(|| DeskError::Catalog(CatalogError::no_queue(vhost, name)))
+            }
+            _ => Err(other_answer()),
+        }
     }
 
     /// The numbers of queues, from where they live; zeros for those that live nowhere yet. Streams are asked for
     /// themselves, for one that has not been used yet must be opened first; every shard delivers them to its consumers.
     pub(super) async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
-        let streams = records.iter().enumerate().filter(|(_, record)| record.is_stream());
-        let streams: Vec<(usize, QueueId)> = streams.map(|(i, record)| (i, record.id)).collect();
+        let ids = |is_stream: bool| {
+            let records =
+                records.iter().enumerate().filter(move |(_, record)| record.is_stream() == is_stream);
+            records.map(|(i, record)| (i, record.id)).collect::<Vec<(usize, QueueId)>>()
+        };
+        let streams = ids(true);
+        let report = || Request::Report { ticket: NO_TICKET };
         let asked = streams
             .iter()
-            .map(|(i, id)| Ok((*i, self.begin_ask(*id, |ticket| Request::Report { ticket })?)))
+            .map(|&(i, queue)| {
+                let question = Question::Queue { queue, request: report() };
+                Ok((i, self.begin_ask(DECIDER.into(), question)?))
+            })
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, asked) in asked {
             // Otherwise it has been deleted meanwhile.
-            if let Effect::Report { report, .. } = asked.answer(DEADLINE).await? {
+            if let Reply::Effect(effect) = asked.answer(DEADLINE).await?
+                && let Effect::Report { report, .. } = *effect
+            {
                 reports[i] = *report;
             }
         }
         for shard in 0..self.inner.shards.len() {
-            for rows in streams.chunks(ROWS_PER_CALL) {
-                let rows = rows.to_vec();
-                let delivered = move |shard: &mut Shard| {
-                    rows.into_iter().map(|(i, id)| (i, shard.stream_delivered(id))).collect::<Vec<_>>()
+            for rows in streams.chunks(PLACES_PER_PART) {
+                let delivered = Question::Delivered(ids_of(rows));
+                let Reply::Delivered(found) = self.ask(shard, delivered).await? else {
+                    return Err(other_answer());
                 };
-                let found = self.call(shard, delivered).await?;
-                found.into_iter().for_each(|(i, delivered)| reports[i].delivered += delivered);
+                rows.iter().zip(found).for_each(|((i, _), delivered)| reports[*i].delivered += delivered);
             }
         }
-        for home in 0..self.inner.shards.len() {
-            let here: Vec<(usize, QueueId)> = records
-                .iter()
-                .enumerate()
-                .filter(|(_, r)| !r.is_stream() && r.home.is_some_and(|h| usize::from(h) == home))
-                .map(|(i, r)| (i, r.id))
-                .collect();
-            for rows in here.chunks(ROWS_PER_CALL) {
-                let rows = rows.to_vec();
-                let found = self
-                    .call(home, move |shard| {
-                        rows.into_iter()
-                            .filter_map(|(i, id)| {
-                                shard.configure(id);
-                                Some((i, shard.queue_report(id)?))
-                            })
-                            .collect::<Vec<_>>()
-                    })
-                    .await?;
-                found.into_iter().for_each(|(i, report)| reports[i] = report);
+        let mut by_home = vec![Vec::new(); self.inner.shards.len()];
+        for rows in ids(false).chunks(PLACES_PER_PART) {
+            let homes = Question::Homes(ids_of(rows));
+            let Reply::Homes(homes) = self.ask(DECIDER.into(), homes).await? else {
+                return Err(other_answer());
+            };
+            for (row, home) in rows.iter().zip(homes) {
+                if let Some(here) = home.and_then(|home| by_home.get_mut(usize::from(home))) {
+                    here.push(*row);
+                }
+            }
+        }
+        for (home, here) in by_home.into_iter().enumerate() {
+            for rows in here.chunks(PLACES_PER_PART) {
+                let Reply::Reports(found) = self.ask(home, Question::Reports(ids_of(rows))).await? else {
+                    return Err(other_answer());
+                };
+                for ((i, _), report) in rows.iter().zip(found) {
+                    reports[*i] = report.unwrap_or_default();
+                }
             }
         }
         Ok(reports)
     }
 
     /// Asks a queue for something that is answered with a number of messages.
-    pub(super) async fn count(
-        &self,
-        record: Arc<QueueRecord>,
-        request: impl FnOnce(Ticket) -> Request + Send + 'static,
-    ) -> Result<u64, DeskError> {
+    pub(super) async fn count(&self, record: Arc<QueueRecord>, request: Request) -> Result<u64, DeskError> {
         if let Some(locked) = record.locked_to(None) {
             return Err(DeskError::Catalog(locked));
         }
-        match self.ask(record.id, request).await? {
+        match self.ask_queue(record.id, request).await? {
             Effect::Done { messages, .. } => Ok(messages),
             other => Err(refused(&record, &other)),
         }
     }
 }
 
-/// Why a binding is none of this desk's business: its queue is a connection's own, and whoever asks here is none.
-fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
-    let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
-    let Destination::Queue(name) = &binding.destination else { return None };
-    catalog.queue(&binding.vhost, name)?.locked_to(None)
+fn ids_of(rows: &[(usize, QueueId)]) -> Vec<QueueId> {
+    rows.iter().map(|(_, id)| *id).collect()
 }
 
 /// What a queue says instead of what it was asked for.

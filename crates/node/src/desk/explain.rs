@@ -5,13 +5,16 @@ use std::time::Duration;
 use broker::access::{Identity, Resource, Verb};
 use broker::desk::DeskError;
 use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Subject, Wanted};
-use broker::ids::DECIDER;
 
 use super::NodeDesk;
-use super::ask::DEADLINE;
+use super::ask::{DEADLINE, other_answer};
+use crate::questions::{Question, Reply};
 
 /// Between two looks: long enough for something that moves to be seen moving.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Connections that a look takes, and no more parts then: a queue is explained by some of its consumers.
+const LOOK_MAX: usize = 1000;
 
 impl NodeDesk {
     pub(super) async fn explained(
@@ -53,10 +56,19 @@ impl NodeDesk {
             }
         };
         for shard in 0..self.inner.shards.len() {
-            let wanted = wanted.clone();
-            let (connections, log) = self.call(shard, move |shard| shard.look(&wanted)).await?;
-            look.connections.extend(connections);
-            look.log.add(log);
+            let mut from = Some(0);
+            while let Some(place) = from {
+                let question = Question::Look { wanted: wanted.clone(), from: place };
+                let Reply::Look(part, log) = self.ask(shard, question).await? else {
+                    return Err(other_answer());
+                };
+                look.connections.extend(part.rows);
+                from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
+                // Said with every part.
+                if from.is_none() {
+                    look.log.add(log);
+                }
+            }
         }
         if let Subject::Queue { .. } = subject {
             return Ok(look);
@@ -67,7 +79,7 @@ impl NodeDesk {
             return Err(refused);
         }
         let ends = look.ends();
-        let records = self.call(DECIDER.into(), move |shard| shard.records_of(&ends)).await?;
+        let records = self.records(Question::AtEnds(ends)).await?;
         let reports = self.reports(&records).await?;
         look.queues = records.iter().zip(reports).map(|(r, report)| QueueFacts::new(r, report)).collect();
         Ok(look)

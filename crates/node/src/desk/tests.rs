@@ -23,10 +23,10 @@ fn pages_are_parts_of_the_sorted_list() {
     let mut catalog = Catalog::default();
     for name in (0..20).map(|i| format!("q{:02}", i * 7 % 20)) {
         let declare = DeclareQueue::new("/", name, Arguments::new());
-        let decision = catalog.decide(Command::DeclareQueue(declare)).unwrap();
+        let decision = catalog.decide(Command::DeclareQueue(declare), &mut catalog.queue_ids()).unwrap();
         decision.changes.iter().for_each(|change| catalog.apply(change));
     }
-    let all: Vec<_> = catalog.queues().cloned().collect();
+    let all: Vec<_> = catalog.queues().collect();
     let sorted: Vec<String> = (0..20).map(|i| format!("q{i:02}")).collect();
     for (offset, limit) in [(0, 20), (0, 7), (7, 7), (14, 7), (19, 1), (20, 5), (99, 5), (3, 0), (0, 99)] {
         let page = page_of(all.clone(), offset, limit);
@@ -36,11 +36,15 @@ fn pages_are_parts_of_the_sorted_list() {
     }
 }
 
+fn ways(shards: Shards) -> Ways {
+    Ways { shards, asked: Arc::default() }
+}
+
 /// A desk of these shards and nothing else.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
     let checker = access.clone();
     let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
-    NodeDesk::new(shards, Arc::default(), access, logins, Clock::start(), Arc::default(), admission())
+    NodeDesk::new(ways(shards), Arc::default(), access, logins, Clock::start(), Arc::default(), admission())
 }
 
 fn administrator() -> Identity {
@@ -82,7 +86,7 @@ async fn a_login_that_nobody_checks_is_given_up() {
     let logins = Logins::start(Vec::new(), check).unwrap();
     let access = Arc::new(Access::new([guest()]));
     let desk = NodeDesk::new(
-        Vec::new(),
+        ways(Vec::new()),
         Arc::default(),
         access,
         logins,
@@ -142,18 +146,21 @@ async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
     let mut restored = Restored::default();
     let (exclusive, connection) = (true, Some(ConnectionId(1)));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };
-    let decision = restored.catalog.decide(Command::DeclareQueue(declare)).unwrap();
+    let decision =
+        restored.catalog.decide(Command::DeclareQueue(declare), &mut restored.catalog.queue_ids()).unwrap();
     decision.changes.iter().for_each(|change| restored.catalog.apply(change));
     let access = Arc::new(Access::new([guest()]));
     let who = administrator();
     let mut shards = make_shards(restored, 1, &Arc::default(), &access, StorageLimits::default(), 0);
     let (calls, mut called) = mpsc::unbounded_channel();
+    let desk = desk(vec![calls], access);
+    let asked = desk.inner.asked.clone();
     tokio::spawn(async move {
-        while let Some(Incoming::Call(call)) = called.recv().await {
-            call(&mut shards[0]);
+        while let Some(Incoming::Question(number, question)) = called.recv().await {
+            shards[0].handle_question(number, question);
+            shards[0].poll_replies().for_each(|(number, reply)| asked.answer(number, reply));
         }
     });
-    let desk = desk(vec![calls], access);
 
     let (vhost, source, key) = ("/".into(), "amq.direct".into(), "k".into());
     let destination = Destination::Queue("own".into());

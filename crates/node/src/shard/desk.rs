@@ -1,50 +1,28 @@
-//! What the desk asks of a shard: calls that run on it, and answers that come later.
+//! What the desk asks of a shard: questions that are answered at once, and others that wait for the catalog or a queue.
+
+use std::sync::Arc;
+use std::vec;
 
 use broker::access::{AccessRefused, Identity, Resource, Verb};
-use broker::catalog::{Answer, Catalog, CatalogError, Command, QueueRecord};
-use broker::desk::{BudgetRow, ConnectionRow};
+use broker::catalog::{Catalog, CatalogError, Command, Destination, QueueRecord};
 use broker::explain::{ConnectionFacts, End, LogFacts, Role, Wanted};
 use broker::ids::QueueId;
 use broker::mail::TicketOwner;
+use broker::placements::Placements;
 use hashbrown::HashMap;
-use queue::{ConsumerId, Effect, Request, Ticket};
-use std::sync::Arc;
+use queue::{ConsumerId, Request, Ticket};
 
 use super::Shard;
+use crate::questions::{Part, Question, Reply, Totals};
 
-/// Connections that one call looks at: the shard is not held up, and a queue is explained by some of its consumers.
-const LOOK_MAX: usize = 1000;
-
-/// A call that runs on the shard, between two turns. It must be short: at most 1,000 rows.
-pub type DeskCall = Box<dyn FnOnce(&mut Shard) + Send>;
-
-/// Sums over a shard.
-#[derive(Clone, Debug, Default)]
-pub struct Totals {
-    pub ready: u64,
-    pub unsettled: u64,
-    pub sessions: u64,
-    pub counters: broker::counters::Counters,
-    pub budgets: Vec<BudgetRow>,
-}
-
-/// What to do with the catalog's answer.
-pub type OnAnswer = Box<dyn FnOnce(Result<Answer, CatalogError>) + Send>;
-
-/// What to do with a queue's answer.
-pub type OnEffect = Box<dyn FnOnce(Effect) + Send>;
-
-/// Answers that the desk waits for. Bounded by the HTTP requests in flight.
-#[derive(Default)]
+/// Questions that are not answered at once, and answers that have not been fetched. Bounded by the HTTP requests in flight.
+#[derive(Debug, Default)]
 pub(super) struct Waiting {
-    answers: HashMap<Ticket, OnAnswer>,
-    effects: HashMap<Ticket, OnEffect>,
-}
-
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Waiting({} answers, {} effects)", self.answers.len(), self.effects.len())
-    }
+    /// The number of the question that a ticket is for.
+    tickets: HashMap<Ticket, u64>,
+    /// What was asked of queues, by number.
+    queues: HashMap<u64, (QueueId, Ticket)>,
+    replies: Vec<(u64, Reply)>,
 }
 
 impl Shard {
@@ -52,46 +30,112 @@ impl Shard {
         self.metadata.catalog()
     }
 
-    /// Asks for a change of the catalog.
-    pub fn propose(&mut self, command: Command, then: OnAnswer) {
-        if let Some(ticket) = self.connections.ticket(TicketOwner::Desk) {
-            self.desk.answers.insert(ticket, then);
-            self.mail.post.propose(Some(ticket), command);
-        }
+    /// Where queues live.
+    pub fn placements(&self) -> &Placements {
+        self.metadata.placements()
     }
 
-    /// Asks a queue.
-    pub fn ask(
-        &mut self,
-        queue: QueueId,
-        request: impl FnOnce(Ticket) -> Request,
-        then: OnEffect,
-    ) -> Option<Ticket> {
-        let ticket = self.connections.ticket(TicketOwner::Desk)?;
-        self.desk.effects.insert(ticket, then);
-        self.mail.post.request(queue, request(ticket));
-        Some(ticket)
+    /// A question of the desk. [`Shard::poll_replies`] brings the answer under this number.
+    pub fn handle_question(&mut self, number: u64, question: Question) {
+        let reply = match question {
+            Question::Change(command) => match locked(self.catalog(), &command) {
+                Some(locked) => Reply::Changed(Err(locked)),
+                None => {
+                    if let Some(ticket) = self.desk_ticket(number) {
+                        self.mail.post.propose(Some(ticket), command);
+                    }
+                    return;
+                }
+            },
+            Question::Queue { queue, mut request } => {
+                if let Some(ticket) = self.desk_ticket(number) {
+                    self.desk.queues.insert(number, (queue, ticket));
+                    request.set_ticket(ticket);
+                    self.mail.post.request(queue, request);
+                }
+                return;
+            }
+            Question::Named { vhost, name } => {
+                Reply::Records(self.catalog().queue(&vhost, &name).into_iter().collect())
+            }
+            Question::ById(ids) => {
+                let found = ids.iter().filter_map(|id| self.catalog().queue_by_id(*id));
+                Reply::Records(found.collect())
+            }
+            Question::AtEnds(ends) => Reply::Records(self.records_of(&ends)),
+            Question::Queues { from } => {
+                let catalog = self.catalog();
+                let row = |place| Some((place, catalog.queue_at(place)?));
+                Reply::Places(Part::of(from, catalog.queue_places(), row))
+            }
+            Question::Homes(ids) => {
+                Reply::Homes(ids.into_iter().map(|id| self.placements().home(id)).collect())
+            }
+            Question::Exchanges => Reply::Exchanges(self.catalog().exchanges().collect()),
+            Question::Bindings => Reply::Bindings(self.catalog().bindings().collect()),
+            Question::Policies { operator } => {
+                Reply::Policies(self.catalog().policies(operator).cloned().collect())
+            }
+            Question::Counts => {
+                let catalog = self.catalog();
+                Reply::Counts { queues: catalog.queue_count(), exchanges: catalog.exchange_count() }
+            }
+            Question::Reports(ids) => {
+                let report = |id| {
+                    self.configure(id);
+                    self.queue_report(id)
+                };
+                Reply::Reports(ids.into_iter().map(report).collect())
+            }
+            Question::Delivered(ids) => {
+                Reply::Delivered(ids.into_iter().map(|id| self.stream_delivered(id)).collect())
+            }
+            Question::Totals => Reply::Totals(Box::new(self.totals())),
+            Question::Connections { node, from } => {
+                let row = |key| {
+                    let c = self.connections.get(key)?;
+                    c.gate.report(&node, c.recv_bytes, c.send_bytes)
+                };
+                Reply::Connections(Part::of(from, self.connections.places(), row))
+            }
+            Question::Look { wanted, from } => {
+                let (connections, log) = self.look(&wanted, from);
+                Reply::Look(connections, log)
+            }
+            Question::Close { who, name, reason } => {
+                Reply::Closed(self.close_connection(&who, &name, &reason))
+            }
+        };
+        self.desk.replies.push((number, reply));
     }
 
-    /// Nobody waits any more for what [`Shard::ask`] has asked.
-    pub fn give_up(&mut self, queue: QueueId, ticket: Ticket) {
-        if self.desk.effects.remove(&ticket).is_some() {
+    /// Nobody waits for the answer to this question any more.
+    pub fn give_up(&mut self, number: u64) {
+        if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
+            self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);
             self.mail.post.request(queue, Request::GiveUp { ticket });
         }
     }
 
-    pub(super) fn desk_answer(&mut self, ticket: Ticket, result: Result<Answer, CatalogError>) {
-        self.connections.remove_ticket(ticket);
-        if let Some(then) = self.desk.answers.remove(&ticket) {
-            then(result);
-        }
+    /// Answers to the desk, with the numbers of the questions.
+    pub fn poll_replies(&mut self) -> vec::Drain<'_, (u64, Reply)> {
+        self.desk.replies.drain(..)
     }
 
-    pub(super) fn desk_effect(&mut self, ticket: Ticket, effect: Effect) {
+    /// A ticket for a question that is not answered at once. Without one, whoever asks waits in vain until its deadline.
+    fn desk_ticket(&mut self, number: u64) -> Option<Ticket> {
+        let ticket = self.connections.ticket(TicketOwner::Desk)?;
+        self.desk.tickets.insert(ticket, number);
+        Some(ticket)
+    }
+
+    /// What was asked under this ticket is answered.
+    pub(super) fn desk_answer(&mut self, ticket: Ticket, reply: Reply) {
         self.connections.remove_ticket(ticket);
-        if let Some(then) = self.desk.effects.remove(&ticket) {
-            then(effect);
+        if let Some(number) = self.desk.tickets.remove(&ticket) {
+            self.desk.queues.remove(&number);
+            self.desk.replies.push((number, reply));
         }
     }
 
@@ -109,15 +153,10 @@ impl Shard {
         totals
     }
 
-    /// Every open connection of this shard.
-    pub fn connection_rows(&self, node: &Arc<str>) -> Vec<ConnectionRow> {
-        self.connections.iter().filter_map(|c| c.gate.report(node, c.recv_bytes, c.send_bytes)).collect()
-    }
-
-    /// What may stop the links of connections that matter, of the first thousand; and what may stop everything.
-    pub fn look(&self, wanted: &Wanted) -> (Vec<ConnectionFacts>, LogFacts) {
-        let wanted = self.connections.iter().filter(|c| c.gate.is_wanted(wanted)).take(LOOK_MAX);
-        let connections = wanted.filter_map(|c| {
+    /// What may stop the links of connections that matter, from a place on; and what may stop everything.
+    pub fn look(&self, wanted: &Wanted, from: usize) -> (Part<ConnectionFacts>, LogFacts) {
+        let row = |key| {
+            let c = self.connections.get(key).filter(|c| c.gate.is_wanted(wanted))?;
             let mut facts = c.gate.facts(c.unwritten_bytes as u64, c.partial_bytes() as u64)?;
             for link in &mut facts.links {
                 if let Role::Consuming { queue, consumer, standing, .. } = &mut link.role {
@@ -125,8 +164,8 @@ impl Shard {
                 }
             }
             Some(facts)
-        });
-        (connections.collect(), self.storage.facts())
+        };
+        (Part::of(from, self.connections.places(), row), self.storage.facts())
     }
 
     /// What the catalog knows of these queues, each once.
@@ -137,7 +176,7 @@ impl Shard {
                 End::Named(vhost, name) => self.metadata.catalog().queue(vhost, name),
                 End::Id(id) => self.metadata.catalog().queue_by_id(*id),
             };
-            records.extend(record.cloned());
+            records.extend(record);
         }
         records.sort_unstable_by_key(|r| r.id);
         records.dedup_by_key(|r| r.id);
@@ -162,4 +201,11 @@ impl Shard {
         self.close(key, reason);
         Ok(true)
     }
+}
+
+/// Why a binding is none of the desk's business: its queue is a connection's own, and whoever asks there is none.
+fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
+    let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
+    let Destination::Queue(name) = &binding.destination else { return None };
+    catalog.queue(&binding.vhost, name)?.locked_to(None)
 }

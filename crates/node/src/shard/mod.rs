@@ -17,7 +17,7 @@
 //! | [`queues`] | machines of classic queues, requests without a home |
 //! | [`streams`] | streams that live here, readers that are here |
 //! | [`storage`] | journal, deferred writes, backlog, space |
-//! | [`metadata`] | catalog, access, settings, and the decider |
+//! | [`metadata`] | catalog, placements, access, settings, and the decider |
 //! | [`mail`] | what is posted, boxes to and from shards, receipts |
 //!
 //! Whoever drives a shard calls, in this order: 1. [`Shard::set_now`]; 2. the `handle_*` of what has come;
@@ -47,13 +47,13 @@ use broker::access::Access;
 use broker::catalog::Catalog;
 use broker::counters::Counters;
 use broker::ids::ShardId;
+use broker::placements::Placements;
 use broker::settings::Settings;
 use log::Held;
 
 use self::connections::{Connections, Gates};
 pub use self::connections::{Moved, Occupancy};
 pub(crate) use self::connections::{READ_BUFFER, READ_MAX};
-pub use self::desk::DeskCall;
 use self::mail::Mailroom;
 use self::metadata::Metadata;
 use self::queues::Queues;
@@ -75,6 +75,7 @@ pub struct Setup {
     pub settings: Arc<Settings>,
     pub access: Arc<Access>,
     pub catalog: Catalog,
+    pub placements: Placements,
     /// One number per shard: about the bytes that are alive in the log.
     pub live: Arc<[AtomicU64]>,
     pub limits: StorageLimits,
@@ -127,10 +128,11 @@ pub struct Shard {
 
 impl Shard {
     pub fn new(setup: Setup) -> Self {
-        let Setup { id, shards, settings, access, catalog, live, limits, reply_keys, tallies } = setup;
+        let Setup { id, shards, settings, access, catalog, placements, live, limits, reply_keys, tallies } =
+            setup;
         Self {
             here: Here { id, now_ms: 0 },
-            metadata: Metadata::new(id, shards, settings, access, catalog),
+            metadata: Metadata::new(id, shards, settings, access, catalog, placements),
             connections: Connections::new(id, shards, tallies, reply_keys),
             queues: Queues::default(),
             streams: Streams::default(),
@@ -194,6 +196,11 @@ impl Shard {
     /// The most rows that one turn has walked so far, for tests.
     pub fn most_rows_walked(&self) -> usize {
         self.rows.most()
+    }
+
+    /// Lets a turn walk so many rows from now on, for tests.
+    pub fn walk_at_most(&mut self, rows: usize) {
+        self.rows.set_max(rows);
     }
 
     /// Whether records wait for the log, or for its answer.

@@ -109,6 +109,8 @@ impl Shard {
             }
             Mail::Propose { ticket, from, command } => self.handle_proposal(ticket, from, command),
             Mail::Changes { version, changes } => self.handle_changes(version, &changes),
+            Mail::Place { queue, home } => self.place(queue, home),
+            Mail::Placed { version, queue, home } => self.handle_placed(version, queue, home),
             Mail::Applied { version, by } => self.handle_applied(version, by),
             Mail::Remember { exchange, messages } => self.handle_remember(&exchange, &messages),
             Mail::ShedUnfinished => _ = self.shed_unfinished(),

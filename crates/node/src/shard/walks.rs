@@ -3,8 +3,9 @@
 //!
 //! ```text
 //!   the second is over ──> Walks::chores, tails ──┐
-//!   a policy has changed ──> Walks::policies ─────┼──> Shard::walk, at the end of each turn ──> left? another turn
-//!   alarm, stop ──> Walks::blocked, ending ───────┘
+//!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
+//!   alarm, stop ──> Walks::blocked, ending ───────┤
+//!   the log is mostly garbage ──> an evacuation ──┘
 //! ```
 //!
 //! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
@@ -17,6 +18,9 @@ use super::Shard;
 /// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
 /// in the next turn.
 pub(super) const ROWS_PER_TURN: usize = 1000;
+
+/// To match a name against so many policies takes about as long as another walk needs for a row.
+const POLICIES_PER_ROW: usize = 16;
 
 /// A walk over rows in the order of their places.
 #[derive(Debug, Default)]
@@ -44,11 +48,37 @@ impl Walk {
         self.next.is_some()
     }
 
+    /// The next place to visit, of a table that has `len` places; `None` if there is none, or not in this turn.
+    pub fn next(&mut self, len: usize, rows: &mut Rows) -> Option<usize> {
+        let place = self.next?;
+        if place >= len {
+            self.next = std::mem::take(&mut self.again).then_some(0);
+            return None;
+        }
+        if rows.left() == 0 {
+            return None;
+        }
+        rows.count(1);
+        self.next = Some(place + 1);
+        Some(place)
+    }
+
+    /// The place that was visited last is visited once more: there is more to do than one turn may.
+    pub fn stay(&mut self) {
+        self.next = self.next.map(|place| place.saturating_sub(1));
+    }
+
     /// The places to visit in this turn, of a table that has `len` places.
     pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
+        self.part_of_large(len, 1, rows)
+    }
+
+    /// As [`Walk::part`], of a table whose rows count as many as `each` others: so long does a visit take.
+    pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
-        let to = len.min(from.saturating_add(rows.left()));
-        rows.count(to.saturating_sub(from));
+        let left = rows.left();
+        let to = len.min(from.saturating_add(left / each));
+        rows.count(to.saturating_sub(from) * each);
         self.next = if to < len { Some(to) } else { std::mem::take(&mut self.again).then_some(0) };
         from..to
     }
@@ -61,8 +91,10 @@ pub(super) struct Walks {
     pub chores: Walk,
     /// Over the catalog's queues: streams that have readers here keep less for them.
     pub tails: Walk,
-    /// Over the catalog's queues: brings the settings of those that live here up to date.
+    /// Over the catalog's queues: keeps their records up to date, and the settings of those that live here.
     pub policies: Walk,
+    /// Over the catalog's exchanges: keeps their records up to date.
+    pub exchanges: Walk,
     /// Over connections: publishing is stopped, or goes on.
     pub blocked: Walk,
     /// Over connections: the node stops.
@@ -71,8 +103,8 @@ pub(super) struct Walks {
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, tails, policies, blocked, ending } = self;
-        [chores, tails, policies, blocked, ending].into_iter().any(Walk::is_under_way)
+        let Self { chores, tails, policies, exchanges, blocked, ending } = self;
+        [chores, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
     }
 }
 
@@ -84,21 +116,32 @@ impl Shard {
         }
         // Those that somebody waits for come first.
         self.walk_connections();
-        for place in self.walks.policies.part(self.metadata.catalog().queue_places(), &mut self.rows) {
-            self.visit_for_policies(place);
-        }
+        self.walk_policies();
+        self.walk_evacuation();
         self.walk_tails();
         self.walk_chores();
     }
 
     /// Whether a walk is under way. Then another turn must come.
     pub fn is_walking(&self) -> bool {
-        self.walks.is_under_way()
+        self.walks.is_under_way() || self.storage.is_evacuating()
     }
 
     /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
     pub fn is_telling(&self) -> bool {
         self.walks.blocked.is_under_way() || self.walks.ending.is_under_way()
+    }
+
+    fn walk_policies(&mut self) {
+        let catalog = self.metadata.catalog();
+        let (queues, exchanges) = (catalog.queue_places(), catalog.exchange_places());
+        let each = 1 + catalog.most_policies() / POLICIES_PER_ROW;
+        for place in self.walks.policies.part_of_large(queues, each, &mut self.rows) {
+            self.visit_for_policies(place);
+        }
+        for place in self.walks.exchanges.part_of_large(exchanges, each, &mut self.rows) {
+            self.metadata.refresh_exchange_at(place);
+        }
     }
 
     fn walk_chores(&mut self) {
@@ -127,17 +170,25 @@ impl Shard {
 }
 
 /// The rows of this turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Rows {
+    /// How many a turn may walk.
+    max: usize,
     walked: usize,
     /// The most that one turn has walked.
     most: usize,
 }
 
+impl Default for Rows {
+    fn default() -> Self {
+        Self { max: ROWS_PER_TURN, walked: 0, most: 0 }
+    }
+}
+
 impl Rows {
     /// How many more rows this turn may walk.
     pub fn left(&self) -> usize {
-        ROWS_PER_TURN.saturating_sub(self.walked)
+        self.max.saturating_sub(self.walked)
     }
 
     /// How many rows that are due this turn may look at: something is left for others, however many are due.
@@ -149,6 +200,11 @@ impl Rows {
     pub fn count(&mut self, rows: usize) {
         self.walked += rows;
         self.most = self.most.max(self.walked);
+    }
+
+    /// From now on a turn walks so many rows.
+    pub fn set_max(&mut self, max: usize) {
+        self.max = max;
     }
 
     /// The turn is over.

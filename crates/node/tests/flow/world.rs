@@ -6,6 +6,8 @@ use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use crate::asks::Asks;
+use crate::asks_queues::AsksQueues;
 use amqp10::Value;
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Command, DeclareQueue};
@@ -157,6 +159,7 @@ impl World {
         shard.set_now(self.now_ms);
         shard.handle_timeout();
         let mut moved = shard.turn();
+        shard.take_replies();
         for (ticket, login) in shard.poll_logins() {
             shard.handle_login(ticket, self.access.check(&login));
             moved = true;

@@ -19,7 +19,10 @@ impl House {
     }
 
     fn facts(&self, record: &QueueRecord) -> QueueFacts {
-        let report = record.home.and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
+        let report = self.shards[0]
+            .placements()
+            .home(record.id)
+            .and_then(|home| self.shards[usize::from(home)].queue_report(record.id));
         QueueFacts::new(record, report.unwrap_or_default())
     }
 
@@ -32,8 +35,8 @@ impl House {
         };
         let mut look = Look::default();
         for shard in &self.shards {
-            let (connections, log) = shard.look(&wanted);
-            look.connections.extend(connections);
+            let (connections, log) = shard.look(&wanted, 0);
+            look.connections.extend(connections.rows);
             look.log.add(log);
         }
         look.queues = match subject {

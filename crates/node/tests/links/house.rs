@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use crate::asks::Asks;
+use crate::asks_queues::AsksQueues;
 use amqp10::connection::Config;
 use amqp10::sasl::Secret;
 use amqp10::{
@@ -279,7 +281,7 @@ impl House {
     pub fn delete(&mut self, name: &str) {
         let queue = self.shards[0].catalog().queue("/", name).expect("a queue").id;
         let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
-        self.shards[0].ask(queue, request, Box::new(|_| ())).expect("a ticket");
+        self.shards[0].ask(queue, request, Box::new(|_| ()));
         self.settle();
     }
 
@@ -299,6 +301,11 @@ impl House {
     /// What the log has been given and has not written.
     pub fn take_handovers(&mut self) -> Vec<Handover> {
         std::mem::take(&mut self.with_log)
+    }
+
+    /// Gives the log what [`Self::take_handovers`] has taken.
+    pub fn give_back(&mut self, handovers: Vec<Handover>) {
+        self.with_log.splice(0..0, handovers);
     }
 
     /// Bytes of what the log has been given and has not written.
@@ -346,6 +353,7 @@ impl House {
             shard.set_now(self.now_ms);
             shard.handle_timeout();
             moved |= shard.turn();
+            shard.take_replies();
             let (at_once, with_log, streams) = (self.at_once, &mut self.with_log, &mut self.streams);
             moved |= shard.write(&mut Threads { at_once, with_log, streams });
             // Every peer looks at its output in every round.

@@ -10,6 +10,7 @@ use broker::settings::Settings;
 use bytes::{Bytes, BytesMut};
 
 use super::house::House;
+use crate::asks::Asks;
 
 /// SASL-OUTCOME with the code for "try again" [5.3.3.6].
 const TRY_AGAIN: &[u8] = &[0x50, 4];

@@ -1,5 +1,9 @@
 //! Links of real peers on whole shards, in one thread.
 
+#[path = "../asks/mod.rs"]
+mod asks;
+#[path = "../asks/queues.rs"]
+mod asks_queues;
 mod backlog;
 mod counts;
 mod dead_letters;

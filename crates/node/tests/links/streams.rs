@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use broker::ids::QueueId;
 use broker::settings::Settings;
 use log::{ChunkJob, ChunksRead, StreamError};
-use queue::{Effect, Replay, Request, Start, Ticket};
+use queue::{Effect, Replay, Request, Start};
 
 use super::house::House;
+use crate::asks_queues::AsksQueues;
 
 /// A stream of so many messages, and two clients, each on a shard of its own.
 fn stream(messages: usize) -> (House, QueueId, [usize; 2]) {
@@ -39,15 +40,15 @@ fn deliveries_are_counted_wherever_they_are_made() {
 
 type Answers = Arc<Mutex<Vec<Effect>>>;
 
-fn browse(house: &mut House, stream: QueueId, n: u32) -> (Ticket, Answers) {
+fn browse(house: &mut House, stream: QueueId, n: u32) -> (u64, Answers) {
     let answers = Answers::default();
     let into = answers.clone();
     let replay = Box::new(Replay { start: Start::First, ..Replay::default() });
     let request = |ticket| Request::Browse { ticket, replay, n };
     let then = Box::new(move |effect| into.lock().unwrap().push(effect));
-    let ticket = house.shards[0].ask(stream, request, then).expect("a ticket");
+    let number = house.shards[0].ask(stream, request, then);
     house.settle();
-    (ticket, answers)
+    (number, answers)
 }
 
 #[test]
@@ -96,7 +97,7 @@ fn a_look_that_waits_for_memory_holds_up_no_other() {
 fn a_look_that_nobody_waits_for_leaves_nothing() {
     let (mut house, stream, _) = stream(3);
     house.reads_stopped = true;
-    let (ticket, answers) = browse(&mut house, stream, 2);
+    let (number, answers) = browse(&mut house, stream, 2);
     let fail = |house: &mut House| {
         let reads = std::mem::take(&mut house.reads);
         let count = reads.len();
@@ -110,12 +111,12 @@ fn a_look_that_nobody_waits_for_leaves_nothing() {
         count
     };
     assert_eq!([fail(&mut house), fail(&mut house)], [1, 1], "it is tried again");
-    house.shards[0].give_up(stream, ticket);
+    house.shards[0].give_up(number);
     house.settle();
     assert_eq!([fail(&mut house), fail(&mut house)], [1, 0], "nobody needs it");
     house.reads_stopped = false;
     house.settle();
     assert!(answers.lock().unwrap().is_empty());
-    house.shards[0].give_up(stream, ticket);
+    house.shards[0].give_up(number);
     house.settle();
 }

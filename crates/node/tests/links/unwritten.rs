@@ -7,6 +7,7 @@ use broker::mail::Mail;
 use broker::settings::Settings;
 
 use super::house::House;
+use crate::asks::Asks;
 
 const LARGE: usize = 20 * 1024;
 

@@ -1,6 +1,8 @@
 //! The world of the simulation: everything that `runtime` does, done one small step at a time in an order that
 //! the seed decides.
 
+#[path = "../asks/mod.rs"]
+mod asks;
 mod client;
 mod streams;
 
@@ -24,11 +26,15 @@ use node::facts::Restored;
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 
+use asks::Asks;
 use client::Client;
 use streams::StreamWorld;
 
 /// What may fail of packs: also reading.
 const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::SyncDir];
+
+/// Steps after which everybody must have everything.
+const DRAIN_STEPS_MAX: u32 = 1_000_000;
 
 const QUEUE: &str = "q";
 const ADDRESS: &str = "/queues/q";
@@ -303,6 +309,9 @@ impl World {
         let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
+        // Mostly so few that an evacuation takes many turns, with everything between them that can happen.
+        let rows = [4, 20, 60, 1000][self.random.next() as usize % 4];
+        self.shards.iter_mut().for_each(|shard| shard.walk_at_most(rows));
         self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
         if let Some(occupancy) = &self.occupancy {
             self.shards.iter_mut().for_each(|shard| shard.follow_queues(occupancy.clone()));
@@ -638,6 +647,7 @@ impl World {
         }
         shard.handle_timeout();
         shard.turn();
+        shard.take_replies();
         for (ticket, login) in shard.poll_logins() {
             shard.handle_login(ticket, self.access.check(&login));
         }
@@ -698,15 +708,20 @@ impl World {
         }
         let mut quiet = 0;
         let mut seen = 0;
-        while quiet < 3000 {
+        for _ in 0..DRAIN_STEPS_MAX {
             self.step_broker();
             for placed in &mut self.clients {
                 placed.client.act(&mut self.story, &mut self.random, self.now_ms);
             }
             self.exchange_bytes();
             let now = self.clients.iter().map(|placed| placed.client.got.len()).sum();
-            quiet = if now == seen { quiet + 1 } else { 0 };
+            // Mail goes slower here than turns that send some: it is not quiet while much is on its way.
+            let is_late = self.mail.values().any(|batches| batches.len() > 1);
+            quiet = if now == seen { quiet + u32::from(!is_late) } else { 0 };
             seen = now;
+            if quiet == 3000 {
+                break;
+            }
         }
         let story = &self.story;
         let lost: Vec<_> = story.confirmed.difference(&story.received).collect();

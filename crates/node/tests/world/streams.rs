@@ -13,6 +13,7 @@ use log::{
 };
 use message::Entries;
 
+use super::asks::Asks;
 use super::client::{Client, number_in};
 use super::{Story, World};
 

@@ -68,6 +68,30 @@ pub enum Request {
     Report { ticket: Ticket },
 }
 
+impl Request {
+    /// Gives a request that is answered by ticket another ticket.
+    pub fn set_ticket(&mut self, new: Ticket) {
+        match self {
+            Self::Fetch { ticket, .. }
+            | Self::Browse { ticket, .. }
+            | Self::GiveUp { ticket }
+            | Self::Purge { ticket }
+            | Self::Delete { ticket, .. }
+            | Self::Report { ticket } => *ticket = new,
+            Self::Publish(_)
+            | Self::Attach(_)
+            | Self::Cancel { .. }
+            | Self::Detach { .. }
+            | Self::Grant { .. }
+            | Self::Follow { .. }
+            | Self::Settle { .. }
+            | Self::DeadLettered { .. }
+            | Self::Use
+            | Self::Configure(_) => {}
+        }
+    }
+}
+
 /// One message to store.
 #[derive(Clone, Debug)]
 pub struct Publish {

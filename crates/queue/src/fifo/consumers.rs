@@ -337,6 +337,11 @@ impl Consumers {
         self.unsettled().flat_map(Unsettled::references)
     }
 
+    /// What the consumer in this slot holds, if one is there; `None` behind the last slot.
+    pub fn unsettled_at(&self, slot: usize) -> Option<Option<&Unsettled>> {
+        Some(self.slots.get(slot)?.as_ref().map(|consumer| &consumer.unsettled))
+    }
+
     pub fn unsettled(&self) -> impl Iterator<Item = &Unsettled> {
         self.slots.iter().flatten().map(|consumer| &consumer.unsettled)
     }

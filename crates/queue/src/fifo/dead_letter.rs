@@ -38,12 +38,31 @@ pub(super) struct Leaving {
     /// Found no room: oldest first. Bounded by what consumers hold, and by [`LEAVING_MAX`] for what never
     /// was in the queue.
     queued: VecDeque<Dead>,
+    /// How many have left that queue.
+    unqueued: u64,
     last_token: u64,
 }
 
 impl Leaving {
     pub fn len(&self) -> usize {
         self.on_way.len() + self.waiting.len() + self.queued.len()
+    }
+
+    /// The number of the first that is queued, of all that ever were.
+    pub fn first_queued(&self) -> u64 {
+        self.unqueued
+    }
+
+    /// Those that are queued, from this number on.
+    pub fn queued_from(&self, number: u64) -> impl Iterator<Item = &Entry> {
+        let passed = number.saturating_sub(self.unqueued) as usize;
+        self.queued.iter().skip(passed).map(|dead| &dead.entry)
+    }
+
+    /// Those that are leaving and not queued.
+    pub fn unqueued(&self) -> impl Iterator<Item = &Entry> {
+        let waiting = self.waiting.iter().map(|(_, dead)| dead);
+        self.on_way.values().chain(waiting).map(|dead| &dead.entry)
     }
 
     /// When the next attempt is due.
@@ -105,8 +124,7 @@ impl Leaving {
 
     /// Everything on its way out.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
-        let waiting = self.waiting.iter().map(|(_, dead)| dead);
-        self.on_way.values().chain(waiting).chain(&self.queued).map(|dead| &dead.entry)
+        self.unqueued().chain(self.queued_from(0))
     }
 }
 
@@ -180,6 +198,7 @@ impl Fifo {
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
             let Some(dead) = self.leaving.queued.pop_front() else { break };
+            self.leaving.unqueued += 1;
             self.send(dead, now_ms, out);
         }
         self.expire(now_ms, out);

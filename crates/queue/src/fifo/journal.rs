@@ -5,6 +5,7 @@ use ranges::{Range, Ranges, Span};
 
 use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
+use super::repeat::Repeating;
 use super::runs::Runs;
 use super::uncommitted::Uncommitted;
 use super::{Fifo, Output};
@@ -24,6 +25,8 @@ pub(super) struct Journal {
     pub annotated: Annotated,
     /// Boxed, for classic queues have none.
     pub uncommitted: Option<Box<Uncommitted>>,
+    /// Boxed, for hardly a queue ever has one.
+    pub repeating: Option<Box<Repeating>>,
 }
 
 impl Journal {
@@ -98,6 +101,30 @@ impl Journal {
     }
 }
 
+impl Journal {
+    /// Calls `each` with the facts of a message that stands in no run.
+    pub fn repeat(&self, entry: &Entry, each: &mut dyn FnMut(Fact)) {
+        let Some(put) = self.put_of(entry) else { return };
+        each(put);
+        let marks = entry.marks();
+        if marks != Marks::default() {
+            each(Fact::Returned { seq: entry.seq, marks });
+        }
+    }
+
+    /// A message goes back to where the repetition may have been: repeats it now.
+    pub fn repeat_returned(&self, entry: &Entry, facts: &mut Vec<Fact>) {
+        if self.repeating.as_ref().is_some_and(|repeating| repeating.wants(entry)) {
+            self.repeat(entry, &mut |fact| facts.push(fact));
+        }
+    }
+
+    /// Messages have gone back without [`Self::repeat_returned`]: the repetition begins again.
+    pub fn repeat_from_first(&mut self) {
+        self.repeating.iter_mut().for_each(|repeating| repeating.begin_again());
+    }
+}
+
 impl Fifo {
     /// About how many bytes the facts of the living messages take that are in no run.
     pub fn live_bytes(&self) -> u64 {
@@ -114,12 +141,7 @@ impl Fifo {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
-            let Some(put) = self.journal.put_of(entry) else { return };
-            each(put);
-            let marks = entry.marks();
-            if marks != Marks::default() {
-                each(Fact::Returned { seq: entry.seq, marks });
-            }
+            self.journal.repeat(entry, &mut each);
         };
         self.ready.range(first, last).for_each(&mut say);
         self.consumers.held().for_each(&mut say);

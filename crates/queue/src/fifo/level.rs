@@ -364,6 +364,16 @@ impl Level {
         parts.chain(returned.filter_map(|(_, lone)| lone.here()))
     }
 
+    /// The seq up to which at most `rows` lie in memory from `first` on, which is `last` if there are not so many.
+    pub fn reach(&self, first: u64, last: u64, rows: usize) -> u64 {
+        let parts = self.parts().flat_map(|part| part.iter_from(move |entry| entry.seq < first));
+        let parts = parts.map(|entry| entry.seq).take_while(|seq| *seq <= last).take(rows);
+        let returned = self.returned.range(first..=last.max(first)).map(|(seq, _)| *seq).take(rows);
+        let mut seqs: Vec<u64> = parts.chain(returned).collect();
+        seqs.sort_unstable();
+        seqs.get(rows.saturating_sub(1)).copied().unwrap_or(last)
+    }
+
     /// Those that stand in no run and lie before the first that has never been taken out: nobody else's seq lies
     /// between them but of what is taken out now, or in runs.
     pub fn taken_before(&self) -> impl Iterator<Item = &Entry> {

@@ -12,6 +12,7 @@ mod journal;
 mod level;
 mod paging;
 mod ready;
+mod repeat;
 mod restore;
 mod runs;
 mod settle;
@@ -526,6 +527,7 @@ impl Fifo {
         while let Some(entry) = held.pop() {
             self.ready.put_back(entry);
         }
+        self.journal.repeat_from_first();
         self.end_with(End::Damaged, out);
         self.journal.flush(out);
         out.facts.push(Fact::Damaged);

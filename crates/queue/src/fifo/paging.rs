@@ -390,7 +390,7 @@ impl Fifo {
     }
 
     /// What stands in runs and has been read.
-    fn references(&self) -> impl Iterator<Item = Reference> {
+    pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         let leaving = self.leaving.iter().filter_map(Entry::reference);
         self.ready.references().chain(self.consumers.references()).chain(leaving)
     }

@@ -303,6 +303,10 @@ impl Ready {
         if entry.spot.is_some() { &mut self.loaded_bytes } else { &mut self.pageable_bytes }
     }
 
+    pub fn level(&self, level: usize) -> Option<&Level> {
+        self.levels.get(level)
+    }
+
     /// Those between `first` and `last`, by level; the cost is that of what is found.
     pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         self.levels.iter().flat_map(move |level| level.range(first, last))

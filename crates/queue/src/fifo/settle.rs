@@ -153,6 +153,7 @@ impl Fifo {
     fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, out: &mut Output) {
         for entry in entries.iter_mut() {
             self.journal.mark(entry, returned, &mut out.facts);
+            self.journal.repeat_returned(entry, &mut out.facts);
         }
         while let Some(entry) = entries.pop() {
             self.ready.put_back(entry);

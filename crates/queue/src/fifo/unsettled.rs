@@ -147,6 +147,18 @@ impl Unsettled {
         self.stragglers.values().filter_map(Lone::here).chain(chunks)
     }
 
+    /// As [`Self::here`], from this number on, ascending, each with its number.
+    pub fn here_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
+        let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.here()?)));
+        let first = (number.saturating_sub(self.base) / CHUNK as u64) as usize;
+        let chunks = self.chunks.iter().enumerate().skip(first).flat_map(|(at, chunk)| {
+            let base = self.base + (at * CHUNK) as u64;
+            let slots = (base..).zip(chunk.wide());
+            slots.filter_map(|(at, slot)| Some((at, slot.as_ref()?)))
+        });
+        stragglers.chain(chunks.filter(move |(at, _)| *at >= number))
+    }
+
     pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let chunks = self.chunks.iter_mut().flat_map(|chunk| chunk.wide_mut().iter_mut().flatten());
         self.stragglers.values_mut().filter_map(Lone::here_mut).chain(chunks)

@@ -153,7 +153,7 @@ impl Catalog {
         match &binding.destination {
             Destination::Queue(name) => {
                 let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
-                table.exchange.kind.check_queue(queue)?;
+                table.exchange.kind.check_queue(&queue)?;
             }
             Destination::Exchange(name) if self.exchange(vhost, name).is_none() => {
                 return Err(CatalogError::no_exchange(vhost, name));

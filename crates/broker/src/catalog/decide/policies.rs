@@ -10,7 +10,7 @@ use super::{Answer, CatalogError, Decision, check_name};
 const POLICIES_MAX: usize = 1000;
 
 /// A policy to set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SetPolicy {
     pub vhost: Arc<str>,
     pub name: Arc<str>,

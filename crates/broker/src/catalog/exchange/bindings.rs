@@ -1,5 +1,5 @@
 //! The bindings of one exchange. Finding one costs the same few comparisons for ten of them and for a million, and so
-//! does finding those of one destination, which go with it.
+//! does finding those of one destination, which go with it, and those that are younger than some.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ type Place = (Destination, Arc<str>, u64);
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Bindings {
     all: BTreeMap<Place, Arc<Binding>>,
+    ages: BTreeMap<u64, Arc<Binding>>,
     next_age: u64,
 }
 
@@ -28,9 +29,12 @@ impl Bindings {
 
     /// In the order in which they were made.
     pub fn by_age(&self) -> Vec<&Arc<Binding>> {
-        let mut all: Vec<_> = self.all.iter().map(|((_, _, age), binding)| (*age, binding)).collect();
-        all.sort_unstable_by_key(|(age, _)| *age);
-        all.into_iter().map(|(_, binding)| binding).collect()
+        self.ages.values().collect()
+    }
+
+    /// From this age on, in the order in which they were made, each with its age.
+    pub fn since_age(&self, age: u64) -> impl Iterator<Item = (u64, &Arc<Binding>)> {
+        self.ages.range(age..).map(|(age, binding)| (*age, binding))
     }
 
     pub fn has(&self, binding: &Binding) -> bool {
@@ -41,13 +45,15 @@ impl Bindings {
     pub fn insert(&mut self, binding: Arc<Binding>) {
         let age = self.next_age;
         self.next_age += 1;
+        self.ages.insert(age, binding.clone());
         self.all.insert((binding.destination.clone(), binding.key.clone(), age), binding);
     }
 
     /// False if there was none.
     pub fn remove(&mut self, binding: &Binding) -> bool {
-        let place = self.place(binding);
-        place.is_some_and(|place| self.all.remove(&place).is_some())
+        let Some(place) = self.place(binding) else { return false };
+        self.ages.remove(&place.2);
+        self.all.remove(&place).is_some()
     }
 
     /// Those that lead there.

@@ -17,6 +17,7 @@ mod random;
 mod tests;
 mod topic;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use amqp10::Value;
@@ -82,6 +83,11 @@ impl ExchangeKind {
 
     pub fn parse(kind: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|k| k.as_str() == kind)
+    }
+
+    /// Whether the order in which its bindings were made decides where messages go.
+    pub(super) fn order_counts(self) -> bool {
+        self == Self::ConsistentHash
     }
 
     /// # Errors
@@ -167,10 +173,30 @@ impl Exchange {
     }
 }
 
+impl Exchange {
+    /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
+    fn refresh(self: &mut Arc<Self>, policies: &Policies) {
+        let policy = policies.best(false, Subject::Exchange, &self.name);
+        if policy == self.policy.as_ref() {
+            return;
+        }
+        let exchange = Arc::make_mut(self);
+        exchange.policy = policy.cloned();
+        let argument = exchange.arguments.get(ALTERNATE);
+        let alternate = argument.or_else(|| policy?.definition.get(ALTERNATE));
+        exchange.alternate = alternate.and_then(Value::as_str).map(Arc::from);
+    }
+}
+
 /// An exchange and its bindings.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
+    /// What policies change of it is only to be read from [`Table::current`].
     pub exchange: Arc<Exchange>,
+    /// Among all exchanges of the catalog.
+    pub place: usize,
+    /// The version of the policies that the exchange is of.
+    policies: u64,
     pub bindings: Bindings,
     index: Index,
 }
@@ -187,7 +213,8 @@ enum Index {
 }
 
 impl Table {
-    pub fn new(exchange: Arc<Exchange>) -> Self {
+    /// Of no version of the policies yet: to be refreshed.
+    pub fn new(exchange: Arc<Exchange>, place: usize) -> Self {
         let index = match exchange.kind {
             ExchangeKind::Direct => Index::Direct(Direct::default()),
             ExchangeKind::Fanout | ExchangeKind::RecentHistory => Index::Fanout(Destinations::default()),
@@ -197,20 +224,22 @@ impl Table {
             ExchangeKind::ModulusHash => Index::Modulus(Modulus::default()),
             ExchangeKind::ConsistentHash => Index::Consistent(Ring::new(&exchange.arguments)),
         };
-        Self { exchange, bindings: Bindings::default(), index }
+        Self { exchange, place, policies: 0, bindings: Bindings::default(), index }
     }
 
-    /// Finds the policy of the exchange and the alternate exchange that it makes with the argument.
-    pub fn refresh(&mut self, policies: &Policies) {
-        let policy = policies.best(false, Subject::Exchange, &self.exchange.name);
-        if policy == self.exchange.policy.as_ref() {
-            return;
+    /// The exchange as the policies, whose version this is, make it now.
+    pub fn current(&self, policies: &Policies, version: u64) -> Cow<'_, Arc<Exchange>> {
+        let mut exchange = Cow::Borrowed(&self.exchange);
+        if self.policies != version {
+            exchange.to_mut().refresh(policies);
         }
-        let exchange = Arc::make_mut(&mut self.exchange);
-        exchange.policy = policy.cloned();
-        let argument = exchange.arguments.get(ALTERNATE);
-        let alternate = argument.or_else(|| policy?.definition.get(ALTERNATE));
-        exchange.alternate = alternate.and_then(Value::as_str).map(Arc::from);
+        exchange
+    }
+
+    /// Keeps the exchange as the policies, whose version this is, make it now.
+    pub fn refresh(&mut self, policies: &Policies, version: u64) {
+        self.exchange.refresh(policies);
+        self.policies = version;
     }
 
     pub fn bind(&mut self, binding: Arc<Binding>) {

@@ -13,7 +13,7 @@ use super::*;
 
 fn table(kind: ExchangeKind, arguments: &[(&str, Value)]) -> Table {
     let arguments = arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect();
-    Table::new(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)))
+    Table::new(Arc::new(Exchange::new("/".into(), "x".into(), kind, arguments)), 0)
 }
 
 fn binding(queue: &str, key: &str, arguments: &[(&str, Value)]) -> Arc<Binding> {

@@ -90,7 +90,6 @@ impl Gate {
             exclusive: true,
             connection: Some(self.id),
             internal: true,
-            home: Some(cx.shard),
             ..DeclareQueue::new(self.vhost.clone(), queue, Arguments::new())
         });
         self.make((session, link), Box::new(attach.clone()), Step::Own { bind }, command, cx)

@@ -71,8 +71,10 @@ impl Gate {
         };
         let (node, _) = node_address::of_target(address?, cx.settings.permit_address_v1).ok()?;
         match node {
-            Node::Queue { name, .. } => home_of_queue(cx.catalog, &self.vhost, &name),
-            Node::Exchange { exchange, key } => home_of_route(cx.catalog, &self.vhost, &exchange, &key?),
+            Node::Queue { name, .. } => home_of_queue(cx.catalog, cx.placements, &self.vhost, &name),
+            Node::Exchange { exchange, key } => {
+                home_of_route(cx.catalog, cx.placements, &self.vhost, &exchange, &key?)
+            }
         }
     }
 }

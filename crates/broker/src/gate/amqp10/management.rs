@@ -227,7 +227,7 @@ impl Gate {
         }
         let vhost = self.vhost.clone();
         match &pending.verb {
-            Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name).cloned() {
+            Verb::GetQueue { name } => match cx.catalog.queue(&vhost, name) {
                 None if let Some(to) = ReplyTo::parse(name) => {
                     if let Some(ticket) = self.ticket(Waiting::Management { pair, request: pending }, cx) {
                         cx.post.probe(&vhost, to, ticket);
@@ -244,13 +244,11 @@ impl Gate {
             Verb::DeclareQueue(declare) => {
                 let mut declare = declare.clone();
                 declare.connection = Some(self.id);
-                // An exclusive queue lives where its connection does.
-                declare.home = declare.exclusive.then_some(cx.shard);
                 self.propose(pair, pending, Command::DeclareQueue(declare), cx);
             }
             Verb::DeleteQueue { name } | Verb::PurgeQueue { name } => {
                 let purge = matches!(pending.verb, Verb::PurgeQueue { .. });
-                let record = cx.catalog.queue(&vhost, name).cloned();
+                let record = cx.catalog.queue(&vhost, name);
                 match record {
                     None if purge => {
                         let reply = Reply::not_found(&vhost, name);
@@ -369,7 +367,7 @@ impl Gate {
             Effect::Report { report, .. } => {
                 let Verb::GetQueue { name } = &pending.verb else { return };
                 match cx.catalog.queue(&self.vhost, name) {
-                    Some(record) => Reply::queue(200, record, &report, cx.settings),
+                    Some(record) => Reply::queue(200, &record, &report, cx.settings),
                     None if ReplyTo::parse(name).is_some() => {
                         Reply::volatile_queue(&self.vhost, name, cx.settings)
                     }

@@ -165,6 +165,7 @@ impl Connections {
             now_ms: here.now_ms,
             shard: here.id,
             catalog: metadata.catalog(),
+            placements: metadata.placements(),
             access: metadata.access(),
             settings: metadata.settings(),
             consumers,

@@ -2,8 +2,8 @@
 
 use std::{iter, vec};
 
-use broker::catalog::Command;
-use broker::ids::{QueueId, ShardId};
+use broker::ids::{DECIDER, QueueId, ShardId};
+use broker::mail::Mail;
 use hashbrown::HashSet;
 use queue::{
     Admission, Asked, Carrier, Deliver, Drive, Driver, Effect, Fifo, GoneReason, Health, Lent, News, Publish,
@@ -95,24 +95,22 @@ impl Shard {
         let mut requests = self.mail.take_requests();
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
-            let record = self.metadata.catalog().queue_by_id(queue);
-            let here = record.is_some_and(|record| record.is_stream() && is_of_readers(request));
-            let home = if here { Some(self.here.id) } else { record.and_then(|record| record.home) };
+            let is_stream = self.metadata.catalog().is_stream(queue);
+            let here = is_stream == Some(true) && is_of_readers(request);
+            let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
             if home == Some(self.here.id) {
                 self.apply_or_leave(queue, &mut rest);
                 continue;
             }
-            let is_known = record.is_some();
             let Some((_, request)) = rest.next() else { break };
             match home {
                 Some(home) => self.mail.send_request(home, queue, request),
-                None if !is_known => self.refuse_request(queue, request),
+                None if is_stream.is_none() => self.refuse_request(queue, request),
                 None => {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
                     if waiting.len() == 1 {
-                        let home = self.here.id;
-                        self.mail.post.propose(None, Command::PlaceQueue { queue, home });
+                        self.mail.send(DECIDER, Mail::Place { queue, home: self.here.id });
                     }
                 }
             }
@@ -144,7 +142,7 @@ impl Shard {
         if std::mem::replace(&mut slot.policies, policies) == policies {
             return;
         }
-        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        let Some(record) = self.metadata.refresh_queue(queue) else { return };
         slot.driver.set_fsync(record.fsync);
         if *record.config != *slot.fifo.config() {
             let config = Box::new((*record.config).clone());
@@ -262,8 +260,10 @@ impl Shard {
         let Some((_, request)) = requests.next() else { return };
         // Another shard may know of the queue, or of its home, earlier than this one.
         let catalog = self.metadata.catalog();
-        let known = catalog.queue_by_id(queue);
-        let early = known.map_or(catalog.is_to_come(queue), |record| record.home != Some(self.here.id));
+        let early = match catalog.is_stream(queue) {
+            Some(_) => self.metadata.placements().home(queue) != Some(self.here.id),
+            None => catalog.is_to_come(queue),
+        };
         match early {
             true => self.queues.waiting.entry(queue).or_default().push(request),
             false => self.refuse_request(queue, request),

@@ -9,6 +9,7 @@ use broker::mail::{DeadLetterWait, Mail, PublisherAddress, Recipient, TicketOwne
 use queue::{Arrival, ConsumerId, Effect, Publish, Request};
 
 use super::Forgetting;
+use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
@@ -91,7 +92,7 @@ impl Shard {
                     self.gates().with(key, |gate, cx| gate.handle_ticket(ticket, effect, cx));
                     self.connections.remove_ticket(ticket);
                 }
-                Some(TicketOwner::Desk) => self.desk_effect(ticket, effect),
+                Some(TicketOwner::Desk) => self.desk_answer(ticket, Reply::Effect(Box::new(effect))),
                 Some(TicketOwner::Shard) => self.connections.remove_ticket(ticket),
                 None => {}
             },
@@ -108,7 +109,7 @@ impl Shard {
                         message::DeathReason::MaxLength => self.counters.dead_lettered_maxlen += 1,
                         message::DeathReason::DeliveryLimit => {}
                     }
-                    let Some(record) = self.metadata.catalog().queue_by_id(queue).cloned() else { return };
+                    let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
                     let random = self.connections.draw(self.here.id);
                     let vhost = &record.vhost;
                     let (message, routed) = dead_letter::route(

@@ -61,10 +61,6 @@ impl Queues {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut QueueSlot> {
-        self.slots.iter_mut().flatten().map(|slot| &mut **slot)
-    }
-
     /// Nothing of a queue's is due before this time.
     pub fn next_due(&self) -> Option<u64> {
         self.deadlines.first()

@@ -59,9 +59,9 @@ pub(super) struct OnWritten {
     pub puts: Vec<(QueueId, u64, u64)>,
     /// Runs that were said to be stored.
     pub stored: Vec<(QueueId, u32)>,
-    /// All definitions are among them.
-    pub definitions: bool,
-    /// What is alive of this file and those before it is among them, and takes so many bytes.
+    /// All definitions stand in this file, those behind it, and these records.
+    pub definitions: Option<u64>,
+    /// What is alive of this file and those before it has been written with them, and takes so many bytes.
     pub evacuated: Option<(u64, u64)>,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct OnWritten {
 pub(super) struct OnSynced {
     /// Of queues with `x-fsync`.
     pub receipts: Receipts,
-    /// The last change among them that the decider has numbered; 0 if there is none.
+    /// The last of the decider's decisions whose changes are among them; 0 if there is none.
     pub decided: u64,
     /// May be forgotten.
     pub released: Vec<Extent>,
@@ -148,7 +148,7 @@ impl Journal {
         facts::push_change(&mut self.open.records, version, change);
     }
 
-    /// The decider has numbered the changes so far, up to this one: it wants to know when they are synced.
+    /// The changes so far are those of the decisions up to this number: the decider wants to know when they are synced.
     pub fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
     }
@@ -172,11 +172,11 @@ impl Journal {
         self.open.records.bytes() as u64
     }
 
-    /// What is alive of `file` and those before it has been pushed since there were `before` bytes; and all
-    /// `definitions`, or none.
-    pub fn evacuated(&mut self, file: u64, before: u64, definitions: bool) {
+    /// What is alive of `file` and those before it has been pushed, so many `bytes`; and all definitions, which begin in the
+    /// file `definitions`, or none.
+    pub fn evacuated(&mut self, file: u64, bytes: u64, definitions: Option<u64>) {
         self.open.on_written.definitions = definitions;
-        self.open.on_written.evacuated = Some((file, self.open_bytes() - before));
+        self.open.on_written.evacuated = Some((file, bytes));
         self.open.urgent = true;
     }
 
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn changes_beside_an_evacuation_are_not_all_definitions() {
-        for definitions in [false, true] {
+        for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
             journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });
             journal.decided(1);

@@ -81,8 +81,8 @@ impl Shard {
                 kept.file = Some(from);
             }
         }
-        if definitions {
-            self.storage.definitions_file = from;
+        if let Some(file) = definitions {
+            self.storage.definitions_file = file;
         }
         if let Some((file, bytes)) = evacuated {
             self.mail.send(DECIDER, Mail::Evacuated { file, bytes });

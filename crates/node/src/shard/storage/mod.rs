@@ -31,7 +31,7 @@ use queue::{Drive, Fact, Level, Mark, Put, Solo};
 
 use self::journal::Journal;
 use self::pages::Pages;
-use self::reclaim::{Evacuation, GARBAGE_ALLOWED};
+use self::reclaim::{Evacuating, Evacuation, GARBAGE_ALLOWED};
 use self::slot::Reading;
 pub(super) use self::slot::{QueueSlot, RunPlace};
 use self::unwritten::AllUnwritten;
@@ -104,6 +104,8 @@ pub(super) struct Storage {
     /// The last file that was evacuated.
     evacuated: u64,
     evacuation: Option<Evacuation>,
+    /// What this shard has written of the evacuation.
+    evacuating: Option<Evacuating>,
     /// Of the next evacuation.
     evacuation_files: u64,
     /// To be evacuated as soon as nothing is away.
@@ -132,6 +134,7 @@ impl Storage {
             log_full: None,
             evacuated: 0,
             evacuation: None,
+            evacuating: None,
             evacuation_files: 1,
             evacuate_next: None,
             forget: None,
@@ -194,6 +197,11 @@ impl Storage {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         journal.into_iter().chain(pages).chain(self.unwritten.next_deadline(!self.log_short)).min()
+    }
+
+    /// Whether records of old files are to be written once more, by the turns that follow.
+    pub fn is_evacuating(&self) -> bool {
+        self.evacuating.is_some()
     }
 
     /// Bytes of records that the end of this turn writes, so far.
@@ -284,9 +292,13 @@ impl Storage {
 
     // ---- what the catalog says ----------------------------------------------------------------------------
 
-    /// A change of the catalog that must last, number `number` of the decider's.
-    pub fn push_change(&mut self, version: u64, change: &Change, number: u64) {
+    /// A change of the catalog that must last.
+    pub fn push_change(&mut self, version: u64, change: &Change) {
         self.journal.push_change(version, change);
+    }
+
+    /// All changes of the decision of this number have been pushed: the decider wants to know when they are synced.
+    pub fn decided(&mut self, number: u64) {
         self.journal.decided(number);
     }
 

@@ -1,14 +1,23 @@
 //! Giving the log's space back: when most of it is garbage, every shard writes what is alive of the oldest
 //! file once more, and then the file goes (docs/decisions/0005).
+//!
+//! ```text
+//!   handle_evacuate ──> walk_evacuation, turn by turn: queues ──> definitions ──> written ──> Mail::Evacuated
+//! ```
+//!
+//! Between two turns everything goes on. What is handed over after the beginning stands behind the file.
 
 use std::sync::atomic::Ordering;
 
+use broker::catalog::Told;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
 use log::{SPARE_FILES_MAX, Size};
 use queue::{ALL_DUE, Fact};
 
+use super::Storage;
 use crate::shard::Shard;
+use crate::shard::walks::Walk;
 
 /// The log may hold this much garbage whatever is alive: to give it back costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
@@ -27,8 +36,29 @@ pub(super) struct Evacuation {
     bytes: u64,
 }
 
+/// On each shard: an evacuation under way.
+#[derive(Debug)]
+pub(super) struct Evacuating {
+    file: u64,
+    queues: Walk,
+    definitions: Option<Definitions>,
+    /// Bytes that have been written so far.
+    bytes: u64,
+}
+
+/// Definitions that are written once more.
+#[derive(Debug)]
+struct Definitions {
+    told: Told,
+    /// The file where they begin, or an earlier one.
+    file: u64,
+    /// The number of the last.
+    version: u64,
+    bytes: u64,
+}
+
 /// An evacuation that writes less than this tries twice as many files the next time, one that writes more half as
-/// many: what it writes is written in one turn, and all the while the log grows.
+/// many: all the while the log grows.
 const EVACUATION_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Files of one evacuation, at most.
@@ -111,55 +141,109 @@ impl Shard {
         }
     }
 
-    /// Writes once more what is alive of the files up to `file`: when the place of all that was handed over
+    /// Begins to write once more what is alive of the files up to `file`: when the place of all that was handed over
     /// before is known.
     pub(in crate::shard) fn handle_evacuate(&mut self, file: u64) {
-        if self.storage.journal.is_away() {
-            self.storage.evacuate_next = Some(file);
+        let storage = &mut self.storage;
+        if storage.journal.is_away() {
+            storage.evacuate_next = Some(file);
             return;
         }
-        // What the log has not been given is in the ranges that are asked for, too.
-        self.write_kept(ALL_DUE);
-        // What is said again must not be taken once more by what was kept back before.
-        self.close_records();
+        // The log writes to a newer one. What is written from now on is not evacuated.
+        storage.log_file = storage.log_file.max(file + 1);
+        let definitions = self.metadata.decides() && storage.definitions_file <= file;
+        let definitions = definitions.then(|| Definitions {
+            told: Told::default(),
+            file: storage.log_file,
+            version: 0,
+            bytes: 0,
+        });
+        let mut queues = Walk::default();
+        queues.begin();
+        storage.evacuating = Some(Evacuating { file, queues, definitions, bytes: 0 });
+    }
+
+    /// Goes on with an evacuation, as far as this turn may.
+    pub(in crate::shard) fn walk_evacuation(&mut self) {
+        let Some(mut evacuating) = self.storage.evacuating.take() else { return };
         let before = self.storage.journal.open_bytes();
-        let journal = &mut self.storage.journal;
-        for slot in self.queues.iter_mut() {
-            let id = slot.id;
+        while let Some(place) = evacuating.queues.next(self.queues.places(), &mut self.rows) {
+            if !self.evacuate_queue(place, evacuating.file) {
+                evacuating.queues.stay();
+                break;
+            }
+        }
+        let mut is_written = !evacuating.queues.is_under_way();
+        if let Some(definitions) = &mut evacuating.definitions {
+            is_written = is_written && self.evacuate_definitions(definitions);
+        }
+        evacuating.bytes += self.storage.journal.open_bytes() - before;
+        if !is_written {
+            self.storage.evacuating = Some(evacuating);
+            return;
+        }
+        let Evacuating { file, definitions, bytes, .. } = evacuating;
+        if let Some(definitions) = &definitions {
+            self.storage.definitions_bytes = definitions.bytes;
+        }
+        self.storage.journal.evacuated(file, bytes, definitions.map(|definitions| definitions.file));
+    }
+
+    /// Writes the next part of what is alive of a queue in the files up to `file`. Returns whether that was the last.
+    fn evacuate_queue(&mut self, place: usize, file: u64) -> bool {
+        let Storage { journal, unwritten, live_bytes, .. } = &mut self.storage;
+        let Some(slot) = self.queues.at_mut(place) else { return true };
+        let id = slot.id;
+        if !slot.fifo.is_repeating() {
             if slot.fifo.is_damaged() {
                 journal.evacuate_fact(id, &Fact::Damaged, None);
             }
-            let mut ranges = Vec::new();
-            slot.places.retain(|place| {
-                let stays = place.file > file;
-                if !stays {
-                    ranges.push((place.first, place.last));
-                }
-                stays
-            });
-            for (first, last) in join(ranges) {
-                slot.fifo.live_facts(first, last, |fact: Fact| journal.evacuate_fact(id, &fact, None));
-            }
+            let old = slot.places.extract_if(.., |place| place.file <= file);
+            let ranges = join(old.map(|place| (place.first, place.last)).collect());
             let runs = slot.extents.iter().filter(|(_, kept)| kept.file.is_some_and(|f| f <= file));
             let runs: Vec<u32> = runs.map(|(run, _)| *run).collect();
-            if !runs.is_empty() {
-                let extents = &slot.extents;
-                slot.fifo.run_facts(&runs, |fact| {
-                    let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
-                    journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
-                });
+            if ranges.is_empty() && runs.is_empty() {
+                return true;
             }
+            // What the log has not been given is in the ranges, too.
+            unwritten.write(slot, ALL_DUE, journal);
+            slot.recount_live(live_bytes);
+            slot.fifo.begin_repeat(ranges, runs);
         }
-        let definitions = self.metadata.decides() && self.storage.definitions_file <= file;
-        if definitions {
-            let (mut version, start) = (0, journal.open_bytes());
-            for change in self.metadata.catalog().definitions() {
-                version += 1;
-                journal.evacuate_change(version, &change);
-            }
-            self.storage.definitions_bytes = journal.open_bytes() - start;
+        if self.rows.left() == 0 {
+            return false;
         }
-        self.storage.journal.evacuated(file, before, definitions);
+        // What is said again must not be taken once more by what was kept back before.
+        for fact in slot.take_kept() {
+            journal.push_fact(id, &fact, None, slot.driver.syncs());
+        }
+        let extents = &slot.extents;
+        let walked = slot.fifo.repeat(self.rows.left(), |fact| {
+            let run = if let Fact::Stored(stored) = &fact { extents.get(&stored.run) } else { None };
+            journal.evacuate_fact(id, &fact, run.map(|kept| kept.extent));
+        });
+        self.rows.count(walked);
+        !slot.fifo.is_repeating()
+    }
+
+    /// Writes the next part of the definitions. Returns whether that was the last.
+    fn evacuate_definitions(&mut self, definitions: &mut Definitions) -> bool {
+        let Definitions { told, version, bytes, .. } = definitions;
+        let journal = &mut self.storage.journal;
+        let before = journal.open_bytes();
+        let walked = self.metadata.catalog().tell(told, self.rows.left(), |change| {
+            *version += 1;
+            journal.evacuate_change(*version, &change);
+        });
+        // What is decided and not committed stands in the log before this part, and counts after it.
+        let mut pending = 0;
+        for change in self.metadata.pending() {
+            (*version, pending) = (*version + 1, pending + 1);
+            journal.evacuate_change(*version, change);
+        }
+        self.rows.count(walked + pending);
+        *bytes += journal.open_bytes() - before;
+        told.is_all()
     }
 
     /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.
@@ -207,6 +291,7 @@ mod tests {
 
     use super::*;
     use crate::facts::Restored;
+    use crate::questions::Question;
     use crate::{StorageLimits, make_shards};
 
     /// A log of one shard with a file for each handover, numbered from 1: their bytes.
@@ -227,7 +312,7 @@ mod tests {
 
         fn declare(&mut self, name: &str) {
             let declare = DeclareQueue::new("/", name, Arguments::new());
-            self.shard.propose(Command::DeclareQueue(declare), Box::new(|answer| drop(answer.unwrap())));
+            self.shard.handle_question(0, Question::Change(Command::DeclareQueue(declare)));
             while self.shard.turn() {}
             while let Some(handover) = self.shard.poll_handover() {
                 let bytes = handover.records.bytes() as u64;
@@ -260,6 +345,51 @@ mod tests {
         // As garbage they would be written with each of them, 150 times in all.
         assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
+    }
+
+    /// The definitions are said while a declaration and a deletion wait for their sync: both stand in files that go.
+    #[test]
+    fn what_is_pending_outlives_an_evacuation() {
+        let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
+        let limits = StorageLimits::default();
+        let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
+        let declare = |name: &str| Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()));
+        let propose = |shard: &mut Shard, command| {
+            shard.handle_question(0, Question::Change(command));
+            while shard.turn() {}
+        };
+        let log = |shard: &mut Shard, ticket, step, file| {
+            let size = Size::default();
+            shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result: Ok(()) });
+            while shard.turn() {}
+        };
+        propose(&mut shard, declare("old"));
+        let ticket = shard.poll_handover().unwrap().ticket;
+        [Step::Written, Step::Synced].into_iter().for_each(|step| log(&mut shard, ticket, step, 1));
+        let queue = shard.catalog().queue("/", "old").unwrap().id;
+
+        propose(&mut shard, declare("new"));
+        propose(&mut shard, Command::ForgetQueue { queue });
+        let pending = shard.poll_handover().unwrap();
+        log(&mut shard, pending.ticket, Step::Written, 1);
+        shard.handle_mail(vec![Mail::Evacuate { file: 1 }]);
+        while shard.turn() {}
+        let evacuated = shard.poll_handover().unwrap();
+
+        // What is left when file 1 is gone, and the process with it.
+        let disk = log::testing::FalseDisk::new(1);
+        let options = log::Options { seed: Some(1), ..log::Options::default() };
+        let (mut files, _) = log::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
+        files.append(&mut vec![evacuated], &mut Vec::new());
+        drop(files);
+        let mut restored = Restored::default();
+        let options = log::Options { seed: Some(1), ..log::Options::default() };
+        let _ = log::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
+        let names: Vec<_> = restored.catalog.queues().map(|queue| queue.name.to_string()).collect();
+        assert_eq!(names, ["new"]);
+        log(&mut shard, pending.ticket, Step::Synced, 1);
+        let names: Vec<_> = shard.catalog().queues().map(|queue| queue.name.to_string()).collect();
+        assert_eq!(names, ["new"]);
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl AllUnwritten {
     }
 
     /// Writes the messages of a queue that are due at this time.
-    fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
+    pub fn write(&mut self, slot: &mut QueueSlot, now_ms: u64, journal: &mut Journal) {
         let QueueSlot { id, driver, fifo, .. } = slot;
         let (before, fsync) = (driver.deferral(), driver.syncs());
         let Driver::Solo(solo) = driver else { return };

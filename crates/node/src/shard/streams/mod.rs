@@ -170,8 +170,7 @@ impl Shard {
     /// it of.
     pub(super) fn apply_to_stream(&mut self, queue: QueueId, requests: &mut Requests<'_>) -> bool {
         if requests.as_slice().first().is_some_and(|(_, request)| is_of_readers(request)) {
-            let is_stream =
-                self.metadata.catalog().queue_by_id(queue).is_some_and(|record| record.is_stream());
+            let is_stream = self.metadata.catalog().is_stream(queue) == Some(true);
             let is_known = is_stream || self.streams.following.contains_key(&queue);
             if is_known && let Some((_, request)) = requests.next() {
                 self.apply_to_readers(queue, request);
@@ -230,7 +229,7 @@ impl Shard {
         if std::mem::replace(&mut home.policies, policies) == policies {
             return;
         }
-        let Some(record) = self.metadata.catalog().queue_by_id(queue) else { return };
+        let Some(record) = self.metadata.refresh_queue(queue) else { return };
         if *record.config != *home.stream.config() {
             let config = Box::new((*record.config).clone());
             self.apply_to_stream(queue, &mut vec![(queue, Request::Configure(config))].drain(..));

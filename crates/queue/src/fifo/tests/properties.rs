@@ -593,6 +593,46 @@ proptest! {
         prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
     }
 
+    /// Whatever happens between the parts. Ranges and runs are those of a log that forgets all that was said before.
+    #[test]
+    fn what_is_repeated_in_parts_is_enough(
+        config in configs(),
+        (before, after) in (steps(), steps()),
+        rows in 1usize..6,
+        cut in 1u64..40,
+    ) {
+        let mut run = Run::new(config);
+        for step in &before {
+            run.step(step);
+        }
+        let last = run.fifo.next_seq();
+        let ranges = [(1, cut.min(last)), (cut + 1, last)].into_iter().filter(|(first, last)| first <= last);
+        let runs = run.fifo.runs().collect();
+        run.fifo.begin_repeat(ranges.collect(), runs);
+        run.journal.clear();
+        let part = |run: &mut Run| {
+            let mut facts = vec![];
+            run.fifo.repeat(rows, |fact| facts.push(fact));
+            run.journal.extend(facts);
+        };
+        for step in &after {
+            part(&mut run);
+            run.step(step);
+        }
+        for _ in 0..10_000 {
+            part(&mut run);
+        }
+        prop_assert!(!run.fifo.is_repeating());
+        // Nothing at all to repeat comes to its end, too.
+        run.fifo.begin_repeat(vec![], vec![]);
+        for _ in 0..10_000 {
+            run.fifo.repeat(rows, |_| ());
+        }
+        prop_assert!(!run.fifo.is_repeating());
+        let restored = Fifo::restore(run.config.clone(), run.journal.iter().cloned().collect(), run.now_ms);
+        prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
+    }
+
     /// A machine of facts reads everything that is alive, in order, and leaves nothing on the disk.
     #[test]
     fn a_restored_machine_is_drained(config in configs(), steps in steps()) {

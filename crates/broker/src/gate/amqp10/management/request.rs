@@ -334,6 +334,7 @@ impl Reply {
         let status = match refused {
             CatalogError::PreconditionFailed { .. } | CatalogError::Inequivalent { .. } => 409,
             CatalogError::Forbidden { .. } => 403,
+            CatalogError::Busy { .. } => 503,
             // What is not found is what a binding is to lead from or to: the path is there.
             CatalogError::NotFound { .. } | CatalogError::Locked { .. } | CatalogError::Invalid { .. } => 400,
         };

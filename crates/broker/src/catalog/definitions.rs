@@ -1,0 +1,172 @@
+//! What restarting must bring back, and the changes that make it anew.
+
+use std::sync::Arc;
+
+use super::{Catalog, Change, DEFAULT_VHOST, Destination, QueueRow};
+
+/// How far [`Catalog::tell`] has come.
+#[derive(Debug, Default)]
+pub struct Told(Next);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Next {
+    /// What is told together: virtual hosts, users, policies.
+    #[default]
+    Few,
+    /// The queue at this place.
+    Queue(usize),
+    /// The exchange at this place.
+    Exchange(usize),
+    /// The bindings of the exchange at this place, from this age on.
+    Bindings(usize, u64),
+    Nothing,
+}
+
+impl Told {
+    /// Whether nothing is left to be told.
+    pub fn is_all(&self) -> bool {
+        self.0 == Next::Nothing
+    }
+}
+
+impl Catalog {
+    /// Changes that make the durable definitions anew, on top of what a new catalog has.
+    pub fn definitions(&self) -> Vec<Change> {
+        let (mut told, mut changes) = (Told::default(), Vec::new());
+        while !told.is_all() {
+            self.tell(&mut told, usize::MAX, |change| changes.push(change));
+        }
+        changes
+    }
+
+    /// Calls `each` with the next changes that make the durable definitions anew. Looks at no more than `rows_max` rows.
+    /// Looked at together are virtual hosts, users and policies, which come first, and an exchange for which the order of its
+    /// bindings counts, with these. Returns how many rows it has looked at.
+    ///
+    /// The catalog may change between two calls. Whoever applies those changes, too, in their order, has the same catalog in
+    /// the end: what changes before it is told is told as it is then, and a binding of an exchange that is not known yet says
+    /// nothing.
+    pub fn tell(&self, told: &mut Told, rows_max: usize, mut each: impl FnMut(Change)) -> usize {
+        let mut rows = 0;
+        while rows < rows_max && !told.is_all() {
+            rows += self.tell_part(told, rows_max - rows, &mut each);
+        }
+        rows
+    }
+
+    fn tell_part(&self, told: &mut Told, rows_max: usize, each: &mut dyn FnMut(Change)) -> usize {
+        let mut rows = 0;
+        let mut say = |change: Change| {
+            rows += 1;
+            if self.is_durable(&change) {
+                each(change);
+            }
+        };
+        told.0 = match told.0 {
+            Next::Few => {
+                say(Change::Incarnations { next: self.next_incarnation });
+                self.user_definitions().into_iter().for_each(&mut say);
+                let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
+                policies.cloned().map(Change::PolicySet).for_each(&mut say);
+                Next::Queue(0)
+            }
+            Next::Queue(place) if place >= self.queue_places() => Next::Exchange(0),
+            Next::Queue(place) => {
+                self.queues.at(place).iter().for_each(|row| say(Change::QueueDeclared(row.record.clone())));
+                rows = 1;
+                Next::Queue(place + 1)
+            }
+            Next::Exchange(place) if place >= self.exchange_places() => Next::Nothing,
+            Next::Exchange(place) => {
+                let mut next = Next::Bindings(place, 0);
+                if let Some(table) = self.table_at(place) {
+                    say(Change::ExchangeDeclared(table.exchange.clone()));
+                    if table.exchange.kind.order_counts() {
+                        table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut say);
+                        next = Next::Exchange(place + 1);
+                    }
+                }
+                rows = rows.max(1);
+                next
+            }
+            Next::Bindings(place, age) => {
+                let mut last = None;
+                let table = self.table_at(place);
+                for (age, binding) in
+                    table.iter().flat_map(|table| table.bindings.since_age(age)).take(rows_max)
+                {
+                    last = Some(age);
+                    say(Change::Bound(binding.clone()));
+                }
+                match last.filter(|_| rows == rows_max) {
+                    Some(age) => Next::Bindings(place, age + 1),
+                    None => Next::Exchange(place + 1),
+                }
+            }
+            Next::Nothing => Next::Nothing,
+        };
+        rows
+    }
+
+    /// Changes that make the virtual hosts and the users anew.
+    fn user_definitions(&self) -> Vec<Change> {
+        let default: Arc<str> = DEFAULT_VHOST.into();
+        let mut changes = Vec::new();
+        if !self.vhosts.contains_key(&default) {
+            changes.push(Change::VhostDeleted { name: default.clone() });
+        }
+        let others = self.vhosts.keys().filter(|name| **name != default);
+        changes.extend(others.map(|name| Change::VhostAdded { name: name.clone() }));
+        if self.users.have_begun() {
+            changes.push(Change::UsersBegun);
+        }
+        for user in self.users.iter() {
+            let (name, hash, tags) = (user.name.clone(), user.hash, user.tags.clone());
+            changes.push(Change::UserSet { name, hash, tags });
+            changes.extend(user.permissions.iter().map(|(vhost, permissions)| Change::PermissionsSet {
+                user: user.name.clone(),
+                vhost: vhost.clone(),
+                permissions: *permissions,
+            }));
+        }
+        changes
+    }
+
+    /// Whether restarting must bring the change back.
+    pub fn is_durable(&self, change: &Change) -> bool {
+        let is_durable = |row: Option<&QueueRow>| {
+            row.is_some_and(|QueueRow { record, .. }| record.durable && record.exclusive.is_none())
+        };
+        let exchange = |vhost: &str, name: &str| {
+            let table = self.vhosts.get(vhost).and_then(|vhost| vhost.exchanges.get(name));
+            table.is_some_and(|table| table.exchange.durable)
+        };
+        match change {
+            Change::QueueDeclared(record) => record.durable && record.exclusive.is_none(),
+            Change::QueueForgotten { queue } => is_durable(self.queues.get(*queue)),
+            Change::PolicySet(_)
+            | Change::PolicyCleared { .. }
+            | Change::Incarnations { .. }
+            | Change::VhostAdded { .. }
+            | Change::VhostDeleted { .. }
+            | Change::UserSet { .. }
+            | Change::UserDeleted { .. }
+            | Change::PermissionsSet { .. }
+            | Change::PermissionsCleared { .. }
+            | Change::UsersBegun => true,
+            Change::ExchangeDeclared(exchange) => exchange.durable,
+            Change::ExchangeDeleted { vhost, name } => exchange(vhost, name),
+            Change::Bound(binding) | Change::Unbound(binding) => {
+                let vhost = &*binding.vhost;
+                exchange(vhost, &binding.source)
+                    && match &binding.destination {
+                        Destination::Queue(name) => {
+                            let known = self.vhosts.get(vhost).and_then(|vhost| vhost.queues.get(name));
+                            is_durable(known.and_then(|id| self.queues.get(*id)))
+                        }
+                        Destination::Exchange(name) => exchange(vhost, name),
+                    }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! What changes and commands are encoded as: one AMQP list, its first item the number of the kind.
+
+use std::sync::Arc;
+
+use amqp10::{Map, Reader, Value, encode};
+use bytes::{Bytes, BytesMut};
+
+use super::{Arguments, Binding, Destination};
+use crate::access::{PasswordHash, Permissions};
+
+/// The items of one list, as they are written.
+#[derive(Debug)]
+pub(super) struct Written(Vec<Value>);
+
+impl Written {
+    pub fn new(kind: u8) -> Self {
+        Self(vec![Value::Ubyte(kind)])
+    }
+
+    pub fn value(mut self, value: impl Into<Value>) -> Self {
+        self.0.push(value.into());
+        self
+    }
+
+    pub fn text(self, text: &str) -> Self {
+        self.value(Value::String(text.to_owned()))
+    }
+
+    pub fn number(self, number: u64) -> Self {
+        self.value(Value::Ulong(number))
+    }
+
+    pub fn boolean(self, value: bool) -> Self {
+        self.value(Value::Boolean(value))
+    }
+
+    pub fn arguments(self, arguments: &Arguments) -> Self {
+        let arguments = arguments.iter().map(|(key, value)| (Value::from(key.clone()), value.clone()));
+        self.value(Value::Map(arguments.collect::<Map>()))
+    }
+
+    /// Virtual host, source, destination, to-exchange, key, arguments.
+    pub fn binding(self, binding: &Binding) -> Self {
+        let (destination, to_exchange) = match &binding.destination {
+            Destination::Queue(name) => (name, false),
+            Destination::Exchange(name) => (name, true),
+        };
+        let names = self.text(&binding.vhost).text(&binding.source).text(destination);
+        names.boolean(to_exchange).text(&binding.key).arguments(&binding.arguments)
+    }
+
+    /// Algorithm and hash.
+    pub fn hash(self, hash: &PasswordHash) -> Self {
+        let bytes = Value::Binary(Bytes::copy_from_slice(hash.expose()));
+        self.text(PasswordHash::ALGORITHM).value(bytes)
+    }
+
+    pub fn texts(self, texts: &[String]) -> Self {
+        self.value(Value::List(texts.iter().cloned().map(Value::String).collect()))
+    }
+
+    /// Configure, write, read.
+    pub fn permissions(self, permissions: &Permissions) -> Self {
+        permissions.patterns().into_iter().fold(self, Self::text)
+    }
+
+    pub fn put(self, out: &mut BytesMut) {
+        encode::put_value(out, &Value::List(self.0));
+    }
+}
+
+/// The items of one list, as they are read. Every call is `None` if there is no such item, or another type of item.
+#[derive(Debug)]
+pub(super) struct Read(Value);
+
+impl Read {
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let value = Reader::new(bytes).read_value().ok()?;
+        value.as_list()?;
+        Some(Self(value))
+    }
+
+    pub fn value(&self, at: usize) -> Option<&Value> {
+        self.0.as_list()?.get(at)
+    }
+
+    pub fn number(&self, at: usize) -> Option<u64> {
+        self.value(at)?.as_u64()
+    }
+
+    pub fn signed(&self, at: usize) -> Option<i64> {
+        self.value(at)?.as_i64()
+    }
+
+    pub fn text(&self, at: usize) -> Option<Arc<str>> {
+        self.value(at)?.as_str().map(Arc::from)
+    }
+
+    pub fn boolean(&self, at: usize) -> Option<bool> {
+        self.value(at)?.as_bool()
+    }
+
+    pub fn arguments(&self, at: usize) -> Option<Arguments> {
+        let map = self.value(at)?.as_map()?;
+        map.iter().map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone()))).collect()
+    }
+
+    /// See [`Written::binding`].
+    pub fn binding(&self, at: usize) -> Option<Binding> {
+        let name = self.text(at + 2)?;
+        let to_exchange = self.boolean(at + 3)?;
+        Some(Binding {
+            vhost: self.text(at)?,
+            source: self.text(at + 1)?,
+            destination: if to_exchange { Destination::Exchange(name) } else { Destination::Queue(name) },
+            key: self.text(at + 4)?,
+            arguments: self.arguments(at + 5)?,
+        })
+    }
+
+    /// See [`Written::hash`].
+    pub fn hash(&self, at: usize) -> Option<PasswordHash> {
+        let Value::Binary(hash) = self.value(at + 1)? else { return None };
+        (*self.text(at)? == *PasswordHash::ALGORITHM).then(|| PasswordHash::from_bytes(hash))?
+    }
+
+    pub fn texts(&self, at: usize) -> Option<Arc<[String]>> {
+        let texts = self.value(at)?.as_list()?;
+        texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
+    }
+
+    /// See [`Written::permissions`].
+    pub fn permissions(&self, at: usize) -> Option<Permissions> {
+        Permissions::from_patterns([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?])
+    }
+}

@@ -1,0 +1,297 @@
+//! Against a naive model that carries out one command after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use amqp10::sasl::Secret;
+use proptest::prelude::*;
+
+use super::*;
+use crate::access::{PasswordHash, Permissions};
+use crate::catalog::{Arguments, Binding, DeclareExchange, DeclareQueue, Destination, SetPolicy};
+use crate::ids::{ConnectionId, QueueId};
+
+/// What is proposed, or what the log does.
+#[derive(Clone, Debug)]
+enum Step {
+    Command(Command),
+    /// The queue of this virtual host and name, if it is there, comes to its end.
+    Forget(&'static str, &'static str),
+    /// Part of what the log has been given is synced.
+    Sync(u8),
+}
+
+/// A catalog with a log that syncs when it is told to. A command is known by its place in the order of proposals.
+struct World {
+    catalog: Catalog,
+    pending: Pending<usize>,
+    /// Decisions that the log has and has not synced.
+    unsynced: Vec<u64>,
+    answers: BTreeMap<usize, Result<String, CatalogError>>,
+    proposed: usize,
+}
+
+impl World {
+    fn new(catalog: Catalog) -> Self {
+        let pending = Pending::new(&catalog);
+        Self { catalog, pending, unsynced: Vec::new(), answers: BTreeMap::new(), proposed: 0 }
+    }
+
+    fn propose(&mut self, command: Command) {
+        self.proposed += 1;
+        self.offer(command, self.proposed);
+    }
+
+    fn offer(&mut self, command: Command, who: usize) {
+        match self.pending.offer(&self.catalog, command, who) {
+            Offered::Waits => {}
+            Offered::Decided { number, .. } => self.unsynced.push(number),
+            Offered::Committed(committed) => self.commit(committed),
+        }
+    }
+
+    fn commit(&mut self, Committed { who, changes, result }: Committed<usize>) {
+        changes.iter().for_each(|change| self.catalog.apply(change));
+        assert!(self.answers.insert(who, result.map(told)).is_none(), "{who} is answered twice");
+    }
+
+    fn sync(&mut self, part: u8) {
+        let count = self.unsynced.len().min(usize::from(part) + 1);
+        let Some(last) = self.unsynced.drain(..count).next_back() else { return };
+        while let Some(committed) = self.pending.handle_synced(last) {
+            self.commit(committed);
+        }
+        for (command, who) in self.pending.take_line() {
+            self.offer(command, who);
+        }
+    }
+
+    fn settle(&mut self) {
+        while !self.unsynced.is_empty() {
+            self.sync(u8::MAX);
+        }
+        assert!(self.pending.claimed.is_empty() && self.pending.waiting.is_empty());
+    }
+}
+
+/// An answer without the ids of queues, which depend on the order of decisions.
+fn told(answer: Answer) -> String {
+    match answer {
+        Answer::Queue { record, created } => format!("{} {created}", record.name),
+        other => format!("{other:?}"),
+    }
+}
+
+/// All that is there, without ids.
+fn contents(catalog: &Catalog) -> Vec<String> {
+    let vhosts = catalog.vhosts().map(|name| format!("vhost {name}"));
+    let queues = catalog.queues().map(|q| {
+        let policy = q.policy.as_ref().map(|policy| &policy.name);
+        format!("queue {} {} {} {:?} {policy:?}", q.vhost, q.name, q.durable, q.exclusive)
+    });
+    let exchanges = catalog.exchanges().map(|x| format!("exchange {} {} {}", x.vhost, x.name, x.auto_delete));
+    let bindings = catalog.bindings().map(|binding| format!("{binding:?}"));
+    let policies = catalog.policies(false).map(|policy| format!("{policy:?}"));
+    let users = catalog.users().iter().map(|user| {
+        let permissions: BTreeMap<_, _> = user.permissions.iter().collect();
+        format!("user {} {permissions:?}", user.name)
+    });
+    let mut all: Vec<String> =
+        vhosts.chain(queues).chain(exchanges).chain(bindings).chain(policies).chain(users).collect();
+    all.sort();
+    all
+}
+
+fn run_one(catalog: &mut Catalog, command: Command) -> Result<String, CatalogError> {
+    let decision = catalog.decide(command, &mut catalog.queue_ids())?;
+    decision.changes.iter().for_each(|change| catalog.apply(change));
+    Ok(told(decision.answer))
+}
+
+const VHOSTS: [&str; 2] = ["/", "v"];
+const NAMES: [&str; 3] = ["a", "b", "c"];
+
+fn declare(vhost: &str, name: &str, durable: bool) -> Command {
+    let connection = (!durable).then_some(ConnectionId(1));
+    let declare = DeclareQueue::new(vhost, name, Arguments::new());
+    Command::DeclareQueue(DeclareQueue { durable, exclusive: !durable, connection, ..declare })
+}
+
+fn exchange(vhost: &str, name: &str, durable: bool, auto_delete: bool) -> Command {
+    Command::DeclareExchange(DeclareExchange {
+        vhost: vhost.into(),
+        name: name.into(),
+        kind: "fanout".into(),
+        durable,
+        auto_delete,
+        internal: false,
+        arguments: Arguments::new(),
+    })
+}
+
+fn binding(vhost: &str, source: &str, destination: Destination, key: &str) -> Binding {
+    let (vhost, source, key) = (vhost.into(), source.into(), key.into());
+    Binding { vhost, source, destination, key, arguments: Arguments::new() }
+}
+
+fn policy(vhost: &str, name: &str) -> Command {
+    Command::SetPolicy(SetPolicy {
+        vhost: vhost.into(),
+        name: name.into(),
+        operator: false,
+        pattern: format!("^{name}"),
+        priority: 0,
+        apply_to: "queues".into(),
+        definition: [("max-length".to_owned(), amqp10::Value::Int(1))].into(),
+    })
+}
+
+fn set_user(name: &str) -> Command {
+    let hash = PasswordHash::new([1; 4], &Secret::new("p"));
+    Command::SetUser { name: name.into(), hash, tags: [].into() }
+}
+
+fn set_permissions(user: &str, vhost: &str) -> Command {
+    Command::SetPermissions { user: user.into(), vhost: vhost.into(), permissions: Permissions::ALL }
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let place = (prop::sample::select(&VHOSTS[..]), prop::sample::select(&NAMES[..]));
+    let destination = (prop::sample::select(&NAMES[..]), any::<bool>()).prop_map(|(name, is_queue)| {
+        if is_queue { Destination::Queue(name.into()) } else { Destination::Exchange(name.into()) }
+    });
+    let bound = (place.clone(), destination, prop::sample::select(&["", "k"][..]))
+        .prop_map(|((vhost, source), to, key)| binding(vhost, source, to, key));
+    let command = prop_oneof![
+        4 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), durable)| declare(vhost, name, durable)),
+        4 => (place.clone(), any::<bool>(), any::<bool>()).prop_map(|((vhost, name), durable, auto_delete)| {
+            exchange(vhost, name, durable, auto_delete)
+        }),
+        8 => bound.clone().prop_map(Command::Bind),
+        3 => bound.prop_map(Command::Unbind),
+        2 => (place.clone(), any::<bool>()).prop_map(|((vhost, name), if_unused)| {
+            Command::DeleteExchange { vhost: vhost.into(), name: name.into(), if_unused }
+        }),
+        1 => place.clone().prop_map(|(vhost, name)| policy(vhost, name)),
+        1 => place.clone().prop_map(|(vhost, name)| {
+            Command::ClearPolicy { vhost: vhost.into(), name: name.into(), operator: false }
+        }),
+        1 => Just(Command::AddVhost { name: "v".into() }),
+        1 => Just(Command::DeleteVhost { name: "v".into() }),
+        1 => place.clone().prop_map(|(_, name)| set_user(name)),
+        1 => place.clone().prop_map(|(_, name)| Command::DeleteUser { name: name.into() }),
+        1 => place.clone().prop_map(|(vhost, name)| set_permissions(name, vhost)),
+        1 => place.clone().prop_map(|(vhost, user)| {
+            Command::ClearPermissions { user: user.into(), vhost: vhost.into() }
+        }),
+    ];
+    let step = prop_oneof![
+        20 => command.prop_map(Step::Command),
+        3 => place.prop_map(|(vhost, name)| Step::Forget(vhost, name)),
+        4 => (0..4_u8).prop_map(Step::Sync),
+    ];
+    prop::collection::vec(step, 0..80)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+
+    /// Every command gets the answer that it would get if each were carried out before the next is looked at, and the same
+    /// catalog comes of them.
+    #[test]
+    fn what_is_pending_looks_as_if_it_were_carried_out(steps in steps()) {
+        let mut model = Catalog::default();
+        run_one(&mut model, Command::AddVhost { name: "v".into() }).unwrap();
+        let mut world = World::new(model.clone());
+        let (mut expected, mut ended) = (BTreeMap::new(), BTreeSet::new());
+        for step in steps {
+            let (asked, of_model) = match step {
+                Step::Command(command) => (command.clone(), command),
+                Step::Forget(vhost, name) => {
+                    // Only a queue that is committed has a machine that can end, and it does so once. In the model it has
+                    // another id.
+                    let queue = world.catalog.queue(vhost, name).map(|q| q.id);
+                    let Some(queue) = queue.filter(|queue| ended.insert(*queue)) else { continue };
+                    let in_model = model.queue(vhost, name).unwrap().id;
+                    (Command::ForgetQueue { queue }, Command::ForgetQueue { queue: in_model })
+                }
+                Step::Sync(part) => {
+                    world.sync(part);
+                    continue;
+                }
+            };
+            world.propose(asked);
+            expected.insert(world.proposed, run_one(&mut model, of_model));
+        }
+        world.settle();
+        prop_assert_eq!(world.answers, expected);
+        prop_assert_eq!(contents(&world.catalog), contents(&model));
+    }
+}
+
+#[test]
+fn what_has_nothing_in_common_shares_a_sync() {
+    let mut world = World::new(Catalog::default());
+    for name in NAMES {
+        world.propose(declare("/", name, true));
+        world.propose(exchange("/", name, true, false));
+    }
+    for name in NAMES {
+        let to = |key| binding("/", "amq.fanout", Destination::Queue(name.into()), key);
+        world.propose(Command::Bind(to("1")));
+        world.propose(Command::Bind(to("2")));
+    }
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
+    assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
+    world.sync(u8::MAX);
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "and for nothing else");
+    world.sync(u8::MAX);
+    assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
+}
+
+#[test]
+fn what_is_not_durable_waits_for_no_sync() {
+    let mut world = World::new(Catalog::default());
+    world.propose(exchange("/", "x", true, false));
+    world.propose(declare("/", "durable", true));
+    world.propose(declare("/", "own", false));
+    let bind =
+        |source: &str, to: &str| Command::Bind(binding("/", source, Destination::Queue(to.into()), ""));
+    world.propose(bind("amq.fanout", "own"));
+    assert_eq!(world.answers.keys().collect::<Vec<_>>(), [&3, &4]);
+    // This one depends on what is not synced.
+    world.propose(bind("x", "own"));
+    assert_eq!(world.answers.len(), 2);
+    let own = world.catalog.queue("/", "own").unwrap().id;
+    world.sync(0);
+    assert_eq!(world.answers.len(), 4, "its exchange is there");
+    world.propose(Command::ForgetQueue { queue: own });
+    assert_eq!(world.answers.len(), 5);
+    world.propose(declare("/", "next", false));
+    let next = world.catalog.queue("/", "next").unwrap().id;
+    assert_eq!(next.slot(), own.slot(), "its place is free");
+    assert!(world.catalog.is_to_come(QueueId::new(next.incarnation() + 1, own.slot() as u32)));
+    assert!(!world.catalog.is_to_come(own) && world.catalog.is_to_come(QueueId::new(1, 0)), "one is pending");
+    world.settle();
+    let durable = world.catalog.queue("/", "durable").unwrap().id;
+    assert_ne!(durable.slot(), next.slot());
+    assert!(durable.incarnation() < own.incarnation(), "ids are not given in the order of the commits");
+}
+
+#[test]
+fn too_many_that_wait_are_refused_except_the_ends_of_queues() {
+    let mut world = World::new(Catalog::default());
+    world.propose(declare("/", "a", true));
+    world.sync(0);
+    let queue = world.catalog.queue("/", "a").unwrap().id;
+    world.propose(policy("/", "a"));
+    for _ in 0..WAITING_MAX {
+        world.propose(declare("/", "a", true));
+    }
+    assert_eq!(world.answers.len(), 1);
+    world.propose(declare("/", "a", true));
+    assert!(matches!(world.answers.last_key_value(), Some((_, Err(CatalogError::Busy { .. })))));
+    world.propose(Command::ForgetQueue { queue });
+    assert_eq!(world.answers.len(), 2);
+    world.settle();
+    assert!(world.catalog.queue("/", "a").is_none());
+}

@@ -1,0 +1,97 @@
+//! The table of queues, and the ids that are still free.
+
+use super::QueueRow;
+use crate::ids::QueueId;
+
+/// The queues of a catalog by the slots of their ids.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places {
+    places: Vec<Place>,
+    /// Of them, those with a queue.
+    count: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Place {
+    /// Of the queue that is here, or was here last. 0: there has been none.
+    incarnation: u32,
+    row: Option<QueueRow>,
+}
+
+impl Places {
+    pub fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// The number of queues.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    pub fn at(&self, place: usize) -> Option<&QueueRow> {
+        self.places.get(place)?.row.as_ref()
+    }
+
+    pub fn get(&self, id: QueueId) -> Option<&QueueRow> {
+        self.at(id.slot()).filter(|row| row.record.id == id)
+    }
+
+    /// The queues from a place on, each with its place.
+    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, &QueueRow)> {
+        let places = self.places.iter().enumerate().skip(place);
+        places.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
+    }
+
+    /// Puts a queue in its place, or another record of the one that is there.
+    pub fn insert(&mut self, row: QueueRow) {
+        let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
+        if self.places.len() <= slot {
+            self.places.resize_with(slot + 1, Place::default);
+        }
+        let before = std::mem::replace(&mut self.places[slot], Place { incarnation, row: Some(row) });
+        self.count += usize::from(before.row.is_none());
+    }
+
+    pub fn remove(&mut self, id: QueueId) -> Option<QueueRow> {
+        let gone = self.places.get_mut(id.slot())?.row.take_if(|row| row.record.id == id)?;
+        self.count -= 1;
+        Some(gone)
+    }
+
+    /// Whether the declaration of this queue has not come to this replica. Ids are given in an order of their own, but
+    /// those of one slot one after the other.
+    pub fn is_to_come(&self, id: QueueId) -> bool {
+        self.places.get(id.slot()).is_none_or(|place| place.incarnation < id.incarnation())
+    }
+}
+
+/// The ids that queues get next. Only whoever decides needs them. An id that was taken is not given again, also while the
+/// queue that has it is not in the catalog yet.
+#[derive(Debug)]
+pub struct QueueIds {
+    /// Slots that no queue has, below `places`.
+    free: Vec<u32>,
+    places: u32,
+    next_incarnation: u32,
+}
+
+impl QueueIds {
+    pub(super) fn new(places: &Places, next_incarnation: u32) -> Self {
+        let free = (0..places.len()).filter(|place| places.at(*place).is_none()).map(|place| place as u32);
+        Self { free: free.collect(), places: places.len() as u32, next_incarnation }
+    }
+
+    pub(super) fn take(&mut self) -> QueueId {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.places += 1;
+            self.places - 1
+        });
+        self.next_incarnation = self.next_incarnation.wrapping_add(1);
+        QueueId::new(self.next_incarnation.wrapping_sub(1), slot)
+    }
+
+    /// The catalog has forgotten this queue.
+    pub(super) fn give_back(&mut self, id: QueueId) {
+        self.free.push(id.slot() as u32);
+    }
+}

@@ -1,0 +1,291 @@
+//! The form in which a command is sent to whoever decides: one AMQP list, its first item the number of the kind.
+//!
+//! ```text
+//! list [ kind ubyte, fields ... ]
+//!   1 declare queue     vhost, name, durable, exclusive, auto-delete, arguments, connection ulong or null, internal
+//!   2 forget queue      id
+//!   3 declare exchange  vhost, name, type, durable, auto-delete, internal, arguments
+//!   4 delete exchange   vhost, name, if-unused
+//!   5 bind              vhost, source, destination, to-exchange, key, arguments
+//!   6 unbind            the same
+//!   7 set policy        vhost, name, operator, pattern, priority long, apply-to, definition
+//!   8 clear policy      vhost, name, operator
+//!   9 add vhost         name
+//!  10 delete vhost      name
+//!  11 set user          name, algorithm, hash binary, tags list
+//!  12 delete user       name
+//!  13 set permissions   user, vhost, configure, write, read
+//!  14 clear permissions user, vhost
+//! ```
+//!
+//! What is sent is not checked here: [`super::Catalog::decide`] checks every command.
+
+use amqp10::Value;
+use bytes::BytesMut;
+
+use super::fields::{Read, Written};
+use super::{Command, DeclareExchange, DeclareQueue, SetPolicy};
+use crate::ids::{ConnectionId, QueueId};
+
+/// Appends the form in which a command is sent.
+pub fn encode_command(command: &Command, out: &mut BytesMut) {
+    let fields = match command {
+        Command::DeclareQueue(declare) => Written::new(1)
+            .text(&declare.vhost)
+            .text(&declare.name)
+            .boolean(declare.durable)
+            .boolean(declare.exclusive)
+            .boolean(declare.auto_delete)
+            .arguments(&declare.arguments)
+            .value(declare.connection.map_or(Value::Null, |connection| Value::Ulong(connection.0)))
+            .boolean(declare.internal),
+        Command::ForgetQueue { queue } => Written::new(2).number(queue.0),
+        Command::DeclareExchange(declare) => Written::new(3)
+            .text(&declare.vhost)
+            .text(&declare.name)
+            .text(&declare.kind)
+            .boolean(declare.durable)
+            .boolean(declare.auto_delete)
+            .boolean(declare.internal)
+            .arguments(&declare.arguments),
+        Command::DeleteExchange { vhost, name, if_unused } => {
+            Written::new(4).text(vhost).text(name).boolean(*if_unused)
+        }
+        Command::Bind(binding) => Written::new(5).binding(binding),
+        Command::Unbind(binding) => Written::new(6).binding(binding),
+        Command::SetPolicy(set) => Written::new(7)
+            .text(&set.vhost)
+            .text(&set.name)
+            .boolean(set.operator)
+            .text(&set.pattern)
+            .value(set.priority)
+            .text(&set.apply_to)
+            .arguments(&set.definition),
+        Command::ClearPolicy { vhost, name, operator } => {
+            Written::new(8).text(vhost).text(name).boolean(*operator)
+        }
+        Command::AddVhost { name } => Written::new(9).text(name),
+        Command::DeleteVhost { name } => Written::new(10).text(name),
+        Command::SetUser { name, hash, tags } => Written::new(11).text(name).hash(hash).texts(tags),
+        Command::DeleteUser { name } => Written::new(12).text(name),
+        Command::SetPermissions { user, vhost, permissions } => {
+            Written::new(13).text(user).text(vhost).permissions(permissions)
+        }
+        Command::ClearPermissions { user, vhost } => Written::new(14).text(user).text(vhost),
+    };
+    fields.put(out);
+}
+
+/// Reads a command; `None` if the bytes are none.
+pub fn decode_command(sent: &[u8]) -> Option<Command> {
+    let fields = Read::new(sent)?;
+    let text = |at| fields.text(at);
+    let boolean = |at| fields.boolean(at);
+    Some(match fields.number(0)? {
+        1 => Command::DeclareQueue(DeclareQueue {
+            vhost: text(1)?,
+            name: text(2)?,
+            durable: boolean(3)?,
+            exclusive: boolean(4)?,
+            auto_delete: boolean(5)?,
+            arguments: fields.arguments(6)?,
+            connection: match fields.value(7)? {
+                Value::Null => None,
+                connection => Some(ConnectionId(connection.as_u64()?)),
+            },
+            internal: boolean(8)?,
+        }),
+        2 => Command::ForgetQueue { queue: QueueId(fields.number(1)?) },
+        3 => Command::DeclareExchange(DeclareExchange {
+            vhost: text(1)?,
+            name: text(2)?,
+            kind: text(3)?.as_ref().into(),
+            durable: boolean(4)?,
+            auto_delete: boolean(5)?,
+            internal: boolean(6)?,
+            arguments: fields.arguments(7)?,
+        }),
+        4 => Command::DeleteExchange { vhost: text(1)?, name: text(2)?, if_unused: boolean(3)? },
+        5 => Command::Bind(fields.binding(1)?),
+        6 => Command::Unbind(fields.binding(1)?),
+        7 => Command::SetPolicy(SetPolicy {
+            vhost: text(1)?,
+            name: text(2)?,
+            operator: boolean(3)?,
+            pattern: text(4)?.as_ref().into(),
+            priority: fields.signed(5)?,
+            apply_to: text(6)?.as_ref().into(),
+            definition: fields.arguments(7)?,
+        }),
+        8 => Command::ClearPolicy { vhost: text(1)?, name: text(2)?, operator: boolean(3)? },
+        9 => Command::AddVhost { name: text(1)? },
+        10 => Command::DeleteVhost { name: text(1)? },
+        11 => Command::SetUser { name: text(1)?, hash: fields.hash(2)?, tags: fields.texts(4)? },
+        12 => Command::DeleteUser { name: text(1)? },
+        13 => {
+            let permissions = fields.permissions(3)?;
+            Command::SetPermissions { user: text(1)?, vhost: text(2)?, permissions }
+        }
+        14 => Command::ClearPermissions { user: text(1)?, vhost: text(2)? },
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use amqp10::encode;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::access::{PasswordHash, Permissions, Reach};
+    use crate::catalog::{Arguments, Binding, Destination};
+
+    fn value() -> impl Strategy<Value = Value> {
+        let plain = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::Boolean),
+            any::<u8>().prop_map(Value::Ubyte),
+            any::<u64>().prop_map(Value::Ulong),
+            any::<i32>().prop_map(Value::Int),
+            any::<i64>().prop_map(Value::Long),
+            any::<f64>().prop_map(Value::Double),
+            ".{0,8}".prop_map(Value::String),
+        ];
+        plain.prop_recursive(2, 8, 3, |inner| prop::collection::vec(inner, 0..3).prop_map(Value::List))
+    }
+
+    fn command() -> impl Strategy<Value = Command> {
+        let arguments = || {
+            prop::collection::btree_map(".{0,12}", value(), 0..4)
+                .prop_map(|map| map.into_iter().collect::<Arguments>())
+        };
+        let flags = any::<[bool; 4]>;
+        let names = || (".{0,8}", ".{0,8}", ".{0,8}");
+        let binding = (names(), ".{0,8}", arguments(), any::<bool>()).prop_map(
+            |((vhost, source, to), key, arguments, to_exchange)| {
+                let to = to.into();
+                let destination =
+                    if to_exchange { Destination::Exchange(to) } else { Destination::Queue(to) };
+                Binding {
+                    vhost: vhost.into(),
+                    source: source.into(),
+                    destination,
+                    key: key.into(),
+                    arguments,
+                }
+            },
+        );
+        let reach = |everything| if everything { Reach::Everything } else { Reach::Nothing };
+        prop_oneof![
+            (names(), flags(), arguments(), any::<Option<u64>>()).prop_map(
+                |((vhost, name, _), [durable, exclusive, auto_delete, internal], arguments, connection)| {
+                    let connection = connection.map(ConnectionId);
+                    let declare = DeclareQueue::new(vhost, name, arguments);
+                    Command::DeclareQueue(DeclareQueue {
+                        durable,
+                        exclusive,
+                        auto_delete,
+                        connection,
+                        internal,
+                        ..declare
+                    })
+                }
+            ),
+            any::<u64>().prop_map(|id| Command::ForgetQueue { queue: QueueId(id) }),
+            (names(), flags(), arguments()).prop_map(
+                |((vhost, name, kind), [durable, auto_delete, internal, _], arguments)| {
+                    let (vhost, name) = (vhost.into(), name.into());
+                    Command::DeclareExchange(DeclareExchange {
+                        vhost,
+                        name,
+                        kind,
+                        durable,
+                        auto_delete,
+                        internal,
+                        arguments,
+                    })
+                }
+            ),
+            (names(), any::<bool>()).prop_map(|((vhost, name, _), if_unused)| Command::DeleteExchange {
+                vhost: vhost.into(),
+                name: name.into(),
+                if_unused
+            }),
+            (binding, any::<bool>()).prop_map(|(binding, goes)| {
+                if goes { Command::Unbind(binding) } else { Command::Bind(binding) }
+            }),
+            (names(), ".{0,8}", any::<bool>(), any::<i64>(), arguments()).prop_map(
+                |((vhost, name, pattern), apply_to, operator, priority, definition)| {
+                    let (vhost, name) = (vhost.into(), name.into());
+                    Command::SetPolicy(SetPolicy {
+                        vhost,
+                        name,
+                        operator,
+                        pattern,
+                        priority,
+                        apply_to,
+                        definition,
+                    })
+                }
+            ),
+            (names(), any::<bool>()).prop_map(|((vhost, name, _), operator)| Command::ClearPolicy {
+                vhost: vhost.into(),
+                name: name.into(),
+                operator
+            }),
+            ".{0,8}".prop_map(|name| Command::AddVhost { name: name.into() }),
+            ".{0,8}".prop_map(|name| Command::DeleteVhost { name: name.into() }),
+            (".{0,8}", any::<[u8; 4]>(), prop::collection::vec(".{0,8}", 0..3)).prop_map(
+                |(name, salt, tags)| {
+                    let hash = PasswordHash::new(salt, &amqp10::sasl::Secret::new(name.clone()));
+                    Command::SetUser { name: name.into(), hash, tags: tags.into() }
+                }
+            ),
+            ".{0,8}".prop_map(|name| Command::DeleteUser { name: name.into() }),
+            (names(), flags()).prop_map(move |((user, vhost, _), [configure, write, read, _])| {
+                let permissions =
+                    Permissions { configure: reach(configure), write: reach(write), read: reach(read) };
+                Command::SetPermissions { user: user.into(), vhost: vhost.into(), permissions }
+            }),
+            names().prop_map(|(user, vhost, _)| Command::ClearPermissions {
+                user: user.into(),
+                vhost: vhost.into()
+            }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn commands_come_as_they_were_sent(command in command()) {
+            let mut bytes = BytesMut::new();
+            encode_command(&command, &mut bytes);
+            prop_assert_eq!(decode_command(&bytes), Some(command));
+        }
+
+        /// Also part of a command, and one with a byte that is another.
+        #[test]
+        fn no_bytes_break_the_decoder(
+            command in command(),
+            any_bytes in prop::collection::vec(any::<u8>(), 0..64),
+            at in any::<prop::sample::Index>(),
+            byte in any::<u8>(),
+        ) {
+            let _ = decode_command(&any_bytes);
+            let mut bytes = BytesMut::new();
+            encode_command(&command, &mut bytes);
+            let at = at.index(bytes.len());
+            prop_assert_eq!(decode_command(&bytes[..at]), None);
+            bytes[at] = byte;
+            let _ = decode_command(&bytes);
+        }
+
+        /// Lists whose items are of any type.
+        #[test]
+        fn no_list_breaks_the_decoder(kind in 0..20_u8, mut items in prop::collection::vec(value(), 0..9)) {
+            items.insert(0, Value::Ubyte(kind));
+            let mut bytes = BytesMut::new();
+            encode::put_value(&mut bytes, &Value::List(items));
+            let _ = decode_command(&bytes);
+        }
+    }
+}

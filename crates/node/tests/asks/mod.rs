@@ -1,0 +1,50 @@
+//! Questions to shards, as the desk asks them. A test says at once what is to be done with each answer.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use broker::catalog::{Answer, CatalogError, Command};
+use node::questions::{Question, Reply};
+use node::shard::Shard;
+
+pub type Then = Box<dyn FnOnce(Reply)>;
+type OnAnswer = Box<dyn FnOnce(Result<Answer, CatalogError>)>;
+
+thread_local! {
+    /// The last number, and what is to be done with answers, by number.
+    static ASKED: RefCell<(u64, BTreeMap<u64, Then>)> = const { RefCell::new((0, BTreeMap::new())) };
+}
+
+pub trait Asks {
+    /// Asks for a change of the catalog.
+    fn propose(&mut self, command: Command, then: OnAnswer);
+
+    /// Does what is to be done with the answers that have come. To be called behind a turn.
+    fn take_replies(&mut self);
+}
+
+impl Asks for Shard {
+    fn propose(&mut self, command: Command, then: OnAnswer) {
+        let then = Box::new(|reply| match reply {
+            Reply::Changed(result) => then(result),
+            other => panic!("{other:?}"),
+        });
+        self.handle_question(keep(then), Question::Change(command));
+    }
+
+    fn take_replies(&mut self) {
+        for (number, reply) in self.poll_replies() {
+            let then = ASKED.with_borrow_mut(|(_, waiting)| waiting.remove(&number));
+            then.expect("each question is answered once")(reply);
+        }
+    }
+}
+
+/// Keeps what is to be done with an answer. Returns the number for the question.
+pub fn keep(then: Then) -> u64 {
+    ASKED.with_borrow_mut(|(last, waiting)| {
+        *last += 1;
+        waiting.insert(*last, then);
+        *last
+    })
+}

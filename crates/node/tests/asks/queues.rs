@@ -1,0 +1,34 @@
+//! Questions to queues, as the desk asks them.
+
+use broker::ids::QueueId;
+use node::questions::{Question, Reply};
+use node::shard::Shard;
+use queue::{Effect, Request, Ticket};
+
+use crate::asks::keep;
+
+pub trait AsksQueues {
+    /// Asks a queue. Returns the number of the question.
+    fn ask(
+        &mut self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request,
+        then: Box<dyn FnOnce(Effect)>,
+    ) -> u64;
+}
+
+impl AsksQueues for Shard {
+    fn ask(
+        &mut self,
+        queue: QueueId,
+        request: impl FnOnce(Ticket) -> Request,
+        then: Box<dyn FnOnce(Effect)>,
+    ) -> u64 {
+        let number = keep(Box::new(|reply| match reply {
+            Reply::Effect(effect) => then(*effect),
+            other => panic!("{other:?}"),
+        }));
+        self.handle_question(number, Question::Queue { queue, request: request(Ticket(0)) });
+        number
+    }
+}

@@ -1,0 +1,157 @@
+//! The facts of what is alive, repeated in parts, for a log that gives up its old files.
+//!
+//! ```text
+//!   ready, level by level ──> held, consumer by consumer ──> leaving ──> runs
+//! ```
+//!
+//! Between two parts the queue goes on. A message that moves from left to right is met where it is then. A message that
+//! moves back is repeated when it does ([`super::journal::Journal::repeat_returned`]). So nothing is left out. What is repeated twice is
+//! the same message when it is restored.
+
+use super::Fifo;
+use super::entry::Entry;
+use crate::Fact;
+
+/// What is repeated, and how far that has come.
+pub(super) struct Repeating {
+    /// Seqs, ascending, not overlapping.
+    ranges: Vec<(u64, u64)>,
+    runs: Vec<u32>,
+    next: Next,
+}
+
+/// Where the next part begins.
+#[derive(Clone, Copy)]
+enum Next {
+    /// At this seq of a range, or at its first.
+    Ready {
+        level: usize,
+        range: usize,
+        seq: u64,
+    },
+    /// At this number of the consumer in this slot.
+    Held {
+        slot: usize,
+        number: u64,
+    },
+    /// At this one of all that have ever been queued to leave.
+    Queued(u64),
+    /// The others that are leaving.
+    Leaving,
+    Runs,
+    Nothing,
+}
+
+impl Next {
+    const FIRST: Self = Self::Ready { level: 0, range: 0, seq: 0 };
+}
+
+impl Repeating {
+    pub fn begin_again(&mut self) {
+        self.next = Next::FIRST;
+    }
+
+    /// Whether the facts of a message are to be repeated.
+    pub fn wants(&self, entry: &Entry) -> bool {
+        let at = self.ranges.partition_point(|(_, last)| *last < entry.seq);
+        entry.journaled
+            && entry.spot.is_none()
+            && self.ranges.get(at).is_some_and(|(first, _)| *first <= entry.seq)
+    }
+}
+
+impl Fifo {
+    /// Begins to repeat the facts of what is alive in these ranges of seqs, which ascend and do not overlap, and in these
+    /// runs: enough to restore it without the facts that were said before. [`Fifo::repeat`] goes on with it.
+    pub fn begin_repeat(&mut self, ranges: Vec<(u64, u64)>, runs: Vec<u32>) {
+        self.journal.repeating = Some(Box::new(Repeating { ranges, runs, next: Next::FIRST }));
+    }
+
+    /// Whether [`Fifo::repeat`] has something to do.
+    pub fn is_repeating(&self) -> bool {
+        self.journal.repeating.is_some()
+    }
+
+    /// Repeats the next facts and looks at no more than `rows_max` messages, which are at least one. Returns how many it has
+    /// looked at. Looked at together are dead letters on their way, at most [`super::LEAVING_MAX`], and what has been read
+    /// of all runs and is alive.
+    pub fn repeat(&mut self, rows_max: usize, mut each: impl FnMut(Fact)) -> usize {
+        let Some(mut repeating) = self.journal.repeating.take() else { return 0 };
+        let mut rows = 0;
+        while rows < rows_max {
+            if rows > 0 && matches!(repeating.next, Next::Leaving) && self.leaving.len() > rows_max - rows {
+                // In a part of its own.
+                break;
+            }
+            let (walked, next) = self.repeat_part(&repeating, rows_max - rows, &mut each);
+            rows += walked;
+            repeating.next = next;
+            if matches!(next, Next::Nothing) {
+                return rows;
+            }
+        }
+        self.journal.repeating = Some(repeating);
+        rows
+    }
+
+    /// Returns how many messages it has looked at, and what comes next.
+    fn repeat_part(&self, all: &Repeating, rows: usize, each: &mut dyn FnMut(Fact)) -> (usize, Next) {
+        let journal = &self.journal;
+        let mut say = |entry: &Entry| {
+            if all.wants(entry) {
+                journal.repeat(entry, &mut *each);
+            }
+        };
+        match all.next {
+            Next::Ready { .. } if journal.can_fall() => {
+                all.ranges.iter().for_each(|&(first, last)| self.learned_facts(first, last, &mut *each));
+                (1, Next::Runs)
+            }
+            Next::Ready { level, range, seq } => {
+                let Some(found) = self.ready.level(level) else {
+                    return (0, Next::Held { slot: 0, number: 0 });
+                };
+                let Some(&(first, last)) = all.ranges.get(range) else {
+                    return (0, Next::Ready { level: level + 1, range: 0, seq: 0 });
+                };
+                let first = first.max(seq);
+                let reach = found.reach(first, last, rows);
+                let walked = found.range(first, reach).map(&mut say).count();
+                let next = match reach < last {
+                    true => Next::Ready { level, range, seq: reach + 1 },
+                    false => Next::Ready { level, range: range + 1, seq: 0 },
+                };
+                (walked.max(1), next)
+            }
+            Next::Held { slot, number } => {
+                let Some(unsettled) = self.consumers.unsettled_at(slot) else { return (0, Next::Queued(0)) };
+                let (mut walked, mut next) = (0, Next::Held { slot: slot + 1, number: 0 });
+                for (number, entry) in
+                    unsettled.into_iter().flat_map(|held| held.here_from(number)).take(rows)
+                {
+                    say(entry);
+                    walked += 1;
+                    if walked == rows {
+                        next = Next::Held { slot, number: number + 1 };
+                    }
+                }
+                (walked.max(1), next)
+            }
+            Next::Queued(from) => {
+                let walked = self.leaving.queued_from(from).take(rows).map(&mut say).count();
+                let from = from.max(self.leaving.first_queued()) + walked as u64;
+                (walked, if walked < rows { Next::Leaving } else { Next::Queued(from) })
+            }
+            Next::Leaving => {
+                let walked = self.leaving.unqueued().map(&mut say).count();
+                (walked, Next::Runs)
+            }
+            Next::Runs if all.runs.is_empty() => (0, Next::Nothing),
+            Next::Runs => {
+                self.run_facts(&all.runs, &mut *each);
+                (self.references().count().max(1), Next::Nothing)
+            }
+            Next::Nothing => (0, Next::Nothing),
+        }
+    }
+}
