@@ -1,10 +1,10 @@
 //! What a world keeps: the real log and the real streams, each on a false disk of its own, and no threads. What they are
 //! asked for is done in one round and answered at once.
 
-use log::testing::{Crash, FalseDisk};
-use log::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
 use node::shard::Shard;
+use wal::testing::{Crash, FalseDisk};
+use wal::{ChunkJob, ChunksRead, Handover, Log, Options, StreamJob, StreamReader, Streams};
 
 /// The disks, and what runs on them while the process lives.
 pub struct Storage {

@@ -1,7 +1,7 @@
 //! Any bytes as the files of the log. Shared by the fuzz target and the test that replays the corpus.
 
-use log::testing::{Crash, FalseDisk};
-use log::{Handover, Log, Options, Record, Records, Recovery};
+use wal::testing::{Crash, FalseDisk};
+use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 /// The first octet is the number of the first file; each file has its length in front. Whatever they say, an open ends, and if it finds no
 /// damage, it finds the same the next time, and then what was written in between.

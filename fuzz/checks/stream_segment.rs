@@ -1,7 +1,7 @@
 //! Any bytes as the last segment of a stream. Shared by the fuzz target and the test that replays the corpus.
 
-use log::testing::FalseDisk;
-use log::{ChunkJob, ReadFrom, StreamAnswer, StreamJob, StreamLimits, StreamReader, Streams};
+use wal::testing::FalseDisk;
+use wal::{ChunkJob, ReadFrom, StreamAnswer, StreamJob, StreamLimits, StreamReader, Streams};
 
 const STREAM: u64 = 7;
 

@@ -144,10 +144,10 @@ fn pure_wing_is_pure() {
 }
 
 #[test]
-fn log_is_monoglot() {
+fn wal_is_monoglot() {
     // The queue crate asks the same of itself.
     const WORDS: &[&str] = &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"];
-    for file in sources(&root().join("crates/log/src")) {
+    for file in sources(&root().join("crates/wal/src")) {
         let text = std::fs::read_to_string(&file).expect("a source").to_lowercase();
         for word in WORDS {
             assert!(!text.contains(word), "{} says '{word}'", file.display());

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use broker::catalog::{Arguments, Catalog, Command, DeclareQueue, QueueIds};
 use broker::ids::QueueId;
 use bytes::{BufMut, BytesMut};
-use log::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 use message::{Message, Parts, Route};
 use node::facts::{push_change, push_fact, push_to_run};
 use queue::{Ages, Fact, Stored};
+use wal::{Handover, Log, Options, PACK_BYTES, PackOptions, Packs, RealDisk, Records, Run};
 
 /// As the broker does it: about a pack.
 const RUN_BYTES: usize = (PACK_BYTES - PACK_BYTES / 16) as usize;

@@ -11,15 +11,15 @@ use amqp10::{
 };
 use broker::catalog::{Binding, Catalog, Command, DEFAULT_VHOST, DeclareQueue, Destination, Letter};
 use bytes::{Bytes, BytesMut};
-use log::{
-    ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
-    StreamLimits, StreamReader, Streams,
-};
 use message::{DeliveryHeads, Dialect, FieldFilter, Filter, Message, Parts, Position, Route, SqlFilter};
 use queue::{
     Attach, Carrier, Chunk, Config, ConsumerId, Deliver, Effect, Fifo, Follower, Lent, Mode, Outcome,
     Publish, PublisherId, Put, Readers, ReadersOutput, Request, Retained, Stream, StreamConfig, StreamOutput,
     Work,
+};
+use wal::{
+    ChunkJob, Handover, Log, NewChunk, Options, ReadFrom, RealDisk, Records, StreamAnswer, StreamJob,
+    StreamLimits, StreamReader, Streams,
 };
 
 use crate::walk;
@@ -364,7 +364,7 @@ fn log_append() -> Box<dyn FnMut() -> u64> {
 struct Segments {
     streams: Streams<RealDisk>,
     data: Bytes,
-    retained: log::Retained,
+    retained: wal::Retained,
     answers: Vec<StreamAnswer>,
     directory: Directory,
 }
@@ -378,7 +378,7 @@ impl Segments {
         streams
             .handle(StreamJob::Open { shard: 0, stream: 1, limits, sync: false, now_ms: 0 }, &mut Vec::new());
         let data = vec![b'x'; 100 * (100 + 4)].into();
-        Self { streams, data, retained: log::Retained::default(), answers: Vec::new(), directory }
+        Self { streams, data, retained: wal::Retained::default(), answers: Vec::new(), directory }
     }
 
     fn append(&mut self) -> u64 {

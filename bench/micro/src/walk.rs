@@ -17,11 +17,11 @@ use broker::access::{Access, Permissions, User};
 use broker::catalog::{Arguments, Command, DEFAULT_VHOST, DeclareQueue};
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 use node::facts::Restored;
 use node::questions::Question;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
+use wal::{Completion, Retained, Size, Step, StreamAnswer, StreamJob};
 
 use crate::cases::TURN;
 

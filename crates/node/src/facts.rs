@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of version 2; changes of users and virtual hosts are of
-//! [`log::LOG_VERSION`] 3. The version of a change is the one that it was decided for: the order of the records counts, not the
+//! [`wal::LOG_VERSION`] 3. The version of a change is the one that it was decided for: the order of the records counts, not the
 //! versions. Numbers are big-endian. Queue ids
 //! are never 0, for incarnations start at 1. What a run holds stands in packs, as records of kind 1.
 
@@ -28,9 +28,9 @@ use broker::catalog::{Catalog, Change, decode_change, encode_change};
 use broker::ids::QueueId;
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use hashbrown::{HashMap, HashSet};
-use log::{Extent, Record, Records};
 use message::{LastRoute, Message};
 use queue::{Ages, Block, Fact, Loaded, Marks, Put, Restoring, Span, Stored, Taken};
+use wal::{Extent, Record, Records};
 
 use crate::marks;
 
@@ -86,7 +86,7 @@ pub fn push_put(records: &mut Records, queue: QueueId, put: Put<'_>) {
 }
 
 /// Appends one message to a run that is to be written.
-pub fn push_to_run(run: &mut log::Run, scratch: &mut Vec<u8>, fact: &Fact) {
+pub fn push_to_run(run: &mut wal::Run, scratch: &mut Vec<u8>, fact: &Fact) {
     let Fact::Put { seq, message, at_ms } = fact else { return };
     scratch.clear();
     put_head(scratch, message, *at_ms);
@@ -100,7 +100,7 @@ fn put_head(out: &mut Vec<u8>, message: &Message, at_ms: u64) {
 }
 
 /// The messages of a block of a run. `None` if it holds anything else.
-pub fn decode_block(block: log::Block) -> Option<Block> {
+pub fn decode_block(block: wal::Block) -> Option<Block> {
     let mut route = LastRoute::default();
     let messages = block.records.into_iter().map(|record| {
         let mut body = record.body;

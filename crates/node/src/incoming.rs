@@ -2,9 +2,9 @@
 
 use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
-use log::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
 use queue::Ticket;
 use tokio::sync::mpsc;
+use wal::{BlockRead, ChunksRead, Completion, Packed, StreamAnswer};
 
 use crate::handshakes::Handshake;
 use crate::questions::Question;

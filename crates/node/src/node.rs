@@ -15,11 +15,11 @@ use broker::access::Access;
 use broker::ids::{QueueId, ShardId};
 use broker::placements::Placements;
 use broker::settings::Settings;
-use log::{
+use tokio::sync::mpsc;
+use wal::{
     Cut, Handover, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs, RealDisk, Records,
     Recovery, StreamError, StreamFlaw, StreamReader, Streams, Writer,
 };
-use tokio::sync::mpsc;
 
 use crate::admission::Admission;
 use crate::alarms::{AlarmLimits, Watch};
@@ -169,14 +169,14 @@ impl Node {
             move |error| StartError::Io { what, error }
         };
         let completions = shards.clone();
-        let on_done: log::OnDone = Box::new(move |done| {
+        let on_done: wal::OnDone = Box::new(move |done| {
             for completion in done.drain(..) {
                 tell(&completions, completion.shard, Incoming::Logged(completion));
             }
         });
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
         let packed = shards.clone();
-        let on_round: log::OnPackRound = Box::new(move |round| {
+        let on_round: wal::OnPackRound = Box::new(move |round| {
             for answer in round.packed {
                 tell(&packed, answer.shard, Incoming::Packed(answer));
             }
@@ -186,18 +186,18 @@ impl Node {
         });
         let packs = packs.spawn(on_round).map_err(thread("packs"))?;
         let blocks = shards.clone();
-        let on_read: log::OnBlockRead =
+        let on_read: wal::OnBlockRead =
             Box::new(move |read| tell(&blocks, read.shard, Incoming::Block(read)));
         let reader = reader.spawn(on_read).map_err(thread("pack reader"))?;
         let answered = shards.clone();
-        let on_answers: log::OnStreamAnswers = Box::new(move |answers| {
+        let on_answers: wal::OnStreamAnswers = Box::new(move |answers| {
             for answer in answers.drain(..) {
                 tell(&answered, answer.shard(), Incoming::Stream(answer));
             }
         });
         let streams = streams.spawn(on_answers).map_err(thread("streams"))?;
         let chunks = shards.clone();
-        let on_chunks: log::OnChunksRead =
+        let on_chunks: wal::OnChunksRead =
             Box::new(move |read| tell(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };

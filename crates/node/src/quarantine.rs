@@ -18,8 +18,8 @@ use std::io;
 use std::path::Path;
 
 use broker::ids::QueueId;
-use log::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 use queue::Fact;
+use wal::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 
 use crate::facts::{self, CATALOG, Restored};
 

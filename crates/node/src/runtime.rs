@@ -20,12 +20,12 @@ use std::time::{Duration, Instant, SystemTime};
 use broker::PEER;
 use broker::ids::ShardId;
 use hashbrown::HashMap;
-use log::{
+use tokio::sync::{Notify, mpsc};
+use tokio::task::LocalSet;
+use wal::{
     Completion, Handover, PackReaderHandle, PacksHandle, RealDisk, StreamAnswer, StreamJob,
     StreamReaderHandle, StreamsHandle, WriterHandle,
 };
-use tokio::sync::{Notify, mpsc};
-use tokio::task::LocalSet;
 
 pub(crate) use self::sockets::accept_all;
 use self::sockets::{Socket, accept, evict, serve, write_dirty, write_line};

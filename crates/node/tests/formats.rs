@@ -12,12 +12,12 @@ use broker::catalog::{
     Arguments, Binding, Catalog, Change, Command, DeclareExchange, DeclareQueue, Destination,
 };
 use bytes::Bytes;
-use log::testing::{Crash, FalseDisk};
-use log::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 use message::{Annotations, Death, DeathReason, Message, Parts, Route};
 use node::facts::{Restored, push_change, push_fact, push_noted};
 use node::quarantine::quarantine;
 use queue::{Ages, Fact, Fifo, Marks, Span, Stored, Taken};
+use wal::testing::{Crash, FalseDisk};
+use wal::{Extent, Handover, LOG_VERSION, Log, Options, Records};
 
 fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))

@@ -15,14 +15,14 @@ use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::testing::FalseDisk;
-use log::{Handover, Log, Options};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::quarantine::{DefinitionsLost, quarantine};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
+use wal::testing::FalseDisk;
+use wal::{Handover, Log, Options};
 
 /// The log may hold this much garbage: little, so that its files are given back.
 const GARBAGE: u64 = 4 * 1024;

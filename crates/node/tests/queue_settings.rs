@@ -19,12 +19,12 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::{Completion, Step};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{ConsumerId, Effect, Publish, PublisherId, Request, Ticket};
+use wal::{Completion, Step};
 
 struct World {
     shards: Vec<Shard>,

@@ -3,7 +3,7 @@
 
 mod world;
 
-use log::testing::Crash;
+use wal::testing::Crash;
 use world::World;
 
 /// Runs per test; `SLUICE_SOAK` multiplies it.

@@ -7,10 +7,10 @@ use amqp10::sasl::Secret;
 use broker::access::{Access, Permissions, User};
 use broker::catalog::{Command, Decision};
 use broker::settings::Settings;
-use log::testing::{Crash, FalseDisk};
-use log::{Handover, Log, Options, Records};
 use node::facts::{Restored, push_change};
 use node::{AlarmLimits, Node, NodeOptions, StorageLimits};
+use wal::testing::{Crash, FalseDisk};
+use wal::{Handover, Log, Options, Records};
 
 const PASSWORD: &str = "correct horse battery staple";
 

@@ -15,12 +15,12 @@ use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::Bytes;
-use log::{Completion, Step};
 use message::{Message, Parts, Route};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{Publish, PublisherId, Request};
+use wal::{Completion, Step};
 
 /// The bound, as the shard has it.
 const ROWS_PER_TURN: usize = 1000;

@@ -49,7 +49,7 @@ use broker::counters::Counters;
 use broker::ids::ShardId;
 use broker::placements::Placements;
 use broker::settings::Settings;
-use log::Held;
+use wal::Held;
 
 use self::connections::{Connections, Gates};
 pub use self::connections::{Moved, Occupancy};

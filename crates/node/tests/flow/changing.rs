@@ -2,7 +2,7 @@
 
 use amqp10::DeliveryState;
 use broker::settings::Settings;
-use log::testing::Random;
+use wal::testing::Random;
 
 use crate::client::{Client, End, Hello};
 use crate::world::World;

@@ -3,7 +3,7 @@
 
 use amqp10::{DeliveryState, Modified, Value};
 use broker::settings::{LinkCredit, Settings};
-use log::testing::Random;
+use wal::testing::Random;
 
 use crate::client::{Client, Consumer, End, Hello, STREAM, State};
 use crate::world::World;

@@ -17,12 +17,12 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::testing::FalseDisk;
-use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{Report, Request};
+use wal::testing::FalseDisk;
+use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 
 /// Rounds after which the broker is taken to run in a circle.
 const ROUNDS_MAX: usize = 10_000;
@@ -237,7 +237,7 @@ impl World {
     }
 
     fn tell(&mut self, id: usize, ticket: u64, step: Step) {
-        let (shard, size) = (id as u32, log::Size::default());
+        let (shard, size) = (id as u32, wal::Size::default());
         self.shards[id].handle_logged(Completion { shard, ticket, step, result: Ok(()), file: 0, size });
     }
 

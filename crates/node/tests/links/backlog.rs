@@ -2,8 +2,8 @@
 
 use broker::catalog::Arguments;
 use broker::settings::Settings;
-use log::{Extent, PackJob, Packed, WriteFailure};
 use node::StorageLimits;
+use wal::{Extent, PackJob, Packed, WriteFailure};
 
 use super::house::House;
 

@@ -8,8 +8,8 @@ use broker::catalog::QueueRecord;
 use broker::explain::{Cause, Explanation, Look, QueueFacts, Subject, Wanted};
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
 use node::StorageLimits;
+use wal::{BlockRead, Completion, Extent, Flaw, PackJob, Packed, ReadError, ReadJob, Step, WriteError};
 
 use super::house::House;
 

@@ -20,12 +20,12 @@ use broker::ids::{QueueId, ShardId};
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::{BufMut, Bytes, BytesMut};
-use log::testing::FalseDisk;
-use log::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 use node::facts::Restored;
 use node::shard::{Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
 use queue::{Request, Ticket};
+use wal::testing::FalseDisk;
+use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 
 /// The capability of a link that takes replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use broker::ids::ShardId;
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::testing::Random;
+use wal::testing::Random;
 
 use super::house::{House, take};
 

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use broker::ids::QueueId;
 use broker::settings::Settings;
-use log::{ChunkJob, ChunksRead, StreamError};
 use queue::{Effect, Replay, Request, Start};
+use wal::{ChunkJob, ChunksRead, StreamError};
 
 use super::house::House;
 use crate::asks_queues::AsksQueues;

@@ -10,7 +10,7 @@ use amqp10::{
     SenderSettleMode, SessionConfig, Source, Symbol, Tag, Target, TargetArchetype, Value, sections,
 };
 use bytes::Bytes;
-use log::testing::Random;
+use wal::testing::Random;
 
 use super::{ADDRESS, Story};
 

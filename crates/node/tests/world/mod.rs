@@ -17,14 +17,14 @@ use broker::ids::ShardId;
 use broker::mail::Mail;
 use broker::settings::Settings;
 use bytes::BytesMut;
-use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
-use log::{
-    BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
-    ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
-};
 use node::facts::Restored;
 use node::shard::{Moved, Occupancy, Shard, Writes};
 use node::{StorageLimits, make_shards};
+use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::{
+    BlockRead, Completion, Extent, Handover, Log, Options, PackJob, PackOptions, PackReader, Packed, Packs,
+    ReadJob, StreamAnswer, StreamJob, SyncEnd, SyncJob,
+};
 
 use asks::Asks;
 use client::Client;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use amqp10::Value;
 use broker::catalog::{Arguments, Command, DeclareQueue};
-use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
-use log::{
+use message::Entries;
+use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::{
     ChunkJob, ChunksRead, NewChunk, Retained, StreamAnswer, StreamError, StreamJob, StreamReader,
     StreamSyncEnd, StreamSyncJob, Streams,
 };
-use message::Entries;
 
 use super::asks::Asks;
 use super::client::{Client, number_in};

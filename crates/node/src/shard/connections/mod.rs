@@ -24,10 +24,10 @@ use broker::input::Input;
 use broker::mail::{GateAddress, PublisherAddress, TicketOwner};
 use broker::watchers::Watchers;
 use bytes::BytesMut;
-use log::Held;
 use message::DeliveryHeads;
 use queue::{ConsumerId, Deliver, Lent, PublisherId, Ticket};
 use slab::Slab;
+use wal::Held;
 
 pub(crate) use self::input::{READ_BUFFER, READ_MAX};
 pub use self::moving::Moved;

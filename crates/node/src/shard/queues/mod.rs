@@ -10,8 +10,8 @@ mod effects;
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use hashbrown::HashMap;
-use log::Extent;
 use queue::{Output, Request};
+use wal::Extent;
 
 use super::Shard;
 use super::connections::Gates;

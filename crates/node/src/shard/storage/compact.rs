@@ -8,8 +8,8 @@
 use std::collections::VecDeque;
 
 use broker::ids::QueueId;
-use log::{Block, Extent, ReadError, Run};
 use queue::{Living, Load, Moved};
+use wal::{Block, Extent, ReadError, Run};
 
 use super::Storage;
 use super::slot::{QueueSlot, Reading, RunPlace};

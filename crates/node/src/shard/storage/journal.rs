@@ -15,8 +15,8 @@ use std::collections::VecDeque;
 
 use broker::catalog::Change;
 use broker::ids::QueueId;
-use log::{Extent, Handover, Records, WriteError};
 use queue::{Fact, Level, Put};
+use wal::{Extent, Handover, Records, WriteError};
 
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};

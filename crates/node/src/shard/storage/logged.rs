@@ -2,7 +2,7 @@
 
 use broker::ids::DECIDER;
 use broker::mail::Mail;
-use log::{Completion, Handover, Size, Step};
+use wal::{Completion, Handover, Size, Step};
 
 use super::journal::{OnSynced, OnWritten};
 use crate::facts::Place;

@@ -26,8 +26,8 @@ use std::sync::atomic::AtomicU64;
 use broker::catalog::Change;
 use broker::explain::LogFacts;
 use broker::ids::{QueueId, ShardId};
-use log::{Extent, Step};
 use queue::{Drive, Fact, Level, Mark, Put, Solo};
+use wal::{Extent, Step};
 
 use self::journal::Journal;
 use self::pages::Pages;
@@ -46,7 +46,7 @@ pub struct StorageLimits {
     pub garbage_allowed: u64,
     /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
     pub backlog_memory: u64,
-    /// Bytes of the disk that the log keeps for the time when it is full; see [`log::Size::short`].
+    /// Bytes of the disk that the log keeps for the time when it is full; see [`wal::Size::short`].
     pub reserve_bytes: u64,
     /// Bytes of messages that may be settled before they are written.
     pub unwritten_max: u64,
@@ -63,7 +63,7 @@ impl Default for StorageLimits {
         Self {
             garbage_allowed: GARBAGE_ALLOWED,
             backlog_memory: Self::BACKLOG_MEMORY,
-            reserve_bytes: log::RESERVE_BYTES,
+            reserve_bytes: wal::RESERVE_BYTES,
             unwritten_max: UNWRITTEN_BYTES_MAX,
         }
     }

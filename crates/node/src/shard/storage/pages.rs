@@ -12,8 +12,8 @@
 
 use broker::ids::QueueId;
 use hashbrown::HashMap;
-use log::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 use queue::Load;
+use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 
 use super::compact::Moving;
 use super::slot::{Reading, RunPlace};

@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering;
 use broker::catalog::Told;
 use broker::ids::DECIDER;
 use broker::mail::Mail;
-use log::{SPARE_FILES_MAX, Size};
 use queue::{ALL_DUE, Fact};
+use wal::{SPARE_FILES_MAX, Size};
 
 use super::Storage;
 use crate::shard::Shard;
@@ -287,7 +287,7 @@ mod tests {
     use broker::access::Access;
     use broker::catalog::{Arguments, Command, DeclareQueue};
     use broker::settings::Settings;
-    use log::{Completion, Step};
+    use wal::{Completion, Step};
 
     use super::*;
     use crate::facts::Restored;
@@ -377,14 +377,14 @@ mod tests {
         let evacuated = shard.poll_handover().unwrap();
 
         // What is left when file 1 is gone, and the process with it.
-        let disk = log::testing::FalseDisk::new(1);
-        let options = log::Options { seed: Some(1), ..log::Options::default() };
-        let (mut files, _) = log::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
+        let disk = wal::testing::FalseDisk::new(1);
+        let options = wal::Options { seed: Some(1), ..wal::Options::default() };
+        let (mut files, _) = wal::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
         files.append(&mut vec![evacuated], &mut Vec::new());
         drop(files);
         let mut restored = Restored::default();
-        let options = log::Options { seed: Some(1), ..log::Options::default() };
-        let _ = log::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
+        let options = wal::Options { seed: Some(1), ..wal::Options::default() };
+        let _ = wal::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
         let names: Vec<_> = restored.catalog.queues().map(|queue| queue.name.to_string()).collect();
         assert_eq!(names, ["new"]);
         log(&mut shard, pending.ticket, Step::Synced, 1);

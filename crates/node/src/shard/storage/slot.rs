@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use broker::ids::QueueId;
-use log::Extent;
 use queue::{Driver, Fact, Fifo, Load, Span, Taken};
 use ranges::replace_joined;
+use wal::Extent;
 
 use crate::facts::Place;
 

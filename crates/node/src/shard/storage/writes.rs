@@ -7,7 +7,7 @@
 //!
 //! What is written at once is answered within the turn: receipts leave with what else the turn has made.
 
-use log::{Completion, Handover, StreamAnswer, StreamJob};
+use wal::{Completion, Handover, StreamAnswer, StreamJob};
 
 use crate::shard::Shard;
 

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use broker::ids::QueueId;
-use log::{Claim, Held};
 use queue::Asked;
+use wal::{Claim, Held};
 
 use super::{LOAD_BYTES, Load, Streams, TAILS_BYTES};
 use crate::shard::Shard;

@@ -18,14 +18,14 @@ use std::sync::Arc;
 use broker::PEER;
 use broker::ids::QueueId;
 use hashbrown::HashMap;
-use log::{
-    Bloom, ChunkJob, Chunks, ChunksRead, NewChunk, Position, ReadFrom, Reserved, StreamAnswer, StreamError,
-    StreamJob, StreamLimits, Wanted,
-};
 use queue::{
     Asked, Chunk, ChunkLoad, Config, ConsumerId, Effect, Follower, GoneReason, LoadFrom, LoadedChunks, News,
     OpenFailure, Place, Readers, ReadersOutput, RejectReason, Request, Retained, Standing, Stream,
     StreamOutput, Verdict, Work, ends,
+};
+use wal::{
+    Bloom, ChunkJob, Chunks, ChunksRead, NewChunk, Position, ReadFrom, Reserved, StreamAnswer, StreamError,
+    StreamJob, StreamLimits, Wanted,
 };
 
 use self::memory::Line;
@@ -316,7 +316,7 @@ impl Shard {
         match answer {
             StreamAnswer::Opened { result, cut, .. } => {
                 if let Some(cut) = cut {
-                    let log::StreamCut { file, offset, bytes, left } = cut;
+                    let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
                             tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
@@ -517,8 +517,8 @@ fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
     }
 }
 
-fn retained(known: log::Retained) -> Retained {
-    let log::Retained { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = known;
+fn retained(known: wal::Retained) -> Retained {
+    let wal::Retained { first, next, bytes, first_timestamp_ms, last_timestamp_ms, segments, .. } = known;
     Retained { first, next, bytes, times_ms: first_timestamp_ms.zip(last_timestamp_ms), segments }
 }
 
@@ -558,9 +558,9 @@ fn chunk_job(shard: u32, ticket: u64, queue: QueueId, load: ChunkLoad) -> ChunkJ
     }
 }
 
-fn loaded(chunks: log::Chunks) -> LoadedChunks {
+fn loaded(chunks: wal::Chunks) -> LoadedChunks {
     let Position { segment, at, offset } = chunks.next;
-    let chunk = |chunk: log::Chunk| Chunk {
+    let chunk = |chunk: wal::Chunk| Chunk {
         first: chunk.first,
         entries: chunk.entries.into(),
         at_ms: chunk.timestamp_ms,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use chunks::{LIMITS, Owner, chunk, data, job, open, read, read_all, reopen};
-use log::testing::{Crash, FalseDisk, Op};
-use log::{
+use wal::testing::{Crash, FalseDisk, Op};
+use wal::{
     Bloom, ChunkJob, NewChunk, ReadFrom, StreamAnswer, StreamError, StreamJob, StreamLimits, StreamReader,
     Streams, Wanted,
 };
@@ -383,7 +383,7 @@ fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
         }
     }
     assert_eq!(disk.changes(), before + 2);
-    let large = log::AT_ONCE_BYTES_MAX as usize;
+    let large = wal::AT_ONCE_BYTES_MAX as usize;
     for job in [append(7, 3, 500, false), append(7, 3, 100, true), append(8, 1, large, false)] {
         assert!(owner.streams.append_at_once(job).is_err(), "a new segment, a sync, or many bytes");
     }
@@ -623,7 +623,7 @@ fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
 #[test]
 fn files_are_opened_by_whoever_needs_them_and_closed_again() {
     let (disk, mut owner) = streams();
-    for stream in 0..log::OPEN_WRITE_MAX as u64 + 1 {
+    for stream in 0..wal::OPEN_WRITE_MAX as u64 + 1 {
         owner.open(stream, LIMITS, 0).unwrap();
         owner.append(stream, vec![chunk(0, 1, 0, 10)], false).unwrap();
     }

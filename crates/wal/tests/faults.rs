@@ -7,12 +7,12 @@ mod soak;
 
 use std::collections::BTreeMap;
 
-use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
-use log::{
+use soak::{named, pick, seeds};
+use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::{
     CUT_SUFFIX, Completion, Handover, LARGE, Log, OpenError, Options, Record, Records, Size, Step, SyncEnd,
     SyncJob,
 };
-use soak::{named, pick, seeds};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use log::testing::{FalseDisk, Op, Random, forget};
-use log::{
+use wal::testing::{FalseDisk, Op, Random, forget};
+use wal::{
     Completion, Cut, Damage, Handover, LOG_VERSION, Log, OpenError, Options, Owners, Record, Records,
     Recovery,
 };

@@ -4,7 +4,7 @@
 use std::fmt::Debug;
 use std::ops::Range;
 
-use log::testing::Random;
+use wal::testing::Random;
 
 pub fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
     &from[random.below(from.len() as u64) as usize]

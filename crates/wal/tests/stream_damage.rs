@@ -4,8 +4,8 @@
 mod chunks;
 
 use chunks::{LIMITS, Owner, chunk, read_all};
-use log::testing::{Crash, FalseDisk};
-use log::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
+use wal::testing::{Crash, FalseDisk};
+use wal::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
 
 /// One chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use libc::{EIO, ENOSPC};
-use log::testing::{Crash, FalseDisk, Op, forget};
-use log::{Handover, Log, Options, Record, Records, Recovery};
+use wal::testing::{Crash, FalseDisk, Op, forget};
+use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
 

@@ -1,8 +1,8 @@
 //! Damage is told from the torn end that a crash leaves: by the note in the file `lock`, which says how far the log had
 //! come and in which boot of the machine, and by what batches say of each other.
 
-use log::testing::{FalseDisk, Op};
-use log::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
+use wal::testing::{FalseDisk, Op};
+use wal::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
 
 const FILE_HEADER: usize = 48;
 const BATCH_HEADER: usize = 64;

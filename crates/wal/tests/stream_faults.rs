@@ -10,12 +10,12 @@ mod soak;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use log::testing::{CHANGES, Crash, FalseDisk, Op, Random};
-use log::{
+use soak::{named, pick, seeds};
+use wal::testing::{CHANGES, Crash, FalseDisk, Op, Random};
+use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, Position, ReadFrom, Retained, StreamAnswer, StreamError, StreamJob,
     StreamLimits, StreamReader, StreamSyncJob, Streams,
 };
-use soak::{named, pick, seeds};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]
@@ -122,7 +122,7 @@ impl Model {
         self.retained = retained;
     }
 
-    fn appended(&mut self, result: Result<Retained, log::AppendFailure>) {
+    fn appended(&mut self, result: Result<Retained, wal::AppendFailure>) {
         let (mut chunks, sync) = self.away.take().expect("an append is answered once");
         let (kept, refused) = match result {
             Ok(kept) => (kept, false),

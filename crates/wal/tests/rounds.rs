@@ -1,8 +1,8 @@
 //! What a round costs, and how a sick disk is met.
 
 use libc::{EIO, ENOSPC};
-use log::testing::{CHANGES, Crash, FalseDisk, Op};
-use log::{AT_ONCE_BYTES_MAX, Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
+use wal::testing::{CHANGES, Crash, FalseDisk, Op};
+use wal::{AT_ONCE_BYTES_MAX, Completion, Handover, Log, Options, Record, Records, Step, UNSYNCED_BYTES_MAX};
 
 fn open(disk: &FalseDisk, file_bytes: u64) -> (Log<FalseDisk>, Vec<Record>) {
     let mut records = Vec::new();

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use log::testing::FalseDisk;
-use log::{
+use wal::testing::FalseDisk;
+use wal::{
     AppendFailure, Chunk, ChunkJob, Disk, NewChunk, ReadFrom, Retained, StreamAnswer, StreamCut, StreamError,
     StreamJob, StreamLimits, StreamReader, Streams,
 };

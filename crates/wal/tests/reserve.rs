@@ -4,8 +4,8 @@ mod soak;
 
 use std::collections::BTreeMap;
 
-use log::testing::{Crash, FalseDisk, Random, forget};
-use log::{Completion, Handover, Log, Options, Records, Step};
+use wal::testing::{Crash, FalseDisk, Random, forget};
+use wal::{Completion, Handover, Log, Options, Records, Step};
 
 const FILE_BYTES: u64 = 4096;
 const RESERVE: u64 = 8192;

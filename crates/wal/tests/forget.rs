@@ -1,8 +1,8 @@
 //! How space comes back, what it costs, and what is found when the first files are gone.
 
 use libc::EIO;
-use log::testing::{Crash, FalseDisk, Op, Random, forget};
-use log::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
+use wal::testing::{Crash, FalseDisk, Op, Random, forget};
+use wal::{Completion, Handover, Log, Options, Record, Records, Recovery, Size};
 
 const FILE_BYTES: u64 = 1000;
 

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use bytes::Bytes;
-use log::testing::{FalseDisk, Op};
-use log::{
+use slow_disk::SlowDisk;
+use wal::testing::{FalseDisk, Op};
+use wal::{
     BlockRead, Extent, PackJob, PackOptions, PackReader, PackReaderHandle, PackRound, Packs, PacksHandle,
     ReadJob, Run,
 };
-use slow_disk::SlowDisk;
 
 struct House {
     go: Sender<()>,

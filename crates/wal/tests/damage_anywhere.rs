@@ -10,11 +10,11 @@ mod soak;
 use std::collections::BTreeMap;
 
 use chunks::{Owner, chunk, read_all};
-use log::testing::{Crash, FalseDisk, Random};
-use log::{
+use soak::{named, pick, seeds};
+use wal::testing::{Crash, FalseDisk, Random};
+use wal::{
     Handover, Log, Options, Owners, Record, Records, Recovery, Step, StreamError, StreamLimits, StreamReader,
 };
-use soak::{named, pick, seeds};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -223,7 +223,7 @@ fn run_stream(plan: Plan) {
     let disk = plan.crash(&disk);
     damage(&disk, &older, plan.fault, &mut random);
 
-    let mut streams = match log::Streams::new(disk.clone()) {
+    let mut streams = match wal::Streams::new(disk.clone()) {
         Ok(streams) => streams,
         Err(error) => panic!("one file stops all streams: {error}"),
     };
@@ -238,7 +238,7 @@ fn run_stream(plan: Plan) {
         Err(error) => panic!("{error}"),
     };
     let mut reader = StreamReader::new(disk.clone());
-    let mut job = chunks::job(7, log::ReadFrom::First, &kept);
+    let mut job = chunks::job(7, wal::ReadFrom::First, &kept);
     let (mut came, mut has_error) = (Vec::new(), false);
     loop {
         match reader.read(&job) {
@@ -247,7 +247,7 @@ fn run_stream(plan: Plan) {
                 if found.end {
                     break;
                 }
-                job.from = log::ReadFrom::At(found.next);
+                job.from = wal::ReadFrom::At(found.next);
             }
             Err(_) => {
                 has_error = true;

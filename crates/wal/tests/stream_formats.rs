@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use chunks::{LIMITS, Owner, chunk, job, open, read_all};
-use log::testing::{FalseDisk, Random};
-use log::{
+use wal::testing::{FalseDisk, Random};
+use wal::{
     Bloom, Chunk, ChunkJob, NewChunk, ReadFrom, Retained, STREAM_VERSION, StreamCut, StreamError,
     StreamLimits, StreamReader,
 };

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use log::{
+use wal::{
     Completion, Flaw, Handover, LARGE, Log, OpenError, Options, PackError, PackOptions, PackReader, Packs,
     ReadError, RealDisk, Record, Records, Recovery, Run, Step, Streams, Writer,
 };

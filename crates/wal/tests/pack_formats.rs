@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use log::testing::{FalseDisk, Op};
-use log::{
+use wal::testing::{FalseDisk, Op};
+use wal::{
     BLOCK_BYTES, Block, Extent, Flaw, LARGE, PACK_VERSION, PackError, PackOptions, PackReader, Packs,
     ReadError, Record, Records, Run,
 };

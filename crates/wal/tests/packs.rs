@@ -8,9 +8,9 @@ mod soak;
 
 use std::collections::BTreeSet;
 
-use log::testing::{CHANGES, Crash, FalseDisk, Random};
-use log::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
 use soak::{named, pick, seeds};
+use wal::testing::{CHANGES, Crash, FalseDisk, Random};
+use wal::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
 
 /// Everything that decides a run.
 #[derive(Clone, Copy, Debug)]

@@ -4,8 +4,8 @@ use std::io::{self, IoSlice};
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
-use log::testing::{FalseDisk, FalseFile};
-use log::{Disk, Life, PendingSync};
+use wal::testing::{FalseDisk, FalseFile};
+use wal::{Disk, Life, PendingSync};
 
 /// A disk whose syncs wait for a word.
 pub struct SlowDisk {

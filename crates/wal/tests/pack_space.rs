@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 
 use bytes::Bytes;
 use libc::{EIO, ENOSPC, EROFS};
-use log::testing::{CHANGES, Crash, FalseDisk, Op};
-use log::{
+use wal::testing::{CHANGES, Crash, FalseDisk, Op};
+use wal::{
     BLOCK_BYTES, Extent, PackError, PackOptions, PackReader, Packs, ReadError, Records, Run, WriteFailure,
 };
 

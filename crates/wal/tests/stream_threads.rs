@@ -5,8 +5,8 @@ mod chunks;
 use std::sync::mpsc;
 
 use chunks::{LIMITS, chunk, job};
-use log::testing::FalseDisk;
-use log::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
+use wal::testing::FalseDisk;
+use wal::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
 
 #[test]
 fn everything_is_answered_once_and_stays() {
@@ -61,7 +61,7 @@ fn everything_is_answered_once_and_stays() {
     let (tell, answers) = mpsc::channel();
     let reader = StreamReader::new(disk()).spawn(Box::new(move |read| tell.send(read).unwrap())).unwrap();
     for (stream, kept) in (0..20).zip(&kepts) {
-        reader.send(log::ChunkJob {
+        reader.send(wal::ChunkJob {
             shard: 2,
             ticket: stream + 7,
             ..job(stream, ReadFrom::Offset(42), kept)

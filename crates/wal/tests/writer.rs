@@ -6,9 +6,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::sleep;
 use std::time::Duration;
 
-use log::testing::{Crash, FalseDisk, Op};
-use log::{Completion, Handover, Log, Options, Records, Step, UNSYNCED_BYTES_MAX, Writer, WriterHandle};
 use slow_disk::SlowDisk;
+use wal::testing::{Crash, FalseDisk, Op};
+use wal::{Completion, Handover, Log, Options, Records, Step, UNSYNCED_BYTES_MAX, Writer, WriterHandle};
 
 fn writer(disk: &FalseDisk) -> (Sender<()>, WriterHandle<SlowDisk>, Receiver<Completion>) {
     let (go, wait) = channel();
