@@ -30,6 +30,8 @@ pub(super) struct Queues {
     /// Empty: the memory for what a machine says next.
     output: Output,
     deadlines: Deadlines<QueueId>,
+    /// Ready and unsettled messages of all queues that live here. The part of a queue is corrected when its output is taken.
+    depth: (u64, u64),
 }
 
 /// What is to be done when the catalog has forgotten a queue.
@@ -61,6 +63,11 @@ impl Queues {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
+    /// Ready and unsettled messages of all queues that live here.
+    pub fn depth(&self) -> (u64, u64) {
+        self.depth
+    }
+
     /// Nothing of a queue's is due before this time.
     pub fn next_due(&self) -> Option<u64> {
         self.deadlines.first()
@@ -77,12 +84,15 @@ impl Queues {
             self.slots.resize_with(at + 1, || None);
         }
         self.deadlines.note(slot.id, &mut slot.noted_ms, slot.fifo.next_deadline());
+        slot.recount_depth(&mut self.depth);
         self.slots[at] = Some(Box::new(slot));
     }
 
     fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
         let mut gone = self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)?;
         self.deadlines.forget(queue, &mut gone.noted_ms);
+        let (ready, unsettled) = gone.depth_counted;
+        self.depth = (self.depth.0 - ready, self.depth.1 - unsettled);
         Some(gone)
     }
 }
