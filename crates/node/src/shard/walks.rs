@@ -5,7 +5,8 @@
 //!   the second is over ──> Walks::chores, tails ──┐
 //!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
 //!   alarm, stop ──> Walks::blocked, ending ───────┤
-//!   the log is mostly garbage ──> an evacuation ──┘
+//!   the log is mostly garbage ──> an evacuation ──┤
+//!   the desk asks for more than a turn may ───────┘
 //! ```
 //!
 //! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
@@ -14,10 +15,11 @@
 use std::ops::Range;
 
 use super::Shard;
+use crate::questions::PLACES_PER_PART;
 
 /// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
-/// in the next turn.
-pub(super) const ROWS_PER_TURN: usize = 1000;
+/// in the next turn. A question of the desk takes at most half of them, so that walks go on.
+pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 
 /// To match a name against so many policies takes about as long as another walk needs for a row.
 const POLICIES_PER_ROW: usize = 16;
@@ -124,7 +126,7 @@ impl Shard {
 
     /// Whether a walk is under way. Then another turn must come.
     pub fn is_walking(&self) -> bool {
-        self.walks.is_under_way() || self.storage.is_evacuating()
+        self.walks.is_under_way() || self.storage.is_evacuating() || self.desk.has_unanswered()
     }
 
     /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
@@ -194,6 +196,11 @@ impl Rows {
     /// How many rows that are due this turn may look at: something is left for others, however many are due.
     pub fn left_for_due(&self) -> usize {
         self.left() / 2
+    }
+
+    /// Returns true if a question that looks at so many rows may be answered in this turn. The first one always may.
+    pub fn have_room(&self, rows: usize) -> bool {
+        self.walked == 0 || rows <= self.left_for_due()
     }
 
     /// Counts rows that are walked, also those that nothing bounds.
