@@ -6,6 +6,7 @@
 //!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
 //!   alarm, stop ──> Walks::blocked, ending ───────┤
 //!   the log is mostly garbage ──> an evacuation ──┤
+//!   a pack is mostly garbage ──> Walks::sparse ───┤
 //!   the desk asks for more than a turn may ───────┘
 //! ```
 //!
@@ -91,6 +92,8 @@ impl Walk {
 pub(super) struct Walks {
     /// Each second over queues: lets go of what was read and is not wanted, looks for runs that hold too much.
     pub chores: Walk,
+    /// Over queues: looks for the runs in a pack that holds little.
+    pub sparse: Walk,
     /// Over the catalog's queues: streams that have readers here keep less for them.
     pub tails: Walk,
     /// Over the catalog's queues: keeps their records up to date, and the settings of those that live here.
@@ -105,8 +108,8 @@ pub(super) struct Walks {
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, tails, policies, exchanges, blocked, ending } = self;
-        [chores, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
+        let Self { chores, sparse, tails, policies, exchanges, blocked, ending } = self;
+        [chores, sparse, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
     }
 }
 
@@ -121,6 +124,7 @@ impl Shard {
         self.walk_policies();
         self.walk_evacuation();
         self.walk_tails();
+        self.walk_sparse();
         self.walk_chores();
     }
 
@@ -153,6 +157,7 @@ impl Shard {
         for place in self.walks.chores.part(self.queues.places(), &mut self.rows) {
             if let Some(slot) = self.queues.at_mut(place) {
                 slot.fifo.forget_loaded();
+                self.storage.forget_small(slot);
                 self.storage.look_for_stuck(slot);
             }
         }

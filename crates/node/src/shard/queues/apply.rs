@@ -78,6 +78,7 @@ impl Shard {
             places,
             extents: extents.collect(),
             pageable: fifo.pageable_bytes(),
+            is_large: false,
             live_counted: 0,
             depth_counted: (0, 0),
             fifo,

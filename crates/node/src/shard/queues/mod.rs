@@ -1,7 +1,7 @@
 //! The classic queues that live on a shard: their machines, and the requests that wait until a queue has its home.
 //!
 //! Nothing here knows connections or the log: what a machine says is carried out by [`super::Shard`], in
-//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::get_mut`] and the iterators to look at a queue,
+//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::at`] and the like to look at a queue,
 //! [`super::Shard::tell_queue`] to have its machine do something.
 
 mod apply;
@@ -50,13 +50,13 @@ impl Queues {
         self.slots.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &QueueSlot> {
-        self.slots.iter().flatten().map(|slot| &**slot)
-    }
-
     /// The number of places. A queue's place is the slot of its id.
     pub fn places(&self) -> usize {
         self.slots.len()
+    }
+
+    pub fn at(&self, place: usize) -> Option<&QueueSlot> {
+        self.slots.get(place)?.as_deref()
     }
 
     pub fn at_mut(&mut self, place: usize) -> Option<&mut QueueSlot> {

@@ -21,6 +21,8 @@ pub(in crate::shard) struct QueueSlot {
     pub extents: BTreeMap<u32, RunPlace>,
     /// What could be paged out, when it was counted last.
     pub pageable: u64,
+    /// It is among the queues that [`super::pages::Pages`] looks at.
+    pub is_large: bool,
     /// What [`QueueSlot::live_bytes`] said last.
     pub live_counted: u64,
     /// What [`Fifo::depth`] returned last.
