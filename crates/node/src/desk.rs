@@ -394,14 +394,21 @@ impl Desk for NodeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let Reply::Exchanges(mut all) = self.ask(DECIDER.into(), Question::Exchanges).await? else {
-            return Err(other_answer());
-        };
+        let (mut all, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let Reply::Exchanges(part) = self.ask(DECIDER.into(), Question::Exchanges { from }).await? else {
+                return Err(other_answer());
+            };
+            all.extend(part.rows);
+            next = part.next;
+        }
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
         });
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
+        // One that was declared again while the parts were read may have two places.
+        all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
         Ok(all)
     }
 
@@ -426,15 +433,22 @@ impl Desk for NodeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
-        let Reply::Bindings(mut all) = self.ask(DECIDER.into(), Question::Bindings).await? else {
-            return Err(other_answer());
-        };
+        let (mut all, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let Reply::Bindings(part) = self.ask(DECIDER.into(), Question::Bindings { from }).await? else {
+                return Err(other_answer());
+            };
+            all.extend(part.rows.into_iter().flatten());
+            next = part.next;
+        }
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });
+        // Those of what was declared again while the parts were read may have come twice.
+        all.dedup();
         Ok(all)
     }
 

@@ -32,10 +32,10 @@ pub enum Question {
     Queues { from: usize },
     /// Where these queues live, in this order. [`Reply::Homes`].
     Homes(Vec<QueueId>),
-    /// [`Reply::Exchanges`].
-    Exchanges,
-    /// [`Reply::Bindings`].
-    Bindings,
+    /// Exchanges from a place on. [`Reply::Exchanges`].
+    Exchanges { from: usize },
+    /// Bindings from a place on. [`Reply::Bindings`].
+    Bindings { from: usize },
     /// [`Reply::Policies`].
     Policies { operator: bool },
     /// How many queues and exchanges there are. [`Reply::Counts`].
@@ -63,8 +63,9 @@ pub enum Reply {
     Records(Vec<Arc<QueueRecord>>),
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),
-    Exchanges(Vec<Arc<Exchange>>),
-    Bindings(Vec<Arc<Binding>>),
+    Exchanges(Part<Arc<Exchange>>),
+    /// The rows of a place are those of one exchange, or of one queue.
+    Bindings(Part<Vec<Arc<Binding>>>),
     Policies(Vec<Arc<Policy>>),
     Counts {
         queues: usize,
@@ -100,8 +101,9 @@ pub struct Part<T> {
     pub next: Option<usize>,
 }
 
-/// Places that a shard looks at for one question, so that it is not held up.
-pub const PLACES_PER_PART: usize = 1000;
+/// The most places that a shard looks at for one question, and the most ids that one question names. A turn answers one
+/// question of this size. Others wait for the next turn.
+pub const PLACES_PER_PART: usize = 500;
 
 impl<T> Part<T> {
     /// The rows from place `from` on, of a table with `places` places.

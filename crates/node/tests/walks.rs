@@ -3,9 +3,12 @@
 
 mod asks;
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use amqp10::Value;
 use asks::Asks;
@@ -17,6 +20,7 @@ use broker::settings::Settings;
 use bytes::Bytes;
 use message::{Message, Parts, Route};
 use node::facts::Restored;
+use node::questions::{PLACES_PER_PART, Question, Reply};
 use node::shard::Shard;
 use node::{StorageLimits, make_shards};
 use queue::{Publish, PublisherId, Request};
@@ -32,6 +36,11 @@ struct World {
     shard: Shard,
     now_ms: u64,
     seq: u64,
+    /// What is being done, and how long each turn of it has taken.
+    doing: &'static str,
+    turns: Vec<(&'static str, Duration)>,
+    /// How long it took to hand over what the next turn begins with.
+    handed: Duration,
 }
 
 impl World {
@@ -39,14 +48,16 @@ impl World {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let limits = StorageLimits::default();
         let shard = make_shards(Restored::default(), 1, &settings, &access, limits, 1000).remove(0);
-        Self { shard, now_ms: 1000, seq: 0 }
+        Self { shard, now_ms: 1000, seq: 0, doing: "", turns: Vec::new(), handed: Duration::ZERO }
     }
 
     /// One turn as the runtime makes it. Returns true if there must be another at once.
     fn turn(&mut self) -> bool {
+        let began = Instant::now();
         self.shard.set_now(self.now_ms);
         self.shard.handle_timeout();
         let is_left = self.shard.turn();
+        self.turns.push((self.doing, began.elapsed() + std::mem::take(&mut self.handed)));
         self.shard.take_replies();
         while let Some(handover) = self.shard.poll_handover() {
             for step in [Step::Written, Step::Synced] {
@@ -200,4 +211,132 @@ fn connections_are_told_in_parts() {
         assert_eq!(told, keys);
     }
     assert_eq!(world.shard.most_rows_walked(), ROWS_PER_TURN);
+}
+
+// ---- the largest node -------------------------------------------------------------------------------------
+
+/// Does everything that concerns all rows of a shard, one step after the other.
+fn walk_everything(queues: usize, connections: usize) -> World {
+    let mut world = World::new();
+    world.declare("q", queues, 3_600_000);
+    let ids: Vec<QueueId> = world.shard.catalog().queues().map(|queue| queue.id).collect();
+    ids.iter().step_by(10).for_each(|queue| world.publish(*queue));
+    let address = "127.0.0.1:5672".parse().unwrap();
+    (0..connections).for_each(|_| _ = world.shard.connect(address, address));
+    world.now_ms += 500;
+    world.settle();
+    world.told();
+    world.turns.clear();
+
+    let parts = |rows: usize| rows.div_ceil(ROWS_PER_TURN);
+    let all_queues = parts(queues);
+    world.step("a policy is set", all_queues, |world| _ = world.policy("max-length", 10));
+    world.step("it is cleared", all_queues, |world| {
+        let clear = Command::ClearPolicy { vhost: "/".into(), name: "p".into(), operator: false };
+        world.shard.propose(clear, Box::new(|answer| drop(answer.unwrap())));
+    });
+    for (what, blocked) in [("an alarm goes up", true), ("it goes down", false)] {
+        world.step(what, parts(connections), |world| world.shard.set_blocked(blocked));
+    }
+    world.step("a second's chores", all_queues, |world| world.now_ms += 1000);
+    // Each queue, and each definition of a queue.
+    world.step("an evacuation", 2 * all_queues, |world| {
+        world.shard.handle_mail(vec![Mail::Evacuate { file: 0 }]);
+    });
+    world.step("the desk lists", all_queues, |world| world.list_everything(queues, &ids));
+    world.step("a stop", 2 * parts(connections), |world| {
+        world.shard.set_blocked(true);
+        world.settle();
+        world.shard.shut_down("bye");
+    });
+    assert!(world.shard.most_rows_walked() <= ROWS_PER_TURN, "{}", world.shard.most_rows_walked());
+    world
+}
+
+impl World {
+    /// Begins something and makes turns until the shard is at rest. Asserts that it took `turns_min` turns, so that the rows were
+    /// walked and not left out.
+    fn step(&mut self, what: &'static str, turns_min: usize, begin: impl FnOnce(&mut Self)) {
+        self.doing = what;
+        let before = self.turns.len();
+        begin(self);
+        self.settle();
+        self.told();
+        let turns = self.turns.len() - before;
+        assert!(turns >= turns_min, "{what}: {turns} turns, of {turns_min} at least");
+    }
+
+    /// Asks a shard and waits for the answer.
+    fn ask(&mut self, question: Question) -> Reply {
+        let reply = Rc::new(RefCell::new(None));
+        let answer = reply.clone();
+        let number = asks::keep(Box::new(move |reply| _ = answer.borrow_mut().replace(reply)));
+        let began = Instant::now();
+        self.shard.handle_question(number, question);
+        self.handed += began.elapsed();
+        loop {
+            self.turn();
+            if let Some(reply) = reply.borrow_mut().take() {
+                return reply;
+            }
+        }
+    }
+
+    /// Has every list read to its end, as the desk does.
+    fn list_everything(&mut self, queues: usize, ids: &[QueueId]) {
+        let (mut listed, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let Reply::Places(part) = self.ask(Question::Queues { from }) else { panic!() };
+            (listed, next) = (listed + part.rows.len(), part.next);
+        }
+        assert_eq!(listed, queues);
+        let (mut listed, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let Reply::Connections(part) = self.ask(Question::Connections { node: "n".into(), from }) else {
+                panic!()
+            };
+            (listed, next) = (listed + part.rows.len(), part.next);
+        }
+        assert_eq!(listed, 0, "none has logged in");
+        for ids in ids.chunks(PLACES_PER_PART) {
+            for question in [Question::Homes(ids.to_vec()), Question::Reports(ids.to_vec())] {
+                self.ask(question);
+            }
+        }
+        // Three at once: what is too much for one turn waits.
+        let first: Vec<QueueId> = ids.iter().copied().take(PLACES_PER_PART).collect();
+        let answered = Rc::new(RefCell::new(0));
+        for _ in 0..3 {
+            let answered = answered.clone();
+            let number = asks::keep(Box::new(move |_| *answered.borrow_mut() += 1));
+            let question = Question::Reports(first.clone());
+            let began = Instant::now();
+            self.shard.handle_question(number, question);
+            self.handed += began.elapsed();
+        }
+        self.settle();
+        assert_eq!(*answered.borrow(), 3);
+        let Reply::Totals(totals) = self.ask(Question::Totals) else { panic!() };
+        assert_eq!(totals.ready, queues.div_ceil(10) as u64);
+        let (mut listed, mut next) = (0, Some(0));
+        while let Some(from) = next {
+            let Reply::Bindings(part) = self.ask(Question::Bindings { from }) else { panic!() };
+            (listed, next) = (listed + part.rows.len(), part.next);
+        }
+        assert_eq!(listed, queues, "each queue has one with the default exchange");
+    }
+}
+
+/// Shows how long the turns of each step have taken with `--nocapture`; docs/performance.md has the figures.
+#[test]
+#[expect(clippy::print_stdout, reason = "these are the figures")]
+fn no_turn_walks_more_than_its_rows() {
+    let world = walk_everything(100_000, 10_000);
+    let mut steps: Vec<&str> = world.turns.iter().map(|(what, _)| *what).collect();
+    steps.dedup();
+    for step in steps {
+        let of_step = || world.turns.iter().filter(|(what, _)| *what == step).map(|(_, took)| *took);
+        let (longest, all) = (of_step().max().unwrap_or_default(), of_step().sum::<Duration>());
+        println!("{step}: {} turns, {all:.1?}, the longest {longest:.2?}", of_step().count());
+    }
 }

@@ -399,6 +399,12 @@ impl Catalog {
         self.exchange_places.capacity()
     }
 
+    /// The exchange at a place.
+    pub fn exchange_at(&self, place: usize) -> Option<Arc<Exchange>> {
+        let (vhost, name) = self.exchange_places.get(place)?;
+        self.exchange(vhost, name)
+    }
+
     /// As [`Catalog::refresh_queue_at`], for the exchange at this place.
     pub fn refresh_exchange_at(&mut self, place: usize) {
         let Some((vhost, name)) = self.exchange_places.get(place) else { return };
@@ -433,9 +439,21 @@ impl Catalog {
 
     /// Every binding that somebody made, then those that every queue has with the default exchange.
     pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
-        let made =
-            self.vhosts.values().flat_map(|v| v.exchanges.values()).flat_map(|t| t.bindings.iter().cloned());
-        let implied = self.queues.from(0).map(|(_, QueueRow { record: q, .. })| {
+        (0..self.binding_places()).flat_map(|place| self.bindings_at(place))
+    }
+
+    /// The number of places of bindings: one for each place of an exchange, then one for each of a queue.
+    pub fn binding_places(&self) -> usize {
+        self.exchange_places() + self.queue_places()
+    }
+
+    /// The bindings at a place: all whose source is that exchange, or the one of that queue with the default exchange.
+    pub fn bindings_at(&self, place: usize) -> Vec<Arc<Binding>> {
+        let Some(queue) = place.checked_sub(self.exchange_places()) else {
+            let table = self.table_at(place);
+            return table.map(|table| table.bindings.iter().cloned().collect()).unwrap_or_default();
+        };
+        let implied = self.queues.at(queue).map(|QueueRow { record: q, .. }| {
             Arc::new(Binding {
                 vhost: q.vhost.clone(),
                 source: "".into(),
@@ -444,7 +462,7 @@ impl Catalog {
                 arguments: Arguments::default(),
             })
         });
-        made.chain(implied)
+        implied.into_iter().collect()
     }
 
     /// The bindings whose source is this exchange; none for the default exchange.

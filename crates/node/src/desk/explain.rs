@@ -8,7 +8,7 @@ use broker::explain::{ConnectionFacts, Explanation, Look, Place, QueueFacts, Sub
 
 use super::NodeDesk;
 use super::ask::{DEADLINE, other_answer};
-use crate::questions::{Question, Reply};
+use crate::questions::{PLACES_PER_PART, Question, Reply};
 
 /// Between two looks: long enough for something that moves to be seen moving.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
@@ -78,8 +78,12 @@ impl NodeDesk {
         if let (true, Some(Err(refused))) = (look.connections.is_empty(), refused) {
             return Err(refused);
         }
-        let ends = look.ends();
-        let records = self.records(Question::AtEnds(ends)).await?;
+        let mut records = Vec::new();
+        for ends in look.ends().chunks(PLACES_PER_PART) {
+            records.extend(self.records(Question::AtEnds(ends.to_vec())).await?);
+        }
+        records.sort_unstable_by_key(|record| record.id);
+        records.dedup_by_key(|record| record.id);
         let reports = self.reports(&records).await?;
         look.queues = records.iter().zip(reports).map(|(r, report)| QueueFacts::new(r, report)).collect();
         Ok(look)

@@ -1,5 +1,6 @@
 //! What the desk asks of a shard: questions that are answered at once, and others that wait for the catalog or a queue.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::vec;
 
@@ -13,7 +14,7 @@ use hashbrown::HashMap;
 use queue::{ConsumerId, Request, Ticket};
 
 use super::Shard;
-use crate::questions::{Part, Question, Reply, Totals};
+use crate::questions::{PLACES_PER_PART, Part, Question, Reply, Totals};
 
 /// Questions that are not answered at once, and answers that have not been fetched. Bounded by the HTTP requests in flight.
 #[derive(Debug, Default)]
@@ -23,6 +24,15 @@ pub(super) struct Waiting {
     /// What was asked of queues, by number.
     queues: HashMap<u64, (QueueId, Ticket)>,
     replies: Vec<(u64, Reply)>,
+    /// Questions for which the turn in which they came had too few rows left, the oldest first.
+    line: VecDeque<(u64, Question)>,
+}
+
+impl Waiting {
+    /// Returns true if questions wait for another turn.
+    pub fn has_unanswered(&self) -> bool {
+        !self.line.is_empty()
+    }
 }
 
 impl Shard {
@@ -37,6 +47,52 @@ impl Shard {
 
     /// A question of the desk. [`Shard::poll_replies`] brings the answer under this number.
     pub fn handle_question(&mut self, number: u64, question: Question) {
+        let rows = self.rows_for(&question);
+        let waits = rows > 0 && (self.desk.has_unanswered() || !self.rows.have_room(rows));
+        match waits {
+            true => self.desk.line.push_back((number, question)),
+            false => self.answer(number, question),
+        }
+    }
+
+    /// Answers the questions that wait, as long as this turn has rows left for them.
+    pub(super) fn answer_line(&mut self) {
+        while let Some((_, question)) = self.desk.line.front()
+            && self.rows.have_room(self.rows_for(question))
+            && let Some((number, question)) = self.desk.line.pop_front()
+        {
+            self.answer(number, question);
+        }
+    }
+
+    /// The number of rows that the answer looks at.
+    fn rows_for(&self, question: &Question) -> usize {
+        let part = |from: usize, places: usize| places.saturating_sub(from).min(PLACES_PER_PART);
+        let catalog = self.catalog();
+        match question {
+            Question::ById(ids)
+            | Question::Homes(ids)
+            | Question::Reports(ids)
+            | Question::Delivered(ids) => ids.len(),
+            Question::AtEnds(ends) => ends.len(),
+            Question::Queues { from } => part(*from, catalog.queue_places()),
+            Question::Exchanges { from } => part(*from, catalog.exchange_places()),
+            Question::Bindings { from } => part(*from, catalog.binding_places()),
+            Question::Connections { from, .. } | Question::Look { from, .. } => {
+                part(*from, self.connections.places())
+            }
+            Question::Change(_)
+            | Question::Queue { .. }
+            | Question::Named { .. }
+            | Question::Policies { .. }
+            | Question::Counts
+            | Question::Totals
+            | Question::Close { .. } => 0,
+        }
+    }
+
+    fn answer(&mut self, number: u64, question: Question) {
+        self.rows.count(self.rows_for(&question));
         let reply = match question {
             Question::Change(command) => match locked(self.catalog(), &command) {
                 Some(locked) => Reply::Changed(Err(locked)),
@@ -71,8 +127,17 @@ impl Shard {
             Question::Homes(ids) => {
                 Reply::Homes(ids.into_iter().map(|id| self.placements().home(id)).collect())
             }
-            Question::Exchanges => Reply::Exchanges(self.catalog().exchanges().collect()),
-            Question::Bindings => Reply::Bindings(self.catalog().bindings().collect()),
+            Question::Exchanges { from } => {
+                let catalog = self.catalog();
+                Reply::Exchanges(Part::of(from, catalog.exchange_places(), |place| {
+                    catalog.exchange_at(place)
+                }))
+            }
+            Question::Bindings { from } => {
+                let catalog = self.catalog();
+                let row = |place| Some(catalog.bindings_at(place)).filter(|rows| !rows.is_empty());
+                Reply::Bindings(Part::of(from, catalog.binding_places(), row))
+            }
             Question::Policies { operator } => {
                 Reply::Policies(self.catalog().policies(operator).cloned().collect())
             }
@@ -111,6 +176,7 @@ impl Shard {
 
     /// Nobody waits for the answer to this question any more.
     pub fn give_up(&mut self, number: u64) {
+        self.desk.line.retain(|(waiting, _)| *waiting != number);
         if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
             self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);
@@ -139,18 +205,12 @@ impl Shard {
         }
     }
 
-    /// Sums over what lives here.
+    /// Sums over what lives here. The rooms keep them, so no row is looked at.
     pub fn totals(&self) -> Totals {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
-        let mut totals = Totals { counters, budgets, ..Totals::default() };
-        for slot in self.queues.iter() {
-            let (ready, unsettled) = slot.depth();
-            totals.ready += ready;
-            totals.unsettled += unsettled;
-        }
-        totals.ready += self.streams.messages();
-        totals.sessions = self.connections.iter().map(|c| c.gate.session_count() as u64).sum();
-        totals
+        let (ready, unsettled) = self.queues.depth();
+        let (ready, sessions) = (ready + self.streams.messages(), self.connections.sessions());
+        Totals { ready, unsettled, sessions, counters, budgets }
     }
 
     /// What may stop the links of connections that matter, from a place on; and what may stop everything.

@@ -29,6 +29,7 @@ impl Shard {
 
     fn move_all(&mut self) -> bool {
         self.apply_left();
+        self.answer_line();
         self.go_on_reading();
         // Those that waited for memory.
         self.send_receipts();

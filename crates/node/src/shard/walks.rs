@@ -5,7 +5,9 @@
 //!   the second is over ──> Walks::chores, tails ──┐
 //!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
 //!   alarm, stop ──> Walks::blocked, ending ───────┤
-//!   the log is mostly garbage ──> an evacuation ──┘
+//!   the log is mostly garbage ──> an evacuation ──┤
+//!   a pack is mostly garbage ──> Walks::sparse ───┤
+//!   the desk asks for more than a turn may ───────┘
 //! ```
 //!
 //! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
@@ -14,10 +16,11 @@
 use std::ops::Range;
 
 use super::Shard;
+use crate::questions::PLACES_PER_PART;
 
 /// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
-/// in the next turn.
-pub(super) const ROWS_PER_TURN: usize = 1000;
+/// in the next turn. A question of the desk takes at most half of them, so that walks go on.
+pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 
 /// To match a name against so many policies takes about as long as another walk needs for a row.
 const POLICIES_PER_ROW: usize = 16;
@@ -89,6 +92,8 @@ impl Walk {
 pub(super) struct Walks {
     /// Each second over queues: lets go of what was read and is not wanted, looks for runs that hold too much.
     pub chores: Walk,
+    /// Over queues: looks for the runs in a pack that holds little.
+    pub sparse: Walk,
     /// Over the catalog's queues: streams that have readers here keep less for them.
     pub tails: Walk,
     /// Over the catalog's queues: keeps their records up to date, and the settings of those that live here.
@@ -103,8 +108,8 @@ pub(super) struct Walks {
 
 impl Walks {
     fn is_under_way(&self) -> bool {
-        let Self { chores, tails, policies, exchanges, blocked, ending } = self;
-        [chores, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
+        let Self { chores, sparse, tails, policies, exchanges, blocked, ending } = self;
+        [chores, sparse, tails, policies, exchanges, blocked, ending].into_iter().any(Walk::is_under_way)
     }
 }
 
@@ -119,12 +124,13 @@ impl Shard {
         self.walk_policies();
         self.walk_evacuation();
         self.walk_tails();
+        self.walk_sparse();
         self.walk_chores();
     }
 
     /// Whether a walk is under way. Then another turn must come.
     pub fn is_walking(&self) -> bool {
-        self.walks.is_under_way() || self.storage.is_evacuating()
+        self.walks.is_under_way() || self.storage.is_evacuating() || self.desk.has_unanswered()
     }
 
     /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
@@ -151,6 +157,7 @@ impl Shard {
         for place in self.walks.chores.part(self.queues.places(), &mut self.rows) {
             if let Some(slot) = self.queues.at_mut(place) {
                 slot.fifo.forget_loaded();
+                self.storage.forget_small(slot);
                 self.storage.look_for_stuck(slot);
             }
         }
@@ -194,6 +201,11 @@ impl Rows {
     /// How many rows that are due this turn may look at: something is left for others, however many are due.
     pub fn left_for_due(&self) -> usize {
         self.left() / 2
+    }
+
+    /// Returns true if a question that looks at so many rows may be answered in this turn. The first one always may.
+    pub fn have_room(&self, rows: usize) -> bool {
+        self.walked == 0 || rows <= self.left_for_due()
     }
 
     /// Counts rows that are walked, also those that nothing bounds.

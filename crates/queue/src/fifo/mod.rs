@@ -195,11 +195,18 @@ impl Fifo {
         self.journal.flush(out);
     }
 
+    /// Ready and unsettled messages.
+    #[inline]
+    pub fn depth(&self) -> (u64, u64) {
+        (self.ready.len(), self.held.messages())
+    }
+
     /// What the machine knows of itself.
     pub fn report(&self) -> Report {
+        let (ready, unsettled) = self.depth();
         Report {
-            ready: self.ready.len(),
-            unsettled: self.held.messages(),
+            ready,
+            unsettled,
             leaving: self.leaving.len() as u64,
             staged: self.journal.staged().0,
             ready_bytes: self.ready.bytes(),

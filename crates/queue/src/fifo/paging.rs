@@ -60,6 +60,12 @@ impl Fifo {
         self.ready.pageable_bytes() + self.held.pageable_bytes()
     }
 
+    /// Returns false if [`Fifo::page_out`] surely finds nothing: less is in memory than one run is worth.
+    #[inline]
+    pub fn may_page_out(&self) -> bool {
+        self.ready.pageable_bytes().max(self.held.pageable_bytes()) >= RUN_BYTES_MIN
+    }
+
     /// Lets go of everything that was read from the disk and nobody is waiting for.
     pub fn forget_loaded(&mut self) {
         if self.consumers.count() == 0 && self.ready.loaded_bytes() > 0 {

@@ -438,10 +438,15 @@ impl Stream {
         !self.held.is_empty()
     }
 
+    /// What is kept of the stream, if it is open or has ended.
+    pub fn messages(&self) -> u64 {
+        self.retained.messages()
+    }
+
     /// What the machine knows of itself.
     pub fn report(&self) -> Report {
         Report {
-            ready: self.retained.messages(),
+            ready: self.messages(),
             ready_bytes: self.retained.bytes,
             consumers: self.consumers(),
             damaged: self.is_damaged(),

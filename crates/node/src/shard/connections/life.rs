@@ -53,6 +53,7 @@ impl Shard {
         if self.connections.conns.contains(key) {
             let mut conn = self.connections.conns.remove(key);
             self.connections.deadlines.forget(key, &mut conn.noted_ms);
+            self.connections.sessions -= conn.sessions;
             tracing::info!(target: PEER, connection = %conn.gate.name(), "connection gone");
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
@@ -114,6 +115,9 @@ impl Shard {
             if let Some(conn) = self.connections.conns.get_mut(key) {
                 conn.dirty = false;
                 into.push(key);
+                let sessions = conn.gate.session_count() as u64;
+                self.connections.sessions -= std::mem::replace(&mut conn.sessions, sessions);
+                self.connections.sessions += sessions;
                 // Whatever brings a deadline nearer has made it dirty.
                 self.connections.deadlines.note(key, &mut conn.noted_ms, conn.gate.next_deadline());
             }

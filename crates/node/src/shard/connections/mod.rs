@@ -61,6 +61,8 @@ pub struct Conn {
     pub unwritten_bytes: usize,
     pub recv_bytes: u64,
     pub send_bytes: u64,
+    /// Its part of [`Connections::sessions`].
+    sessions: u64,
 }
 
 impl Conn {
@@ -89,6 +91,9 @@ pub(super) struct Connections {
     checked_ms: u64,
     /// Connections follow their queues as far as this allows; `None`: they stay.
     occupancy: Option<Arc<Occupancy>>,
+    /// Sessions of all connections that are here. A connection is counted when it is taken from `dirty`, for whatever begins or
+    /// ends a session marks it.
+    sessions: u64,
     unfinished: Unfinished,
     /// Of the node: what is in memory for readers of streams.
     reader_memory: Arc<Held>,
@@ -122,6 +127,7 @@ impl Connections {
             deadlines: Deadlines::default(),
             checked_ms: 0,
             occupancy: None,
+            sessions: 0,
             unfinished: Unfinished::new(tallies.unfinished),
             reader_memory: tallies.readers,
             blocked: false,
@@ -184,11 +190,6 @@ impl Connections {
         Gates { cx, conns: &mut self.conns, dirty: &mut self.dirty }
     }
 
-    /// Every gate, to look at.
-    pub fn iter(&self) -> impl Iterator<Item = &Conn> {
-        self.conns.iter().map(|(_, conn)| conn)
-    }
-
     pub fn get(&self, key: usize) -> Option<&Conn> {
         self.conns.get(key)
     }
@@ -200,6 +201,11 @@ impl Connections {
     /// All keys are below this number.
     pub fn places(&self) -> usize {
         self.conns.capacity()
+    }
+
+    /// Sessions that are open.
+    pub fn sessions(&self) -> u64 {
+        self.sessions
     }
 
     pub fn is_blocked(&self) -> bool {
@@ -235,6 +241,7 @@ impl Connections {
             unwritten_bytes: 0,
             recv_bytes: 0,
             send_bytes: 0,
+            sessions: 0,
         });
         key
     }

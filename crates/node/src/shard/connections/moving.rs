@@ -35,6 +35,7 @@ impl Shard {
         let to = self.leaving(key)?;
         let mut conn = self.connections.conns.try_remove(key)?;
         self.connections.deadlines.forget(key, &mut conn.noted_ms);
+        self.connections.sessions -= std::mem::take(&mut conn.sessions);
         self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
         self.connections.untouch(key);
         self.counters.connections -= 1;
@@ -56,6 +57,7 @@ impl Shard {
         // What is under way stays with the shard that it came from.
         conn.reader_memory = None;
         entry.insert(conn);
+        self.touch(key);
         self.counters.connections += 1;
         self.gates().with(key, |gate, cx| gate.go_on(cx));
         self.take_input(key, &mut unread);

@@ -78,7 +78,9 @@ impl Shard {
             places,
             extents: extents.collect(),
             pageable: fifo.pageable_bytes(),
+            is_large: false,
             live_counted: 0,
+            depth_counted: (0, 0),
             fifo,
             gone: None,
             taken: None,
@@ -299,6 +301,7 @@ impl Shard {
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
         let (mark, never_written) = self.storage.close(self.here.id, slot, output);
+        slot.recount_depth(&mut self.queues.depth);
         self.queues.deadlines.note(queue, &mut slot.noted_ms, slot.fifo.next_deadline());
         for receipt in output.receipts.drain() {
             match receipt.journaled {

@@ -1,7 +1,7 @@
 //! The classic queues that live on a shard: their machines, and the requests that wait until a queue has its home.
 //!
 //! Nothing here knows connections or the log: what a machine says is carried out by [`super::Shard`], in
-//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::get_mut`] and the iterators to look at a queue,
+//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::at`] and the like to look at a queue,
 //! [`super::Shard::tell_queue`] to have its machine do something.
 
 mod apply;
@@ -30,6 +30,8 @@ pub(super) struct Queues {
     /// Empty: the memory for what a machine says next.
     output: Output,
     deadlines: Deadlines<QueueId>,
+    /// Ready and unsettled messages of all queues that live here. The part of a queue is corrected when its output is taken.
+    depth: (u64, u64),
 }
 
 /// What is to be done when the catalog has forgotten a queue.
@@ -48,17 +50,22 @@ impl Queues {
         self.slots.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &QueueSlot> {
-        self.slots.iter().flatten().map(|slot| &**slot)
-    }
-
     /// The number of places. A queue's place is the slot of its id.
     pub fn places(&self) -> usize {
         self.slots.len()
     }
 
+    pub fn at(&self, place: usize) -> Option<&QueueSlot> {
+        self.slots.get(place)?.as_deref()
+    }
+
     pub fn at_mut(&mut self, place: usize) -> Option<&mut QueueSlot> {
         self.slots.get_mut(place)?.as_deref_mut()
+    }
+
+    /// Ready and unsettled messages of all queues that live here.
+    pub fn depth(&self) -> (u64, u64) {
+        self.depth
     }
 
     /// Nothing of a queue's is due before this time.
@@ -77,12 +84,15 @@ impl Queues {
             self.slots.resize_with(at + 1, || None);
         }
         self.deadlines.note(slot.id, &mut slot.noted_ms, slot.fifo.next_deadline());
+        slot.recount_depth(&mut self.depth);
         self.slots[at] = Some(Box::new(slot));
     }
 
     fn remove(&mut self, queue: QueueId) -> Option<Box<QueueSlot>> {
         let mut gone = self.slots.get_mut(queue.slot())?.take_if(|slot| slot.id == queue)?;
         self.deadlines.forget(queue, &mut gone.noted_ms);
+        let (ready, unsettled) = gone.depth_counted;
+        self.depth = (self.depth.0 - ready, self.depth.1 - unsettled);
         Some(gone)
     }
 }

@@ -2,7 +2,7 @@
 //! without them, one after the other.
 //!
 //! ```text
-//!   move_stuck, handle_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
+//!   move_stuck, walk_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
 //! ```
 
 use std::collections::VecDeque;
@@ -26,6 +26,8 @@ const LIVING_MAX: u32 = 500;
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     wanted: VecDeque<(QueueId, u32)>,
+    /// Packs that hold little that is alive. The walk over queues looks for the runs in the first one.
+    sparse: VecDeque<u64>,
     now: Option<Copying>,
     stuck: Stuck,
 }
@@ -121,11 +123,27 @@ impl Shard {
 
     /// This pack holds little that is alive: whose runs stand there moves them.
     pub fn handle_sparse(&mut self, pack: u64) {
-        for slot in self.queues.iter() {
-            let there = slot.extents.iter().filter(|(_, kept)| kept.extent.pack == pack);
-            self.storage.pages.moving.wanted.extend(there.map(|(run, _)| (slot.id, *run)));
+        self.storage.pages.moving.sparse.push_back(pack);
+        self.walks.sparse.begin_if_idle();
+    }
+
+    /// Goes on looking for the runs in packs that hold little.
+    pub(in crate::shard) fn walk_sparse(&mut self) {
+        let moving = &mut self.storage.pages.moving;
+        let Some(&pack) = moving.sparse.front() else { return };
+        for place in self.walks.sparse.part(self.queues.places(), &mut self.rows) {
+            if let Some(slot) = self.queues.at(place) {
+                let there = slot.extents.iter().filter(|(_, kept)| kept.extent.pack == pack);
+                moving.wanted.extend(there.map(|(run, _)| (slot.id, *run)));
+            }
         }
-        self.start_move();
+        if !self.walks.sparse.is_under_way() {
+            moving.sparse.pop_front();
+            if !moving.sparse.is_empty() {
+                self.walks.sparse.begin();
+            }
+            self.start_move();
+        }
     }
 
     fn start_move(&mut self) {

@@ -224,6 +224,7 @@ impl Storage {
     /// A queue that has its home here from now on.
     pub fn add(&mut self, slot: &mut QueueSlot) {
         self.pages.recount(0, slot.pageable);
+        self.pages.note_large(slot);
         slot.live_counted = slot.live_bytes();
         self.live_bytes += slot.live_counted;
     }
@@ -236,7 +237,15 @@ impl Storage {
         }
         self.unwritten.recount(before, slot.driver.deferral());
         self.pages.recount(slot.pageable, 0);
+        self.pages.forget_large(slot);
         self.live_bytes -= slot.live_counted;
+    }
+
+    /// Called by the chores: forgets a queue that no longer has enough in memory for a run.
+    pub fn forget_small(&mut self, slot: &mut QueueSlot) {
+        if !slot.fifo.may_page_out() {
+            self.pages.forget_large(slot);
+        }
     }
 
     /// A message of a queue that has a fact. Returns true if its driver gives the receipt: then the message may be settled
@@ -276,6 +285,7 @@ impl Storage {
         let pageable = slot.fifo.pageable_bytes();
         self.pages.recount(slot.pageable, pageable);
         slot.pageable = pageable;
+        self.pages.note_large(slot);
         slot.recount_live(&mut self.live_bytes);
         (mark, never_written)
     }

@@ -11,12 +11,12 @@
 //! the disk takes. If it takes nothing, what is new is refused.
 
 use broker::ids::QueueId;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 use queue::Load;
 use wal::{BlockRead, Extent, PACK_BYTES, PackJob, Packed, ReadError, ReadJob, Run};
 
 use super::compact::Moving;
-use super::slot::{Reading, RunPlace};
+use super::slot::{QueueSlot, Reading, RunPlace};
 use crate::facts;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipts;
@@ -40,6 +40,8 @@ pub(super) struct Pages {
     budget: u64,
     /// What could be paged out of all queues takes, about.
     pageable: u64,
+    /// Queues that have enough in memory for a run. One that has less again stays until the next chores.
+    large: HashSet<QueueId>,
     next_ticket: u64,
     /// The job that is with the packs, or is to be given to them again, and what it writes.
     away: Option<(u64, Writes)>,
@@ -79,6 +81,7 @@ impl Pages {
         Self {
             budget,
             pageable: 0,
+            large: HashSet::new(),
             next_ticket: 0,
             away: None,
             back: None,
@@ -99,6 +102,22 @@ impl Pages {
     /// What could be paged out of one queue has changed.
     pub fn recount(&mut self, before: u64, now: u64) {
         self.pageable = self.pageable - before + now;
+    }
+
+    /// Adds a queue that has enough in memory for a run.
+    #[inline]
+    pub fn note_large(&mut self, slot: &mut QueueSlot) {
+        if !slot.is_large && slot.fifo.may_page_out() {
+            slot.is_large = true;
+            self.large.insert(slot.id);
+        }
+    }
+
+    /// Removes a queue that is gone, or has too little in memory.
+    pub fn forget_large(&mut self, slot: &mut QueueSlot) {
+        if std::mem::take(&mut slot.is_large) {
+            self.large.remove(&slot.id);
+        }
     }
 
     /// Bytes of memory that messages take, about.
@@ -191,11 +210,13 @@ impl Shard {
         Some(PackJob { shard, ticket, runs })
     }
 
-    /// Takes runs of about one pack out of the queues that hold most. Of each that has consumers `head` bytes stay.
+    /// Takes runs of about one pack out of the queues that hold most. Of each that has consumers `head` bytes stay. Looks at
+    /// large queues only: their number is bounded by the memory that messages may take, and not by the number of queues.
     fn page_out(&mut self, head: u64) -> Vec<Run> {
         let pages = &mut self.storage.pages;
-        let pageable = self.queues.iter().map(|slot| (slot.fifo.pageable_bytes(), slot.id));
-        let mut largest: Vec<(u64, QueueId)> = pageable.filter(|(bytes, _)| *bytes > 0).collect();
+        let large = pages.large.iter().filter_map(|queue| self.queues.get(*queue));
+        let mut largest: Vec<(u64, QueueId)> =
+            large.map(|slot| (slot.fifo.pageable_bytes(), slot.id)).collect();
         largest.sort_unstable_by(|a, b| b.cmp(a));
         let (mut runs, mut names, mut bytes) = (Vec::new(), Vec::new(), 0);
         for (_, queue) in largest {

@@ -21,8 +21,12 @@ pub(in crate::shard) struct QueueSlot {
     pub extents: BTreeMap<u32, RunPlace>,
     /// What could be paged out, when it was counted last.
     pub pageable: u64,
+    /// It is among the queues that [`super::pages::Pages`] looks at.
+    pub is_large: bool,
     /// What [`QueueSlot::live_bytes`] said last.
     pub live_counted: u64,
+    /// What [`Fifo::depth`] returned last.
+    pub depth_counted: (u64, u64),
     /// The last Gone and Taken of this turn, kept back so that the next may continue them.
     pub gone: Option<Span>,
     pub taken: Option<Taken>,
@@ -88,10 +92,13 @@ impl QueueSlot {
         }
     }
 
-    /// Ready and unsettled messages.
-    pub fn depth(&self) -> (u64, u64) {
-        let report = self.fifo.report();
-        (report.ready, report.unsettled)
+    /// Corrects the sums of ready and of unsettled messages.
+    #[inline]
+    pub fn recount_depth(&mut self, (ready, unsettled): &mut (u64, u64)) {
+        let depth = self.fifo.depth();
+        *ready = *ready - self.depth_counted.0 + depth.0;
+        *unsettled = *unsettled - self.depth_counted.1 + depth.1;
+        self.depth_counted = depth;
     }
 }
 

@@ -48,18 +48,15 @@ impl Streams {
             self.following.get_mut(&queue).filter(|f| f.readers.tail_bytes() > tail_bytes)
         {
             following.readers.shrink_tail(tail_bytes);
+            following.recount(&mut self.tails);
         }
-    }
-
-    fn tails(&self) -> u64 {
-        self.following.values().map(|following| following.readers.tail_bytes() as u64).sum()
     }
 }
 
 impl Shard {
     /// Bytes of new chunks that are kept for readers, and how many may be.
     pub(in crate::shard) fn tails(&self) -> (u64, u64) {
-        (self.streams.tails(), TAILS_BYTES as u64)
+        (self.streams.tails, TAILS_BYTES as u64)
     }
 
     /// Returns the line that a load waits in, and the budget that it takes memory from. Each load of a look from the desk has

@@ -57,6 +57,10 @@ struct StreamSlot {
     policies: u64,
     /// The time of its entry in [`Streams::deadlines`].
     noted_ms: Option<u64>,
+    /// Its part of [`Streams::messages`].
+    messages: u64,
+    /// It is counted in [`Streams::holding`].
+    holds: bool,
 }
 
 /// The readers of a stream that are here.
@@ -65,6 +69,16 @@ struct Following {
     readers: Readers,
     /// Consumers that the stream was told of.
     told: Option<u32>,
+    /// Its part of [`Streams::tails`].
+    tail_bytes: u64,
+}
+
+impl Following {
+    /// Corrects the sum of what is kept for readers.
+    fn recount(&mut self, sum: &mut u64) {
+        let tail_bytes = self.readers.tail_bytes() as u64;
+        *sum = *sum - std::mem::replace(&mut self.tail_bytes, tail_bytes) + tail_bytes;
+    }
 }
 
 /// Chunks that a reader waits for.
@@ -88,6 +102,12 @@ pub(super) struct Streams {
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
     deadlines: Deadlines<QueueId>,
+    /// Messages of the streams that live here and have been used.
+    messages: u64,
+    /// The number of streams that live here and have publishes without a receipt.
+    holding: usize,
+    /// Bytes of new chunks that are kept for readers here.
+    tails: u64,
     /// The most bytes that a stream could keep for its readers since they were last made to keep less.
     tail_bytes_most: usize,
     /// Streams with a reader that was interrupted.
@@ -122,7 +142,7 @@ impl Streams {
 
     /// Whether publishes wait to be written.
     pub fn hold_receipts(&self) -> bool {
-        self.homes.values().any(|home| home.stream.holds_receipts())
+        self.holding > 0
     }
 
     /// How far a consumer here has come.
@@ -132,7 +152,7 @@ impl Streams {
 
     /// What is kept of the streams that live here and have been used.
     pub fn messages(&self) -> u64 {
-        self.homes.values().map(|home| home.stream.report().ready).sum()
+        self.messages
     }
 
     pub fn is_going(&self) -> bool {
@@ -146,6 +166,16 @@ impl Streams {
             .filter_map(|queue| self.homes.get(queue))
             .map(|home| home.stream.bytes_to_write())
             .sum()
+    }
+
+    /// Corrects the part that a stream has in the sums.
+    fn recount(&mut self, queue: QueueId) {
+        if let Some(home) = self.homes.get_mut(&queue) {
+            let (messages, holds) = (home.stream.messages(), home.stream.holds_receipts());
+            self.messages = self.messages - std::mem::replace(&mut home.messages, messages) + messages;
+            self.holding -= usize::from(std::mem::replace(&mut home.holds, holds));
+            self.holding += usize::from(holds);
+        }
     }
 
     fn touch(&mut self, queue: QueueId) {
@@ -162,7 +192,8 @@ impl Shard {
     /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
         let policies = self.metadata.policies();
-        let home = StreamSlot { stream: Stream::new(config), due: false, policies, noted_ms: None };
+        let stream = Stream::new(config);
+        let home = StreamSlot { stream, due: false, policies, noted_ms: None, messages: 0, holds: false };
         self.streams.homes.insert(id, home);
     }
 
@@ -213,6 +244,7 @@ impl Shard {
 
     fn take_home_output(&mut self, queue: QueueId, output: &mut StreamOutput) {
         self.streams.touch(queue);
+        self.streams.recount(queue);
         for queue::Receipt { publisher, first, last, verdict, .. } in output.receipts.drain() {
             self.mail.receipts.push(Receipt { queue, publisher, first, last, verdict });
         }
@@ -240,6 +272,8 @@ impl Shard {
     pub(super) fn stream_forgotten(&mut self, queue: QueueId) {
         if let Some(mut home) = self.streams.homes.remove(&queue) {
             self.streams.deadlines.forget(queue, &mut home.noted_ms);
+            self.streams.messages -= home.messages;
+            self.streams.holding -= usize::from(home.holds);
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
@@ -425,6 +459,7 @@ impl Shard {
             tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has come to damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
+            following.recount(&mut self.streams.tails);
             if following.readers.is_going() && !self.streams.going.contains(&queue) {
                 self.streams.going.push(queue);
             }
@@ -435,10 +470,12 @@ impl Shard {
                 self.mail.post.request(queue, Request::Follow { follower, consumers });
             }
             if consumers.is_none()
-                && let Some(Following { readers, .. }) = self.streams.following.remove(&queue)
-                && readers.delivered() > 0
+                && let Some(Following { readers, tail_bytes, .. }) = self.streams.following.remove(&queue)
             {
-                *self.streams.delivered.entry(queue).or_default() += readers.delivered();
+                self.streams.tails -= tail_bytes;
+                if readers.delivered() > 0 {
+                    *self.streams.delivered.entry(queue).or_default() += readers.delivered();
+                }
             }
         }
         self.carry_out_all(queue, &mut output.effects);
