@@ -1,0 +1,4 @@
+mod rng;
+mod sim;
+mod simulated;
+mod wire;
