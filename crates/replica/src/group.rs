@@ -1,14 +1,19 @@
 //! One member of one group.
 
+mod resting;
+mod rounds;
+
+pub use self::resting::Resting;
 use crate::check::{Rejected, View};
 use crate::engine;
-use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
+use crate::entry::{Base, Position, Record, Vote};
 use crate::member::{Change, Member, Members};
 use crate::message::{Body, Message};
 use crate::mutation::Mutation;
+use crate::round::{Refused, Role, Standing};
 use crate::store::Store;
 use bytes::Bytes;
-use raft::{ProgressState, RawNode, SnapshotStatus, StateRole};
+use raft::{RawNode, SnapshotStatus, StateRole};
 
 /// Bounds of one group.
 #[derive(Clone, Copy, Debug)]
@@ -23,87 +28,6 @@ impl Default for Options {
     fn default() -> Self {
         Self { window_bytes: 8 << 20, append_bytes: 1 << 20 }
     }
-}
-
-/// What a member is in its term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    pub term: u64,
-    pub role: Role,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    Follower {
-        leader: Option<Member>,
-    },
-    /// Asks for votes, or whether it would get them.
-    Candidate,
-    Leader,
-}
-
-/// Why a member does not do what its owner wants.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
-    /// This member does not lead. Ask the leader, if one is known.
-    NotLeader { leader: Option<Member> },
-    /// This member leads in another term than the one in which this was decided.
-    OtherTerm { term: u64 },
-    /// A transfer of the leadership is under way.
-    Transferring,
-    /// There is nothing to propose.
-    Empty,
-    /// An earlier change is not applied yet, or entries of earlier terms are not.
-    ChangePending,
-    /// The change does not fit the members.
-    Unfit,
-    /// The learner has not acknowledged that it is a member, so it would be a voter that does not run.
-    Lags,
-    /// The leader cannot remove itself. It transfers the leadership first.
-    IsLeader,
-    /// Only voters lead.
-    NotVoter,
-    /// A member campaigns only when all that it has is synced.
-    Unsynced,
-}
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::NotLeader { .. } => "this member does not lead the group",
-            Self::OtherTerm { .. } => "this member leads in another term",
-            Self::Transferring => "the leadership is being transferred",
-            Self::Empty => "an entry without facts cannot be proposed",
-            Self::ChangePending => "an earlier change of the members is pending",
-            Self::Unfit => "the change does not fit the members",
-            Self::Lags => "the learner has not caught up",
-            Self::IsLeader => "the leader cannot remove itself",
-            Self::NotVoter => "the member is no voter",
-            Self::Unsynced => "the member has records that are not synced",
-        })
-    }
-}
-
-impl std::error::Error for Refused {}
-
-/// What is to be done after one or more calls. The order is: write `records`, send `now`, apply `committed`; when the records
-/// of this round and of all rounds before it are synced, send `after_sync` and call [`Group::on_synced`].
-#[derive(Debug, Default)]
-pub struct Round {
-    /// Counts the rounds of this group in this process.
-    pub number: u64,
-    /// The new standing, if it has changed. An owner whose term or leadership ends drops what it has proposed and not seen
-    /// committed.
-    pub standing: Option<Standing>,
-    /// The records to write, in this order. An installed base is among them: the owner's state is its content from now on.
-    pub records: Vec<Record>,
-    /// The messages that leave at once.
-    pub now: Vec<Message>,
-    /// The messages that leave when the rounds up to this one are synced. They must not leave earlier, and are lost with the
-    /// process. Empty if there is nothing to wait for: a round without records, and all before it are synced.
-    pub after_sync: Vec<Message>,
-    /// Entries that will never be undone, in ascending order without gaps. The owner applies them in this turn.
-    pub committed: Vec<Entry>,
 }
 
 /// One member of one group. See the page of the crate.
@@ -359,48 +283,6 @@ impl Group {
         }
     }
 
-    /// Returns the next round, if there is anything to do. Call it until it returns `None`.
-    pub fn poll_round(&mut self) -> Option<Round> {
-        if !self.raw.has_ready() {
-            return None;
-        }
-        let mut ready = self.raw.ready();
-        self.round += 1;
-        let mut round = Round { number: self.round, ..Round::default() };
-        let vote = self.vote();
-        if (vote.term, vote.candidate) != (self.recorded.term, self.recorded.candidate) {
-            round.records.push(Record::Vote(vote));
-            (self.recorded, self.voted) = (vote, self.round);
-        }
-        if !ready.snapshot().is_empty() {
-            let applied = ready.snapshot().get_metadata().index;
-            let base = engine::base_out(ready.snapshot(), Vote { applied, ..vote });
-            self.raw.mut_store().install(base.at);
-            self.installing = Some(base.at.index);
-            self.members = base.members.clone();
-            round.records.push(Record::Base(base));
-        }
-        let entries = ready.take_entries();
-        self.raw.mut_store().append(&entries);
-        round.records.extend(entries.iter().map(|entry| Record::Entry(engine::entry_out(entry))));
-        let now = ready.take_messages();
-        let after_sync = ready.take_persisted_messages();
-        let committed = ready.take_committed_entries();
-        self.raw.advance_append_async(ready);
-        self.sort_messages(&mut round, now, after_sync);
-        if let Asked::Soon(term, role) = self.asked {
-            self.asked = Asked::In(term, role, self.round);
-        }
-        self.apply(&mut round, &committed);
-        if round.records.is_empty() && self.synced + 1 == self.round {
-            self.on_synced(self.round);
-            round.now.append(&mut round.after_sync);
-        }
-        self.say_standing(&mut round);
-        self.trim();
-        Some(round)
-    }
-
     /// Returns whether a follower lags so far that it needs a base. See [`Self::send_base`].
     pub fn wants_base(&self) -> bool {
         self.raw.store().wants_base()
@@ -440,34 +322,6 @@ impl Group {
         let term = self.raw.raft.raft_log.term(index).ok()?;
         let at = Position { term, index };
         Some(Base { at, vote: self.vote(), members: self.members.clone(), installed: false, content })
-    }
-
-    /// Puts the group away if nothing is under way: every member has all entries and knows that they are committed, as far as
-    /// this one can tell.
-    pub fn rest(&self) -> Option<Resting> {
-        let raft = &self.raw.raft;
-        let log = &raft.raft_log;
-        let last = self.last();
-        let all_is_applied = log.applied == last.index && self.installing.is_none();
-        let is_quiet = match self.standing.role {
-            Role::Candidate => false,
-            Role::Follower { leader } => leader.is_some(),
-            Role::Leader => {
-                raft.lead_transferee.is_none()
-                    && raft
-                        .prs()
-                        .iter()
-                        .all(|(_, peer)| peer.matched == last.index && peer.committed_index == last.index)
-            }
-        };
-        let is_at_rest = self.is_settled() && all_is_applied && is_quiet && self.standing == self.standing();
-        is_at_rest.then(|| Resting {
-            me: self.me,
-            vote: self.vote(),
-            last,
-            members: self.members.clone(),
-            role: self.standing.role,
-        })
     }
 
     /// Describes the group to whoever reads why a test has failed.
@@ -535,93 +389,6 @@ impl Group {
         Vote { term: raft.term, candidate, applied: raft.raft_log.applied }
     }
 
-    /// Decides which messages of a round wait for the sync. A leader's leave at once, unless the vote for itself is not synced:
-    /// an only voter leads before that.
-    fn sort_messages(
-        &mut self,
-        round: &mut Round,
-        now: Vec<raft::eraftpb::Message>,
-        after_sync: Vec<raft::eraftpb::Message>,
-    ) {
-        #[cfg(test)]
-        for message in now.iter().chain(&after_sync) {
-            if message.msg_type == raft::eraftpb::MessageType::MsgPropose {
-                self.forwarded.extend(message.entries.iter().map(|entry| entry.data.clone()));
-            }
-        }
-        let vote_is_synced = self.voted <= self.synced || self.has(Mutation::VoteBeforeSync);
-        let (mut early, mut late) = (Vec::new(), Vec::new());
-        early.extend(now.into_iter().filter_map(engine::message_out));
-        for message in after_sync.into_iter().filter_map(engine::message_out) {
-            let is_early = match message.body {
-                Body::Appended { .. } => self.has(Mutation::AcknowledgeBeforeSync),
-                Body::VoteRequest { .. } | Body::VoteResponse { .. } => self.has(Mutation::VoteBeforeSync),
-                _ => false,
-            };
-            if is_early { early.push(message) } else { late.push(message) }
-        }
-        if !vote_is_synced && self.raw.raft.state == StateRole::Leader {
-            late.append(&mut early);
-        }
-        (round.now, round.after_sync) = (early, late);
-    }
-
-    fn apply(&mut self, round: &mut Round, committed: &[raft::eraftpb::Entry]) {
-        let Some(last) = committed.last() else { return };
-        let mut changes = false;
-        for entry in committed.iter().map(engine::entry_out) {
-            if let Payload::Change(change) = entry.payload
-                && let Some(members) = self.members.after(change)
-            {
-                let raft = &mut self.raw.raft;
-                if change == Change::Remove(self.me) && raft.state == StateRole::Leader {
-                    // The engine cannot lead without being a member.
-                    let term = raft.term;
-                    raft.become_follower(term, raft::INVALID_ID);
-                }
-                let applied = self.raw.apply_conf_change(&engine::change_in(change));
-                applied.expect("the change fits the members");
-                self.members = members;
-                changes = true;
-            }
-            round.committed.push(entry);
-        }
-        self.raw.advance_apply_to(last.index);
-        if changes {
-            round.records.push(Record::Vote(self.vote()));
-            self.changed = last.index;
-        }
-    }
-
-    fn say_standing(&mut self, round: &mut Round) {
-        let standing = self.standing();
-        if standing == self.standing {
-            return;
-        }
-        self.standing = standing;
-        let is_told = standing.role == Role::Leader || !self.has(Mutation::KeepStaged);
-        round.standing = is_told.then_some(standing);
-        if standing.role != Role::Leader {
-            self.raw.mut_store().forget_wants();
-        }
-    }
-
-    /// A leader knows what everybody has. Others keep the window, because they may lead next.
-    fn trim(&mut self) {
-        let raft = &self.raw.raft;
-        let applied = raft.raft_log.applied;
-        let everybody_has = if raft.state == StateRole::Leader {
-            let others = raft.prs().iter().filter(|(id, _)| **id != self.me.id());
-            others.map(|(_, peer)| peer.matched).min().unwrap_or(applied)
-        } else if self.members.all().count() == 1 {
-            applied
-        } else {
-            0
-        };
-        let window = self.options.window_bytes;
-        self.raw.mut_store().trim(applied, everybody_has, window);
-    }
-
     fn has(&self, mutation: Mutation) -> bool {
         #[cfg(test)]
         return self.mutation == Some(mutation);
@@ -630,52 +397,5 @@ impl Group {
             let _ = mutation;
             false
         }
-    }
-}
-
-/// A group that was put away: what a member must know to go on where it stopped. It lives in memory only; a restart restores a
-/// group from its records.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Resting {
-    me: Member,
-    vote: Vote,
-    /// The last entry. It is applied.
-    last: Position,
-    members: Members,
-    role: Role,
-}
-
-impl Resting {
-    /// Takes the group up again. A leader leads on in its term. Which nodes are supported has to be said again.
-    pub fn wake(self, options: Options) -> Group {
-        let Self { me, vote, last, members, role } = self;
-        let store = Store::new(last, Default::default(), vote, &members);
-        let mut group = Group::with_store(me, options, store, members, last.index);
-        let raft = &mut group.raw.raft;
-        match role {
-            Role::Leader => {
-                raft.state = StateRole::Leader;
-                raft.leader_id = me.id();
-                for (_, peer) in raft.mut_prs().iter_mut() {
-                    (peer.matched, peer.next_idx) = (last.index, last.index + 1);
-                    (peer.state, peer.recent_active) = (ProgressState::Replicate, true);
-                    peer.committed_index = last.index;
-                }
-            }
-            Role::Follower { leader } => raft.leader_id = leader.map_or(raft::INVALID_ID, Member::id),
-            Role::Candidate => {}
-        }
-        group.standing = group.standing();
-        group
-    }
-
-    /// Returns the last entry.
-    pub fn last(&self) -> Position {
-        self.last
-    }
-
-    /// Returns what the member was in its term.
-    pub fn standing(&self) -> Standing {
-        Standing { term: self.vote.term, role: self.role }
     }
 }

@@ -39,6 +39,7 @@ mod member;
 mod message;
 mod mutation;
 mod restore;
+mod round;
 mod store;
 #[cfg(test)]
 mod tests;
@@ -46,8 +47,9 @@ mod wire;
 
 pub use check::Rejected;
 pub use entry::{Base, Entry, NUMBER_MAX, Payload, Position, Record, Vote};
-pub use group::{Group, Options, Refused, Resting, Role, Round, Standing};
+pub use group::{Group, Options, Resting};
 pub use member::{Change, MEMBERS_MAX, Member, Members};
 pub use message::{Body, Message};
 pub use restore::{Damaged, Restoring};
+pub use round::{Refused, Role, Round, Standing};
 pub use wire::Malformed;
