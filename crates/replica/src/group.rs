@@ -6,14 +6,15 @@ mod rounds;
 pub use self::resting::Resting;
 use crate::check::{Rejected, View};
 use crate::engine;
-use crate::entry::{Base, Position, Record, Vote};
+use crate::entry::{Base, Payload, Position, Record, Vote};
 use crate::member::{Change, Member, Members};
 use crate::message::{Body, Message};
 use crate::mutation::Mutation;
 use crate::round::{Refused, Role, Standing};
 use crate::store::Store;
 use bytes::Bytes;
-use raft::{RawNode, SnapshotStatus, StateRole};
+use raft::eraftpb::EntryType;
+use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
 
 /// Bounds of one group.
 #[derive(Clone, Copy, Debug)]
@@ -210,7 +211,12 @@ impl Group {
             self.raw.ping();
             return Err(Rejected::LeaderSupported);
         }
+        let changes = matches!(&message.body, Body::Append { entries, .. }
+            if entries.iter().any(|entry| matches!(entry.payload, Payload::Change(_))));
         self.raw.step(engine::message_in(message)).map_err(|_| Rejected::NotMember)?;
+        if changes {
+            self.commit_by_change();
+        }
         self.note_asked();
         Ok(())
     }
@@ -370,6 +376,19 @@ impl Group {
     fn leader_is_supported(&self) -> bool {
         let leader = Member::from_id(self.raw.raft.leader_id);
         leader.is_some_and(|leader| leader == self.me || self.supported.contains(&leader.node))
+    }
+
+    /// A leader proposes a change when it has applied the one before, so a change in the log proves that the one before is
+    /// committed. Without this, a member that lags by two changes could win an election among members of long ago.
+    fn commit_by_change(&mut self) {
+        let log = &mut self.raw.raft.raft_log;
+        let first = log.first_index().max(log.applied + 1);
+        let entries = log.slice(first, log.last_index() + 1, None, GetEntriesContext::empty(false));
+        let entries = entries.expect("entries that are not applied are here");
+        let changes = entries.iter().filter(|entry| entry.entry_type == EntryType::EntryConfChange);
+        if let Some(proven) = changes.rev().nth(1) {
+            log.commit_to(proven.index);
+        }
     }
 
     /// Notes whether votes are asked for in an election that was not known yet.

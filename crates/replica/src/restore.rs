@@ -1,7 +1,7 @@
 //! A group from its records.
 
 use crate::engine::entry_in;
-use crate::entry::{Base, Entry, Position, Record, Vote};
+use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
 use crate::group::{Group, Options};
 use crate::member::Member;
 use crate::store::Store;
@@ -66,7 +66,7 @@ impl Restoring {
     /// Returns the member, and the base that its owner restores itself from. Entries behind the base are handed out again as
     /// soon as they are known to be committed. There is no base if the member was new to its group and had not got one yet.
     pub fn finish(self, me: Member, options: Options) -> Result<(Group, Option<Base>), Damaged> {
-        let Self { vote, base, entries } = self;
+        let Self { mut vote, base, entries } = self;
         let (floor, members) =
             base.as_ref().map_or_else(Default::default, |base| (base.at, base.members.clone()));
         match entries.front() {
@@ -79,6 +79,11 @@ impl Restoring {
         }
         if last.index < vote.applied {
             return Err(Damaged::EntriesMissing { applied: vote.applied });
+        }
+        // As in `Group::commit_by_change`.
+        let changes = entries.iter().filter(|entry| matches!(entry.payload, Payload::Change(_)));
+        if let Some(proven) = changes.rev().nth(1) {
+            vote.applied = vote.applied.max(proven.at.index);
         }
         let entries = entries.into_iter().map(entry_in).collect();
         let store = Store::new(floor, entries, vote, &members);

@@ -1,3 +1,4 @@
+mod changes;
 mod rng;
 mod sim;
 mod simulated;
