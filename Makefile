@@ -39,6 +39,7 @@ hostile:
 # begin, so that a part can be run by hand and the next go on.
 soak:
 	SLUICE_SOAK=120 cargo test --profile ci -p log@0.1.0 --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
+	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
 	KILL_ROUNDS=52 KILL_MESSAGES=200000 tests/kill/run.sh

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The crates that are made of rooms.
-const CRATES: &[&str] = &["node", "broker", "queue"];
+const CRATES: &[&str] = &["node", "broker", "queue", "replica"];
 
 /// Re-exports of re-exports that are followed, at most.
 const REEXPORTS_MAX: usize = 8;

@@ -146,10 +146,18 @@ fn pure_wing_is_pure() {
 #[test]
 fn wal_is_monoglot() {
     // The queue crate asks the same of itself.
-    const WORDS: &[&str] = &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"];
-    for file in sources(&root().join("crates/wal/src")) {
+    assert_no_word_of("wal", &["amqp", "mqtt", "exchange", "raft", "routing", "consumer", "publisher"]);
+}
+
+#[test]
+fn replica_is_monoglot() {
+    assert_no_word_of("replica", &["amqp", "mqtt", "exchange", "routing", "consumer", "publisher", "queue"]);
+}
+
+fn assert_no_word_of(crate_name: &str, words: &[&str]) {
+    for file in sources(&root().join("crates").join(crate_name).join("src")) {
         let text = std::fs::read_to_string(&file).expect("a source").to_lowercase();
-        for word in WORDS {
+        for word in words {
             assert!(!text.contains(word), "{} says '{word}'", file.display());
         }
     }

@@ -1,0 +1,420 @@
+//! One member of one group.
+
+mod resting;
+mod rounds;
+
+pub use self::resting::Resting;
+use crate::check::{Rejected, View};
+use crate::engine;
+use crate::entry::{Base, Payload, Position, Record, Vote};
+use crate::member::{Change, Member, Members};
+use crate::message::{Body, Message};
+use crate::mutation::Mutation;
+use crate::round::{Refused, Role, Standing};
+use crate::store::Store;
+use bytes::Bytes;
+use raft::eraftpb::EntryType;
+use raft::{GetEntriesContext, RawNode, SnapshotStatus, StateRole};
+
+/// Bounds of one group.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of applied entries that are kept for followers that lag. A follower that lags further gets a base.
+    pub window_bytes: usize,
+    /// Bytes of entries in one message, unless a single entry is larger.
+    pub append_bytes: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { window_bytes: 8 << 20, append_bytes: 1 << 20 }
+    }
+}
+
+/// One member of one group. See the page of the crate.
+pub struct Group {
+    me: Member,
+    options: Options,
+    raw: RawNode<Store>,
+    /// At the applied index. Empty until a new member has its first base.
+    members: Members,
+    /// The nodes that this node supports.
+    supported: Vec<u32>,
+    /// As the last round said.
+    standing: Standing,
+    /// The number of the last round.
+    round: u64,
+    /// All rounds up to this one are synced.
+    synced: u64,
+    /// As the last record says.
+    recorded: Vote,
+    /// The last round with a vote.
+    voted: u64,
+    /// The last applied change of the members is at this index or before.
+    changed: u64,
+    asked: Asked,
+    /// The index of an installed base that is not synced.
+    installing: Option<u64>,
+    #[cfg(test)]
+    pub(crate) mutation: Option<Mutation>,
+    /// What the engine sends to the leader if [`Mutation::ForwardProposal`] lets it.
+    #[cfg(test)]
+    pub(crate) forwarded: Vec<Bytes>,
+}
+
+/// For which election votes were asked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    No,
+    /// The requests are in no round yet.
+    Soon(u64, StateRole),
+    /// The requests leave with this round.
+    In(u64, StateRole, u64),
+}
+
+impl Group {
+    /// A member that knows nothing of its group yet. The leader sends it a base.
+    pub fn join(me: Member, options: Options) -> Self {
+        let store = Store::new(Position::default(), Default::default(), Vote::default(), &Members::default());
+        Self::with_store(me, options, store, Members::default(), 0)
+    }
+
+    /// `applied` is the index of `members`.
+    pub(crate) fn with_store(
+        me: Member,
+        options: Options,
+        store: Store,
+        members: Members,
+        applied: u64,
+    ) -> Self {
+        let config = engine::config(me, applied, options.append_bytes);
+        let raw =
+            RawNode::new(&config, store, engine::logger()).expect("the settings and the store are sound");
+        let mut group = Self {
+            me,
+            options,
+            raw,
+            members,
+            supported: Vec::new(),
+            standing: Standing { term: 0, role: Role::Candidate },
+            round: 0,
+            synced: 0,
+            recorded: Vote::default(),
+            voted: 0,
+            changed: applied,
+            asked: Asked::No,
+            installing: None,
+            #[cfg(test)]
+            mutation: None,
+            #[cfg(test)]
+            forwarded: Vec::new(),
+        };
+        (group.standing, group.recorded) = (group.standing(), group.vote());
+        group
+    }
+
+    pub fn me(&self) -> Member {
+        self.me
+    }
+
+    /// Returns the members at the applied index.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// Returns the standing right now. The owner acts on what the rounds say.
+    pub fn standing(&self) -> Standing {
+        let raft = &self.raw.raft;
+        let role = match raft.state {
+            StateRole::Leader => Role::Leader,
+            StateRole::Follower => Role::Follower { leader: Member::from_id(raft.leader_id) },
+            StateRole::Candidate | StateRole::PreCandidate => Role::Candidate,
+        };
+        Standing { term: raft.term, role }
+    }
+
+    /// Returns the last entry.
+    pub fn last(&self) -> Position {
+        let log = &self.raw.raft.raft_log;
+        Position { term: log.last_term(), index: log.last_index() }
+    }
+
+    /// Returns the index up to which entries were handed out as committed.
+    pub fn applied(&self) -> u64 {
+        self.raw.raft.raft_log.applied
+    }
+
+    /// Returns whether all that was handed out to be written is synced, and no round waits to be polled.
+    pub fn is_settled(&self) -> bool {
+        self.synced == self.round && !self.raw.has_ready()
+    }
+
+    /// Proposes facts that were decided in `term`. Returns the index that they have if they are committed.
+    pub fn propose(&mut self, term: u64, facts: Bytes) -> Result<u64, Refused> {
+        if facts.is_empty() {
+            return Err(Refused::Empty);
+        }
+        self.leads_in(term)?;
+        self.raw.propose(Vec::new(), facts.into()).map_err(|_| Refused::Transferring)?;
+        Ok(self.raw.raft.raft_log.last_index())
+    }
+
+    /// Proposes a change of the members. Returns the index that it has if it is committed.
+    pub fn change(&mut self, term: u64, change: Change) -> Result<u64, Refused> {
+        self.leads_in(term)?;
+        if self.raw.raft.has_pending_conf() {
+            return Err(Refused::ChangePending);
+        }
+        if change == Change::Remove(self.me) {
+            return Err(Refused::IsLeader);
+        }
+        self.members.after(change).ok_or(Refused::Unfit)?;
+        let matched = |member: Member| self.raw.raft.prs().get(member.id()).map_or(0, |peer| peer.matched);
+        if let Change::Promote(member) = change
+            && matched(member) < self.changed
+        {
+            return Err(Refused::Lags);
+        }
+        let context = crate::wire::change_bytes(change).into();
+        self.raw
+            .propose_conf_change(context, engine::change_in(change))
+            .map_err(|_| Refused::Transferring)?;
+        Ok(self.raw.raft.raft_log.last_index())
+    }
+
+    /// Begins to give the leadership to `to`, which campaigns as soon as it has all entries. Until it leads, or
+    /// [`Self::abort_transfer`], nothing can be proposed. The engine is not ticked: the owner decides how long that may take.
+    pub fn transfer(&mut self, term: u64, to: Member) -> Result<(), Refused> {
+        self.leads_in(term)?;
+        if !self.members.is_voter(to) || to == self.me {
+            return Err(Refused::NotVoter);
+        }
+        self.raw.transfer_leader(to.id());
+        Ok(())
+    }
+
+    /// Ends a transfer. The other member may lead all the same: it may have been asked already.
+    pub fn abort_transfer(&mut self) {
+        self.raw.raft.abort_leader_transfer();
+    }
+
+    /// Checks a message and hands it to the engine. A message that is rejected changes nothing; but a leader that rejects a
+    /// request for votes pings its followers.
+    pub fn step(&mut self, message: Message) -> Result<(), Rejected> {
+        self.view().check(&message)?;
+        if let Body::VoteRequest { transfer: false, .. } = message.body
+            && message.term > self.raw.raft.term
+            && self.leader_is_supported()
+        {
+            // Nothing else would tell the candidate: a quiet leader sends nothing. A candidate of a later term answers with
+            // that term, which deposes this leader.
+            self.raw.ping();
+            return Err(Rejected::LeaderSupported);
+        }
+        let changes = matches!(&message.body, Body::Append { entries, .. }
+            if entries.iter().any(|entry| matches!(entry.payload, Payload::Change(_))));
+        self.raw.step(engine::message_in(message)).map_err(|_| Rejected::NotMember)?;
+        if changes {
+            self.commit_by_change();
+        }
+        self.note_asked();
+        Ok(())
+    }
+
+    /// Returns whether a majority of the voters has it in its log that the last change of the members is committed. Only then
+    /// may a removed voter be discarded: before, it may be needed to elect a leader once more. Only a leader can tell.
+    pub fn change_is_known(&self) -> bool {
+        let raft = &self.raw.raft;
+        let knows = |voter: &&Member| match **voter {
+            voter if voter == self.me => self.is_settled(),
+            voter => raft.prs().get(voter.id()).is_some_and(|peer| peer.committed_index >= self.changed),
+        };
+        let known = self.members.voters().iter().filter(knows).count();
+        raft.state == StateRole::Leader && !raft.has_pending_conf() && known > self.members.voters().len() / 2
+    }
+
+    /// Campaigns, first for pre-votes. The owner decides when: nothing here does by itself.
+    pub fn campaign(&mut self) -> Result<(), Refused> {
+        if !self.members.is_voter(self.me) {
+            return Err(Refused::NotVoter);
+        }
+        if !self.is_settled() {
+            return Err(Refused::Unsynced);
+        }
+        self.raw.campaign().map_err(|_| Refused::Unsynced)?;
+        self.note_asked();
+        Ok(())
+    }
+
+    /// This node supports `node` from now on, or no more. While it does, requests for votes that would replace a leader there
+    /// are rejected. Returns whether this member should campaign: its leader has lost support.
+    pub fn on_support(&mut self, node: u32, supported: bool) -> bool {
+        self.supported.retain(|other| *other != node);
+        if supported {
+            self.supported.push(node);
+        }
+        let leader = Member::from_id(self.raw.raft.leader_id);
+        !supported
+            && leader.is_some_and(|leader| leader.node == node && leader != self.me)
+            && self.members.is_voter(self.me)
+    }
+
+    /// The link to `node` was closed, or is there again. What was sent over a link that was closed may be lost: a leader finds
+    /// out what the member there has as soon as the link is back.
+    pub fn on_link(&mut self, node: u32, up: bool) {
+        let Some(member) = self.members.on_node(node) else { return };
+        if up {
+            self.raw.ping();
+        } else {
+            self.raw.report_unreachable(member.id());
+            self.raw.report_snapshot(member.id(), SnapshotStatus::Failure);
+        }
+    }
+
+    /// The records of all rounds up to `round` are synced.
+    pub fn on_synced(&mut self, round: u64) {
+        let round = round.min(self.round);
+        if round <= self.synced {
+            return;
+        }
+        self.synced = round;
+        self.raw.on_persist_ready(round);
+        if let Some(index) = self.installing
+            && self.raw.raft.raft_log.persisted >= index
+        {
+            self.installing = None;
+            if index > self.applied() {
+                self.raw.advance_apply_to(index);
+            }
+        }
+    }
+
+    /// Returns whether a follower lags so far that it needs a base. See [`Self::send_base`].
+    pub fn wants_base(&self) -> bool {
+        self.raw.store().wants_base()
+    }
+
+    /// Sends a base with this content to the followers that need one. `content` is the owner's state at [`Self::applied`].
+    pub fn send_base(&mut self, content: Bytes) {
+        let Some(base) = self.base(content) else { return };
+        let wants = self.raw.mut_store().offer(&base);
+        let raft = &mut self.raw.raft;
+        for to in wants {
+            if raft.state == StateRole::Leader && raft.prs().get(to).is_some() {
+                raft.send_append(to);
+            }
+        }
+        self.raw.mut_store().end_offer();
+    }
+
+    /// Returns the records that replace all that this member has handed out so far: a base, and the entries behind it.
+    /// `content` is the owner's state at [`Self::applied`]. Returns `None` from the moment at which a base
+    /// comes until it is synced.
+    pub fn evacuate(&self, content: Bytes) -> Option<Vec<Record>> {
+        let mut base = self.base(content)?;
+        if self.has(Mutation::ForgetVoteAtEvacuation) {
+            base.vote.candidate = None;
+        }
+        let behind = self.raw.store().behind(base.at.index);
+        let entries = behind.map(|entry| Record::Entry(engine::entry_out(entry)));
+        Some([Record::Base(base)].into_iter().chain(entries).collect())
+    }
+
+    fn base(&self, content: Bytes) -> Option<Base> {
+        let index = self.applied();
+        if self.installing.is_some() || self.raw.raft.snap().is_some() || index == 0 {
+            return None;
+        }
+        let term = self.raw.raft.raft_log.term(index).ok()?;
+        let at = Position { term, index };
+        Some(Base { at, vote: self.vote(), members: self.members.clone(), installed: false, content })
+    }
+
+    /// Describes the group to whoever reads why a test has failed.
+    #[cfg(test)]
+    pub(crate) fn explain(&self) -> String {
+        let peers: Vec<_> = self.raw.raft.prs().iter().collect();
+        let (me, standing, last) = (self.me, self.standing(), self.last());
+        format!(
+            "{me:?} {standing:?} {last:?} applied {}, settled {}, {peers:?}",
+            self.applied(),
+            self.is_settled()
+        )
+    }
+
+    fn leads_in(&self, term: u64) -> Result<(), Refused> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::NotLeader { leader: Member::from_id(raft.leader_id) });
+        }
+        let is_other = raft.term != term && !self.has(Mutation::ProposeInLaterTerm);
+        if is_other && !self.has(Mutation::ForwardProposal) {
+            return Err(Refused::OtherTerm { term: raft.term });
+        }
+        if raft.lead_transferee.is_some() {
+            return Err(Refused::Transferring);
+        }
+        Ok(())
+    }
+
+    fn view(&self) -> View<'_> {
+        let raft = &self.raw.raft;
+        View {
+            me: self.me,
+            members: &self.members,
+            raft,
+            is_settled: self.is_settled(),
+            votes_may_come: match self.asked {
+                Asked::In(term, role, round) => {
+                    term == raft.term && role == raft.state && round <= self.synced
+                }
+                Asked::No | Asked::Soon(..) => false,
+            },
+        }
+    }
+
+    fn leader_is_supported(&self) -> bool {
+        let leader = Member::from_id(self.raw.raft.leader_id);
+        leader.is_some_and(|leader| leader == self.me || self.supported.contains(&leader.node))
+    }
+
+    /// A leader proposes a change when it has applied the one before, so a change in the log proves that the one before is
+    /// committed. Without this, a member that lags by two changes could win an election among members of long ago.
+    fn commit_by_change(&mut self) {
+        let log = &mut self.raw.raft.raft_log;
+        let first = log.first_index().max(log.applied + 1);
+        let entries = log.slice(first, log.last_index() + 1, None, GetEntriesContext::empty(false));
+        let entries = entries.expect("entries that are not applied are here");
+        let changes = entries.iter().filter(|entry| entry.entry_type == EntryType::EntryConfChange);
+        if let Some(proven) = changes.rev().nth(1) {
+            log.commit_to(proven.index);
+        }
+    }
+
+    /// Notes whether votes are asked for in an election that was not known yet.
+    fn note_asked(&mut self) {
+        let (term, role) = (self.raw.raft.term, self.raw.raft.state);
+        let is_candidate = matches!(role, StateRole::Candidate | StateRole::PreCandidate);
+        self.asked = match self.asked {
+            _ if !is_candidate => Asked::No,
+            Asked::Soon(t, r) | Asked::In(t, r, _) if (t, r) == (term, role) => self.asked,
+            _ => Asked::Soon(term, role),
+        };
+    }
+
+    fn vote(&self) -> Vote {
+        let raft = &self.raw.raft;
+        let candidate = Member::from_id(raft.vote);
+        Vote { term: raft.term, candidate, applied: raft.raft_log.applied }
+    }
+
+    fn has(&self, mutation: Mutation) -> bool {
+        #[cfg(test)]
+        return self.mutation == Some(mutation);
+        #[cfg(not(test))]
+        {
+            let _ = mutation;
+            false
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Groups that are put away.
+
+use super::{Group, Options};
+use crate::entry::{Position, Vote};
+use crate::member::{Member, Members};
+use crate::round::{Role, Standing};
+use crate::store::Store;
+use raft::{ProgressState, StateRole};
+
+impl Group {
+    /// Puts the group away if nothing is under way: every member has all entries and knows that they are committed, as far as
+    /// this one can tell.
+    pub fn rest(&self) -> Option<Resting> {
+        let raft = &self.raw.raft;
+        let log = &raft.raft_log;
+        let last = self.last();
+        let all_is_applied = log.applied == last.index && self.installing.is_none();
+        let is_quiet = match self.standing.role {
+            Role::Candidate => false,
+            Role::Follower { leader } => leader.is_some(),
+            Role::Leader => {
+                raft.lead_transferee.is_none()
+                    && raft
+                        .prs()
+                        .iter()
+                        .all(|(_, peer)| peer.matched == last.index && peer.committed_index == last.index)
+            }
+        };
+        let is_at_rest = self.is_settled() && all_is_applied && is_quiet && self.standing == self.standing();
+        is_at_rest.then(|| Resting {
+            me: self.me,
+            vote: self.vote(),
+            last,
+            members: self.members.clone(),
+            role: self.standing.role,
+        })
+    }
+}
+
+/// A group that was put away: what a member must know to go on where it stopped. It lives in memory only; a restart restores a
+/// group from its records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resting {
+    me: Member,
+    vote: Vote,
+    /// The last entry. It is applied.
+    last: Position,
+    members: Members,
+    role: Role,
+}
+
+impl Resting {
+    /// Takes the group up again. A leader leads on in its term. Which nodes are supported has to be said again.
+    pub fn wake(self, options: Options) -> Group {
+        let Self { me, vote, last, members, role } = self;
+        let store = Store::new(last, Default::default(), vote, &members);
+        let mut group = Group::with_store(me, options, store, members, last.index);
+        let raft = &mut group.raw.raft;
+        match role {
+            Role::Leader => {
+                raft.state = StateRole::Leader;
+                raft.leader_id = me.id();
+                for (_, peer) in raft.mut_prs().iter_mut() {
+                    (peer.matched, peer.next_idx) = (last.index, last.index + 1);
+                    (peer.state, peer.recent_active) = (ProgressState::Replicate, true);
+                    peer.committed_index = last.index;
+                }
+            }
+            Role::Follower { leader } => raft.leader_id = leader.map_or(raft::INVALID_ID, Member::id),
+            Role::Candidate => {}
+        }
+        group.standing = group.standing();
+        group
+    }
+
+    /// Returns the last entry.
+    pub fn last(&self) -> Position {
+        self.last
+    }
+
+    /// Returns what the member was in its term.
+    pub fn standing(&self) -> Standing {
+        Standing { term: self.vote.term, role: self.role }
+    }
+}

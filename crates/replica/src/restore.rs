@@ -1,0 +1,144 @@
+//! A group from its records.
+
+use crate::engine::entry_in;
+use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
+use crate::group::{Group, Options};
+use crate::member::Member;
+use crate::store::Store;
+use std::collections::VecDeque;
+
+/// The records of a member contradict each other. Something is missing: this member must not speak to its group again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damaged {
+    /// There are entries and no base.
+    NoBase,
+    /// There is no entry in front of the one at this index.
+    Gap { index: u64 },
+    /// The last entry is of a later term than the vote.
+    VoteMissing,
+    /// Entries that were applied up to this index are missing.
+    EntriesMissing { applied: u64 },
+}
+
+impl std::fmt::Display for Damaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoBase => f.write_str("no base was found"),
+            Self::Gap { index } => write!(f, "no entry was found before the one at index {index}"),
+            Self::VoteMissing => f.write_str("the vote is older than the last entry"),
+            Self::EntriesMissing { applied } => {
+                write!(f, "entries are missing that were applied up to {applied}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Damaged {}
+
+/// Takes the records of one member in the order in which they were written.
+///
+/// | record | effect |
+/// |---|---|
+/// | vote, or the vote of a base | replaces the one before, unless that has a later term |
+/// | entry at or below the base | none here: the owner has it in its facts |
+/// | entry with a known index and the same term | none: a repetition |
+/// | entry with a known index and another term | voids the entries from there on |
+/// | base that was installed | voids all entries |
+/// | base of an evacuation | the entries behind it stay |
+#[derive(Debug, Default)]
+pub struct Restoring {
+    vote: Vote,
+    base: Option<Base>,
+    entries: VecDeque<Entry>,
+}
+
+impl Restoring {
+    /// Takes the next record.
+    pub fn on_record(&mut self, record: Record) -> Result<(), Damaged> {
+        match record {
+            Record::Vote(vote) => self.on_vote(vote),
+            Record::Base(base) => self.on_base(base)?,
+            Record::Entry(entry) => self.on_entry(entry)?,
+        }
+        Ok(())
+    }
+
+    /// Returns the member, and the base that its owner restores itself from. Entries behind the base are handed out again as
+    /// soon as they are known to be committed. There is no base if the member was new to its group and had not got one yet.
+    pub fn finish(self, me: Member, options: Options) -> Result<(Group, Option<Base>), Damaged> {
+        let Self { mut vote, base, entries } = self;
+        let (floor, members) =
+            base.as_ref().map_or_else(Default::default, |base| (base.at, base.members.clone()));
+        match entries.front() {
+            Some(_) if base.is_none() => return Err(Damaged::NoBase),
+            _ => check_gap(floor.index, &entries)?,
+        }
+        let last = entries.back().map_or(floor, |last| last.at);
+        if last.term > vote.term {
+            return Err(Damaged::VoteMissing);
+        }
+        if last.index < vote.applied {
+            return Err(Damaged::EntriesMissing { applied: vote.applied });
+        }
+        // As in `Group::commit_by_change`.
+        let changes = entries.iter().filter(|entry| matches!(entry.payload, Payload::Change(_)));
+        if let Some(proven) = changes.rev().nth(1) {
+            vote.applied = vote.applied.max(proven.at.index);
+        }
+        let entries = entries.into_iter().map(entry_in).collect();
+        let store = Store::new(floor, entries, vote, &members);
+        Ok((Group::with_store(me, options, store, members, floor.index), base))
+    }
+
+    fn on_vote(&mut self, vote: Vote) {
+        let applied = vote.applied.max(self.vote.applied);
+        if vote.term >= self.vote.term {
+            self.vote = vote;
+        }
+        self.vote.applied = applied;
+    }
+
+    fn on_base(&mut self, base: Base) -> Result<(), Damaged> {
+        self.on_vote(base.vote);
+        if base.installed {
+            self.entries.clear();
+        } else {
+            let before = self.entries.iter().take_while(|entry| entry.at.index <= base.at.index).count();
+            self.entries.drain(..before);
+            check_gap(base.at.index, &self.entries)?;
+        }
+        self.base = Some(base);
+        Ok(())
+    }
+
+    fn on_entry(&mut self, entry: Entry) -> Result<(), Damaged> {
+        let Position { term, index } = entry.at;
+        if self.base.as_ref().is_some_and(|base| index <= base.at.index) {
+            return Ok(());
+        }
+        let first = self.entries.front().map(|first| first.at.index);
+        if let Some(first) = first.filter(|first| *first <= index) {
+            let known = self.entries.get((index - first) as usize);
+            if known.is_some_and(|known| known.at.term == term) {
+                return Ok(());
+            }
+            self.entries.truncate((index - first) as usize);
+        } else if first.is_some() {
+            self.entries.clear();
+        }
+        let before = self.entries.back().map(|last| last.at.index);
+        let before = before.or(self.base.as_ref().map(|base| base.at.index));
+        if before.is_some_and(|before| before + 1 != index) {
+            return Err(Damaged::Gap { index });
+        }
+        self.entries.push_back(entry);
+        Ok(())
+    }
+}
+
+fn check_gap(base: u64, entries: &VecDeque<Entry>) -> Result<(), Damaged> {
+    match entries.front() {
+        Some(first) if first.at.index != base + 1 => Err(Damaged::Gap { index: first.at.index }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,177 @@
+//! The entries of one group in memory, as the engine reads them.
+//!
+//! ```text
+//!              floor      applied              last
+//!    ... gone ───┼───────────┼──────────────────┤
+//!                │  window   │  not applied yet │
+//! ```
+//!
+//! The window is for followers that lag. A follower below the floor gets a base; until there is one, the store remembers that
+//! one is wanted.
+
+use crate::engine::{base_in, members_in};
+use crate::entry::{Base, Position, Vote};
+use crate::member::{Member, Members};
+use raft::eraftpb::{ConfState, Entry, HardState, Snapshot};
+use raft::{GetEntriesContext, RaftState, Storage, StorageError};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+pub(crate) struct Store {
+    /// The place before the first entry.
+    floor: Position,
+    entries: VecDeque<Entry>,
+    /// Of all entries.
+    bytes: usize,
+    initial: RaftState,
+    /// The base to send. It is here only while it is handed to the engine.
+    base: Option<Snapshot>,
+    /// Who lags behind the floor.
+    wants_base: RefCell<Vec<u64>>,
+}
+
+impl Store {
+    /// A store with what a member knows when it starts.
+    pub(crate) fn new(floor: Position, entries: VecDeque<Entry>, vote: Vote, members: &Members) -> Self {
+        let hard_state = HardState {
+            term: vote.term,
+            vote: vote.candidate.map_or(0, Member::id),
+            commit: vote.applied.max(floor.index),
+            ..HardState::default()
+        };
+        let conf_state = if members.voters().is_empty() { ConfState::default() } else { members_in(members) };
+        Self {
+            floor,
+            bytes: entries.iter().map(size).sum(),
+            entries,
+            initial: RaftState { hard_state, conf_state },
+            base: None,
+            wants_base: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn last(&self) -> Position {
+        self.entries.back().map_or(self.floor, |last| Position { term: last.term, index: last.index })
+    }
+
+    /// The entries behind `index`.
+    pub(crate) fn behind(&self, index: u64) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().skip((index.max(self.floor.index) - self.floor.index) as usize)
+    }
+
+    /// Appends entries, which void what is there from the first one on.
+    pub(crate) fn append(&mut self, entries: &[Entry]) {
+        let Some(first) = entries.first() else { return };
+        let kept = (first.index - self.floor.index - 1) as usize;
+        let void = self.entries.drain(kept..).map(|entry| size(&entry)).sum::<usize>();
+        self.bytes += entries.iter().map(size).sum::<usize>();
+        self.bytes -= void;
+        self.entries.extend(entries.iter().cloned());
+    }
+
+    /// Begins anew behind a base that came from a leader.
+    pub(crate) fn install(&mut self, at: Position) {
+        self.floor = at;
+        self.entries.clear();
+        self.bytes = 0;
+    }
+
+    /// Drops entries from the front: those that everybody has, and those that do not fit into `window` bytes. Entries behind
+    /// `applied` stay.
+    pub(crate) fn trim(&mut self, applied: u64, everybody_has: u64, window: usize) {
+        while let Some(first) = self.entries.front()
+            && first.index <= applied
+            && (first.index <= everybody_has || self.bytes > window)
+        {
+            self.floor = Position { term: first.term, index: first.index };
+            self.bytes -= size(first);
+            self.entries.pop_front();
+        }
+        if self.entries.is_empty() {
+            self.entries = VecDeque::new();
+        }
+    }
+
+    pub(crate) fn wants_base(&self) -> bool {
+        !self.wants_base.borrow().is_empty()
+    }
+
+    /// Holds `base` for those who want one, and returns them.
+    pub(crate) fn offer(&mut self, base: &Base) -> Vec<u64> {
+        self.base = Some(base_in(base));
+        self.wants_base.take()
+    }
+
+    /// Ends an [`Self::offer`].
+    pub(crate) fn end_offer(&mut self) {
+        self.base = None;
+    }
+
+    /// Nobody wants a base any more: this member does not lead.
+    pub(crate) fn forget_wants(&mut self) {
+        self.wants_base.borrow_mut().clear();
+    }
+}
+
+/// The bytes of an entry, its own ones included.
+fn size(entry: &Entry) -> usize {
+    size_of::<Entry>() + entry.data.len()
+}
+
+impl Storage for Store {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(self.initial.clone())
+    }
+
+    fn entries(
+        &self,
+        low: u64,
+        high: u64,
+        max_size: impl Into<Option<u64>>,
+        _: GetEntriesContext,
+    ) -> raft::Result<Vec<Entry>> {
+        if low <= self.floor.index {
+            return Err(StorageError::Compacted.into());
+        }
+        if high > self.last().index + 1 {
+            return Err(StorageError::Unavailable.into());
+        }
+        let max = max_size.into().unwrap_or(u64::MAX);
+        let mut bytes = 0;
+        let entries = self.behind(low - 1).take((high - low) as usize).take_while(|entry| {
+            let is_first = bytes == 0;
+            bytes += size(entry) as u64;
+            is_first || bytes <= max
+        });
+        Ok(entries.cloned().collect())
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        let floor = self.floor;
+        if index == floor.index {
+            return Ok(floor.term);
+        }
+        let behind = index.checked_sub(floor.index + 1).ok_or(StorageError::Compacted)?;
+        let entry = self.entries.get(behind as usize).ok_or(StorageError::Unavailable)?;
+        Ok(entry.term)
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.floor.index + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.last().index)
+    }
+
+    fn snapshot(&self, _: u64, to: u64) -> raft::Result<Snapshot> {
+        if let Some(base) = &self.base {
+            return Ok(base.clone());
+        }
+        let mut wants = self.wants_base.borrow_mut();
+        if !wants.contains(&to) {
+            wants.push(to);
+        }
+        Err(StorageError::SnapshotTemporarilyUnavailable.into())
+    }
+}

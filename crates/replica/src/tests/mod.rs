@@ -1,0 +1,5 @@
+mod changes;
+mod rng;
+mod sim;
+mod simulated;
+mod wire;

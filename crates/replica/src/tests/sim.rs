@@ -1,0 +1,828 @@
+//! A cluster in one thread, from a seed: one group, its members, their disks and the network between them.
+//!
+//! | what happens | how |
+//! |---|---|
+//! | network | messages are lost, doubled and reordered; links are cut, silently or not, and come back |
+//! | disk | a sync takes its time; a crash keeps any prefix of what was not synced |
+//! | members | crash, restart, campaign, transfer; are added, promoted, removed; one is damaged and ends its membership |
+//! | log | evacuations drop all that was written before; followers that lag get a base |
+//!
+//! | checked at each step | |
+//! |---|---|
+//! | what is applied at an index is the same everywhere | also the state in a base |
+//! | what is acknowledged is what is applied at its index | and at the end it is there |
+//! | facts are in an entry of the term in which they were decided | and in one entry only |
+//! | one leader a term; one vote a member and term | as the messages that leave say |
+//!
+//! At the end everything heals. Then the group must lead, commit and come to rest.
+
+use super::rng::{Rng, mix};
+use crate::mutation::Mutation;
+use crate::{
+    Base, Body, Change, Entry, Group, Member, Members, Message, Options, Payload, Record, Restoring, Role,
+    Round,
+};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What went wrong.
+pub type Violation = String;
+
+/// What a run has come across, so that a test can tell that it was not idle.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub acknowledged: u64,
+    pub leaders: u64,
+    pub bases: u64,
+    pub changes: u64,
+    pub rejected: u64,
+    pub wakes: u64,
+    pub damaged: u64,
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.acknowledged += other.acknowledged;
+        self.leaders += other.leaders;
+        self.bases += other.bases;
+        self.changes += other.changes;
+        self.rejected += other.rejected;
+        self.wakes += other.wakes;
+        self.damaged += other.damaged;
+    }
+}
+
+/// The owner's state: how far it is, and a digest of all that it has applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State {
+    index: u64,
+    digest: u64,
+}
+
+impl State {
+    fn content(self) -> Bytes {
+        [self.index.to_le_bytes(), self.digest.to_le_bytes()].concat().into()
+    }
+
+    fn from_content(content: &[u8]) -> Self {
+        let number = |at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
+        Self { index: number(0), digest: number(8) }
+    }
+}
+
+struct Facts {
+    /// The term in which they were decided.
+    term: u64,
+    id: u64,
+}
+
+impl Facts {
+    fn bytes(&self) -> Bytes {
+        [self.term.to_le_bytes(), self.id.to_le_bytes()].concat().into()
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        let State { index: term, digest: id } = State::from_content(bytes);
+        Self { term, id }
+    }
+}
+
+/// Records that are on their way to the disk.
+struct Batch {
+    round: u64,
+    records: Vec<Vec<u8>>,
+    messages: Vec<Message>,
+    /// Once it is synced, everything before it goes.
+    evacuates: bool,
+}
+
+/// What a running member has in memory.
+struct Up {
+    group: Group,
+    state: State,
+    /// Index and id of what it has proposed as the leader that it is.
+    staged: VecDeque<(u64, u64)>,
+    /// What it has decided and not proposed.
+    decided: Vec<Facts>,
+}
+
+struct Replica {
+    me: Member,
+    synced: Vec<Vec<u8>>,
+    pending: VecDeque<Batch>,
+    up: Option<Up>,
+    damaged: bool,
+}
+
+pub struct World {
+    rng: Rng,
+    mutation: Option<Mutation>,
+    /// By node.
+    replicas: Vec<Option<Replica>>,
+    network: Vec<(u32, u32, Vec<u8>)>,
+    cuts: BTreeSet<(u32, u32)>,
+    ids: u64,
+    /// What was applied at each index: the digest afterwards, and the id of the facts.
+    truth: BTreeMap<u64, (u64, u64)>,
+    /// As of the last index of the truth.
+    members: Members,
+    /// No index of a change that was proposed is above this.
+    changed: u64,
+    acknowledged: u64,
+    leaders: BTreeMap<u64, Member>,
+    votes: BTreeMap<(Member, u64), Member>,
+    seen: BTreeMap<u64, u64>,
+    pub tally: Tally,
+}
+
+fn options() -> Options {
+    Options { window_bytes: 2_000, append_bytes: 400 }
+}
+
+/// Runs one seed.
+pub fn run(seed: u64, steps: usize, mutation: Option<Mutation>) -> Result<Tally, Violation> {
+    let mut world = World::new(seed, mutation);
+    for _ in 0..steps {
+        world.step()?;
+    }
+    world.heal()?;
+    Ok(world.tally)
+}
+
+impl World {
+    fn new(seed: u64, mutation: Option<Mutation>) -> Self {
+        let mut rng = Rng::new(seed);
+        let voters = if rng.percent(70) { 3 } else { 5 };
+        let nodes: Vec<u32> = (0..voters).collect();
+        let first = State { index: 1, digest: 0 };
+        let base = Base::founding(&nodes, first.content());
+        let mut record = Vec::new();
+        Record::Base(base.clone()).encode(&mut record);
+        let replica = |node: u32| Replica {
+            me: base.members.on_node(node).unwrap(),
+            synced: vec![record.clone()],
+            pending: VecDeque::new(),
+            up: None,
+            damaged: false,
+        };
+        let mut replicas: Vec<Option<Replica>> = nodes.iter().map(|&node| Some(replica(node))).collect();
+        replicas.extend([None, None]);
+        let mut world = Self {
+            rng,
+            mutation,
+            replicas,
+            network: Vec::new(),
+            cuts: BTreeSet::new(),
+            ids: 0,
+            truth: BTreeMap::from([(1, (0, 0))]),
+            members: base.members.clone(),
+            changed: 0,
+            acknowledged: 0,
+            leaders: BTreeMap::new(),
+            votes: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            tally: Tally::default(),
+        };
+        nodes.iter().for_each(|&node| world.restart(node));
+        world
+    }
+
+    fn nodes(&self) -> Vec<u32> {
+        (0..self.replicas.len() as u32).collect()
+    }
+
+    /// The nodes whose replica is as `is` says.
+    fn where_replica(&self, is: impl Fn(&Replica) -> bool) -> Vec<u32> {
+        self.nodes().into_iter().filter(|&n| self.replicas[n as usize].as_ref().is_some_and(&is)).collect()
+    }
+
+    fn ups(&self) -> Vec<u32> {
+        self.where_replica(|replica| replica.up.is_some())
+    }
+
+    fn leading(&self) -> Vec<u32> {
+        let leads = |up: &Up| up.group.standing().role == Role::Leader;
+        self.where_replica(|replica| replica.up.as_ref().is_some_and(leads))
+    }
+
+    fn replica(&mut self, node: u32) -> &mut Replica {
+        self.replicas[node as usize].as_mut().unwrap()
+    }
+
+    fn up(&mut self, node: u32) -> &mut Up {
+        self.replica(node).up.as_mut().unwrap()
+    }
+
+    fn step(&mut self) -> Result<(), Violation> {
+        match self.rng.below(1000) {
+            0..420 => self.deliver()?,
+            420..600 => self.sync_somewhere()?,
+            600..720 => self.decide()?,
+            720..750 => self.propose_late()?,
+            750..775 => self.campaign()?,
+            775..783 => self.crash(),
+            783..818 => self.restart_somewhere()?,
+            818..826 => self.cut(),
+            826..850 => self.mend()?,
+            850..870 => self.lose(),
+            870..890 => self.double(),
+            890..905 => self.evacuate(),
+            905..935 => self.change()?,
+            935..943 => self.transfer()?,
+            943..950 => self.abort_transfer(),
+            950..952 => self.damage(),
+            952..967 => self.flap()?,
+            967..977 => self.support()?,
+            977..990 => self.nap()?,
+            _ => self.start_joining(),
+        }
+        Ok(())
+    }
+
+    fn deliver(&mut self) -> Result<(), Violation> {
+        if self.network.is_empty() {
+            return Ok(());
+        }
+        // Mostly in order: then more happens.
+        let at = if self.rng.percent(70) { 0 } else { self.rng.below(self.network.len()) };
+        let (from, to, bytes) = self.network.remove(at);
+        let is_up = self.replicas[to as usize].as_ref().is_some_and(|replica| replica.up.is_some());
+        if self.cuts.contains(&(from, to)) || !is_up {
+            return Ok(());
+        }
+        let message = Message::decode(bytes.into()).expect("what was encoded");
+        if self.up(to).group.step(message).is_err() {
+            self.tally.rejected += 1;
+        }
+        // Now and then more comes before the round.
+        if self.rng.percent(85) { self.pump(to) } else { Ok(()) }
+    }
+
+    fn sync_somewhere(&mut self) -> Result<(), Violation> {
+        let nodes = self.where_replica(|replica| replica.up.is_some() && !replica.pending.is_empty());
+        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
+        let batches = 1 + self.rng.below(4);
+        self.sync(node, batches)
+    }
+
+    fn sync(&mut self, node: u32, batches: usize) -> Result<(), Violation> {
+        let mut messages = Vec::new();
+        let replica = self.replica(node);
+        for _ in 0..batches.min(replica.pending.len()) {
+            let batch = replica.pending.pop_front().unwrap();
+            if batch.evacuates {
+                replica.synced.clear();
+            }
+            replica.synced.extend(batch.records);
+            messages.extend(batch.messages);
+            replica.up.as_mut().unwrap().group.on_synced(batch.round);
+        }
+        messages.into_iter().try_for_each(|message| self.send(message))?;
+        self.pump(node)
+    }
+
+    fn send(&mut self, message: Message) -> Result<(), Violation> {
+        let Message { from, to, term, .. } = message;
+        let vote = match message.body {
+            Body::VoteRequest { pre: false, .. } => Some(from),
+            Body::VoteResponse { pre: false, granted: true, .. } => Some(to),
+            _ => None,
+        };
+        if let Some(vote) = vote
+            && let before = *self.votes.entry((from, term)).or_insert(vote)
+            && before != vote
+        {
+            return Err(format!("{from:?} votes for {before:?} and {vote:?} in term {term}"));
+        }
+        let mut bytes = Vec::new();
+        message.encode(&mut bytes);
+        self.network.push((from.node, to.node, bytes));
+        Ok(())
+    }
+
+    /// Carries out the rounds of a member.
+    fn pump(&mut self, node: u32) -> Result<(), Violation> {
+        loop {
+            while let Some(round) = self.up(node).group.poll_round() {
+                self.carry(node, round)?;
+            }
+            let up = self.up(node);
+            if !up.group.wants_base() {
+                break;
+            }
+            let content = up.state.content();
+            up.group.send_base(content);
+            if up.group.is_settled() && up.group.wants_base() {
+                break;
+            }
+        }
+        for facts in std::mem::take(&mut self.up(node).group.forwarded) {
+            let Some(leader) = self.rng.pick(&self.leading()) else { continue };
+            let term = self.up(leader).group.standing().term;
+            let _ = self.up(leader).group.propose(term, facts);
+        }
+        Ok(())
+    }
+
+    fn carry(&mut self, node: u32, round: Round) -> Result<(), Violation> {
+        let Round { number, standing, records, now, after_sync, committed } = round;
+        let me = self.replica(node).me;
+        if let Some(standing) = standing {
+            self.up(node).staged.clear();
+            if standing.role == Role::Leader {
+                self.tally.leaders += 1;
+                let leader = *self.leaders.entry(standing.term).or_insert(me);
+                if leader != me {
+                    return Err(format!("{leader:?} and {me:?} lead in term {}", standing.term));
+                }
+            }
+        }
+        for record in &records {
+            if let Record::Base(base) = record {
+                self.tally.bases += 1;
+                let state = State::from_content(&base.content);
+                if self.truth.get(&state.index).is_none_or(|truth| truth.0 != state.digest) {
+                    return Err(format!("the base of {me:?} is another state"));
+                }
+                assert_eq!(state.index, base.at.index);
+                self.up(node).state = state;
+            }
+        }
+        let encode = |record: &Record| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            bytes
+        };
+        let records: Vec<Vec<u8>> = records.iter().map(encode).collect();
+        let replica = self.replica(node);
+        let waits = !replica.pending.is_empty();
+        if waits || !records.is_empty() {
+            replica.pending.push_back(Batch {
+                round: number,
+                records,
+                messages: after_sync,
+                evacuates: false,
+            });
+        } else {
+            assert!(after_sync.is_empty(), "there is nothing to wait for");
+        }
+        now.into_iter().try_for_each(|message| self.send(message))?;
+        committed.into_iter().try_for_each(|entry| self.apply(node, entry))
+    }
+
+    fn apply(&mut self, node: u32, entry: Entry) -> Result<(), Violation> {
+        let me = self.replica(node).me;
+        let index = entry.at.index;
+        let before = self.up(node).state;
+        if index != before.index + 1 {
+            return Err(format!("{me:?} applies {index} after {}", before.index));
+        }
+        let mut bytes = Vec::new();
+        Record::Entry(entry.clone()).encode(&mut bytes);
+        let digest = bytes.iter().fold(before.digest, |digest, byte| mix(digest ^ u64::from(*byte)));
+        let mut id = 0;
+        if let Payload::Facts(facts) = &entry.payload {
+            let facts = Facts::from_bytes(facts);
+            id = facts.id;
+            if facts.term != entry.at.term {
+                return Err(format!("decided in term {}, in an entry of {:?}", facts.term, entry.at));
+            }
+            let first = *self.seen.entry(id).or_insert(index);
+            if first != index {
+                return Err(format!("facts {id} at {first} and {index}"));
+            }
+        }
+        match self.truth.get(&index) {
+            Some(truth) if *truth != (digest, id) => {
+                return Err(format!("{me:?} applies something else at {index}"));
+            }
+            Some(_) => {}
+            None => {
+                self.truth.insert(index, (digest, id));
+                if let Payload::Change(change) = entry.payload {
+                    self.tally.changes += 1;
+                    self.members = self.members.after(change).expect("a change that fits");
+                }
+            }
+        }
+        let up = self.up(node);
+        up.state = State { index, digest };
+        let mut acknowledged = Vec::new();
+        while let Some(&(at, staged)) = up.staged.front()
+            && at <= index
+        {
+            up.staged.pop_front();
+            acknowledged.push((at, staged));
+        }
+        for (at, staged) in acknowledged {
+            if (at, staged) != (index, id) {
+                return Err(format!("{me:?} acknowledges {staged} at {at}, and {id} is applied at {index}"));
+            }
+            self.tally.acknowledged += 1;
+            self.acknowledged = self.acknowledged.max(index);
+        }
+        Ok(())
+    }
+
+    /// A leader decides something, and proposes it at once or later.
+    fn decide(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
+        let proposes = self.rng.percent(65);
+        self.ids += 1;
+        let id = self.ids;
+        let up = self.up(node);
+        up.decided.push(Facts { term: up.group.standing().term, id });
+        if proposes { self.propose(node) } else { Ok(()) }
+    }
+
+    fn propose_late(&mut self) -> Result<(), Violation> {
+        let has = |up: &Up| !up.decided.is_empty();
+        let nodes = self.where_replica(|replica| replica.up.as_ref().is_some_and(has));
+        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
+        self.propose(node)
+    }
+
+    fn propose(&mut self, node: u32) -> Result<(), Violation> {
+        let decided = self.up(node).decided.len();
+        let at = self.rng.below(decided);
+        let up = self.up(node);
+        let facts = up.decided.swap_remove(at);
+        if let Ok(index) = up.group.propose(facts.term, facts.bytes()) {
+            up.staged.push_back((index, facts.id));
+        }
+        if self.rng.percent(70) { self.pump(node) } else { Ok(()) }
+    }
+
+    fn campaign(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
+        let _ = self.up(node).group.campaign();
+        self.pump(node)
+    }
+
+    fn crash(&mut self) {
+        let Some(node) = self.rng.pick(&self.ups()) else { return };
+        let unsynced = self.replica(node).pending.iter().map(|batch| batch.records.len()).sum::<usize>();
+        let kept = self.rng.below(unsynced + 1);
+        let replica = self.replica(node);
+        replica.up = None;
+        let pending = std::mem::take(&mut replica.pending);
+        replica.synced.extend(pending.into_iter().flat_map(|batch| batch.records).take(kept));
+    }
+
+    fn restart_somewhere(&mut self) -> Result<(), Violation> {
+        let nodes = self.where_replica(|replica| replica.up.is_none() && !replica.damaged);
+        let Some(node) = self.rng.pick(&nodes) else { return Ok(()) };
+        self.restart(node);
+        self.pump(node)
+    }
+
+    fn restart(&mut self, node: u32) {
+        let mutation = self.mutation;
+        let replica = self.replica(node);
+        let mut restoring = Restoring::default();
+        for record in &replica.synced {
+            let record = Record::decode(record.clone().into()).expect("what was encoded");
+            restoring.on_record(record).expect("no record is missing");
+        }
+        let (mut group, base) = restoring.finish(replica.me, options()).expect("no record is missing");
+        group.mutation = mutation;
+        let state = base.map_or(State { index: 0, digest: 0 }, |base| State::from_content(&base.content));
+        replica.up = Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new() });
+    }
+
+    fn pair(&mut self) -> (u32, u32) {
+        let nodes = self.replicas.len();
+        let a = self.rng.below(nodes);
+        let b = (a + 1 + self.rng.below(nodes - 1)) % nodes;
+        (a as u32, b as u32)
+    }
+
+    fn cut(&mut self) {
+        if self.rng.percent(50) {
+            // A part of the nodes from the others.
+            let part = self.rng.next();
+            let nodes = self.nodes();
+            for (&a, &b) in nodes.iter().flat_map(|a| nodes.iter().map(move |b| (a, b))) {
+                if (part >> a ^ part >> b) & 1 == 1 {
+                    self.cuts.insert((a, b));
+                }
+            }
+        } else {
+            let (a, b) = self.pair();
+            self.cuts.insert((a, b));
+            if self.rng.percent(60) {
+                self.cuts.insert((b, a));
+            }
+        }
+    }
+
+    fn mend(&mut self) -> Result<(), Violation> {
+        let cuts = std::mem::take(&mut self.cuts);
+        for (a, b) in cuts {
+            self.set_link(a, b)?;
+            self.set_link(b, a)?;
+        }
+        Ok(())
+    }
+
+    /// The link of node `a` to `b` breaks and comes back.
+    fn set_link(&mut self, a: u32, b: u32) -> Result<(), Violation> {
+        if !self.ups().contains(&a) {
+            return Ok(());
+        }
+        let up = self.up(a);
+        up.group.on_link(b, false);
+        up.group.on_link(b, true);
+        self.pump(a)
+    }
+
+    fn flap(&mut self) -> Result<(), Violation> {
+        let (a, b) = self.pair();
+        let mut at = 0;
+        while at < self.network.len() {
+            let (from, to, _) = self.network[at];
+            if (from, to) == (a, b) && self.rng.percent(50) {
+                self.network.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        self.set_link(a, b)?;
+        self.set_link(b, a)
+    }
+
+    fn lose(&mut self) {
+        if !self.network.is_empty() {
+            let at = self.rng.below(self.network.len());
+            self.network.remove(at);
+        }
+    }
+
+    fn double(&mut self) {
+        if !self.network.is_empty() {
+            let at = self.rng.below(self.network.len());
+            self.network.push(self.network[at].clone());
+        }
+    }
+
+    fn evacuate(&mut self) {
+        let Some(node) = self.rng.pick(&self.ups()) else { return };
+        let replica = self.replica(node);
+        let up = replica.up.as_mut().unwrap();
+        let Some(records) = up.group.evacuate(up.state.content()) else { return };
+        let encode = |record: &Record| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            bytes
+        };
+        let records = records.iter().map(encode).collect();
+        replica.pending.push_back(Batch { round: 0, records, messages: Vec::new(), evacuates: true });
+    }
+
+    /// Whether it is known what became of every change.
+    fn is_settled(&self) -> bool {
+        self.truth.last_key_value().is_some_and(|(last, _)| self.changed <= *last)
+    }
+
+    fn is_damaged(&self, member: Member) -> bool {
+        self.replicas[member.node as usize]
+            .as_ref()
+            .is_some_and(|replica| replica.me == member && replica.damaged)
+    }
+
+    /// Whether `voters` have a majority that is not damaged, and one more if there can be.
+    fn can_commit(&self, voters: &[Member]) -> bool {
+        let damaged = voters.iter().filter(|voter| self.is_damaged(**voter)).count();
+        voters.len() - damaged > voters.len() / 2
+    }
+
+    fn change(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
+        if !self.is_settled() {
+            return Ok(());
+        }
+        let members = self.members.clone();
+        let damaged: Vec<Member> = members.all().filter(|member| self.is_damaged(*member)).collect();
+        let change = match self.rng.below(4) {
+            0 | 1 => self.rng.pick(&damaged).map(Change::Remove).or_else(|| {
+                let unused: Vec<u32> =
+                    self.nodes().into_iter().filter(|node| members.on_node(*node).is_none()).collect();
+                let node = self.rng.pick(&unused)?;
+                Some(Change::Add(Member { node, number: members.next() }))
+            }),
+            2 => self.rng.pick(members.learners()).map(Change::Promote),
+            _ => {
+                let all: Vec<Member> = members.all().collect();
+                self.rng.pick(&all).map(Change::Remove)
+            }
+        };
+        let Some(change) = change else { return Ok(()) };
+        let Some(after) = members.after(change) else { return Ok(()) };
+        if !self.can_commit(after.voters()) {
+            return Ok(());
+        }
+        let up = self.up(node);
+        let term = up.group.standing().term;
+        if let Ok(index) = up.group.change(term, change) {
+            self.changed = self.changed.max(index);
+        }
+        self.pump(node)
+    }
+
+    /// New members begin to run on their nodes.
+    fn start_joining(&mut self) {
+        for member in self.members.clone().all() {
+            let before = self.replicas[member.node as usize].as_ref().map(|replica| replica.me);
+            if before.is_some_and(|before| before == member || !self.is_discarded(before)) {
+                continue;
+            }
+            let place = &mut self.replicas[member.node as usize];
+            let mut group = Group::join(member, options());
+            group.mutation = self.mutation;
+            let state = State { index: 0, digest: 0 };
+            *place = Some(Replica {
+                me: member,
+                synced: Vec::new(),
+                pending: VecDeque::new(),
+                up: Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new() }),
+                damaged: false,
+            });
+        }
+    }
+
+    /// Whether `member` is removed, and a leader says that it is not needed any more.
+    fn is_discarded(&mut self, member: Member) -> bool {
+        self.members.is_former(member) && (self.is_damaged(member) || self.change_is_known())
+    }
+
+    /// Whether a leader says that enough members know that they are what they are.
+    fn change_is_known(&mut self) -> bool {
+        let members = self.members.clone();
+        self.leading().into_iter().any(|node| {
+            let group = &self.up(node).group;
+            group.change_is_known() && *group.members() == members
+        })
+    }
+
+    fn transfer(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.leading()) else { return Ok(()) };
+        let Some(to) = self.rng.pick(self.members.voters()) else { return Ok(()) };
+        let up = self.up(node);
+        let term = up.group.standing().term;
+        let _ = up.group.transfer(term, to);
+        self.pump(node)
+    }
+
+    fn abort_transfer(&mut self) {
+        let Some(node) = self.rng.pick(&self.leading()) else { return };
+        self.up(node).group.abort_transfer();
+    }
+
+    /// A member loses its disk. It never comes back; the others remove it.
+    fn damage(&mut self) {
+        let nodes = self.where_replica(|replica| !replica.damaged);
+        let Some(node) = self.rng.pick(&nodes) else { return };
+        if !self.is_settled() || !self.change_is_known() {
+            return;
+        }
+        self.replica(node).damaged = true;
+        if self.can_commit(self.members.voters()) {
+            let replica = self.replica(node);
+            replica.up = None;
+            replica.pending.clear();
+            replica.synced.clear();
+            self.tally.damaged += 1;
+        } else {
+            self.replica(node).damaged = false;
+        }
+    }
+
+    fn support(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
+        let (other, supported) = (self.pair().0, self.rng.percent(50));
+        let up = self.up(node);
+        if up.group.on_support(other, supported) {
+            let _ = up.group.campaign();
+        }
+        self.pump(node)
+    }
+
+    /// A member is put away and taken up again.
+    fn nap(&mut self) -> Result<(), Violation> {
+        let Some(node) = self.rng.pick(&self.ups()) else { return Ok(()) };
+        self.wake(node)
+    }
+
+    fn wake(&mut self, node: u32) -> Result<(), Violation> {
+        let mutation = self.mutation;
+        let replica = self.replica(node);
+        let up = replica.up.as_mut().unwrap();
+        if !replica.pending.is_empty() {
+            return Ok(());
+        }
+        let Some(resting) = up.group.rest() else { return Ok(()) };
+        up.group = resting.wake(options());
+        up.group.mutation = mutation;
+        self.tally.wakes += 1;
+        self.pump(node)
+    }
+
+    /// Everything works from now on.
+    fn heal(&mut self) -> Result<(), Violation> {
+        self.start_joining();
+        for node in self.where_replica(|replica| replica.up.is_none() && !replica.damaged) {
+            self.restart(node);
+        }
+        for node in self.ups() {
+            self.up(node).group.abort_transfer();
+            for other in self.nodes() {
+                self.up(node).group.on_support(other, false);
+            }
+            self.pump(node)?;
+        }
+        self.mend()?;
+        let mut marker = None;
+        for attempt in 0..60 {
+            self.settle()?;
+            self.start_joining();
+            if self.has_come_to_rest(marker) {
+                return self.check_rest();
+            }
+            let members =
+                self.where_replica(|replica| replica.up.is_some() && self.members.contains(replica.me));
+            let term = |world: &mut Self, node: &u32| world.up(*node).group.standing().term;
+            let newest = members.iter().map(|node| term(self, node)).max();
+            let leading = self.leading();
+            let leader =
+                members.into_iter().find(|node| leading.contains(node) && Some(term(self, node)) == newest);
+            if let Some(leader) = leader {
+                for node in self.nodes() {
+                    self.set_link(leader, node)?;
+                }
+                let term = self.up(leader).group.standing().term;
+                self.ids += 1;
+                let facts = Facts { term, id: self.ids };
+                if marker.is_none()
+                    && let Ok(index) = self.up(leader).group.propose(term, facts.bytes())
+                {
+                    marker = Some((leader, index));
+                }
+                self.pump(leader)?;
+            } else {
+                marker = None;
+                let voters: Vec<u32> = self.ups();
+                let node = voters[attempt % voters.len()];
+                let _ = self.up(node).group.campaign();
+                self.pump(node)?;
+            }
+        }
+        let explained: Vec<String> =
+            self.ups().into_iter().map(|node| self.up(node).group.explain()).collect();
+        Err(format!("the group does not come to rest: {:?}\n{}", self.members, explained.join("\n")))
+    }
+
+    /// Delivers and syncs until nothing is left to do.
+    fn settle(&mut self) -> Result<(), Violation> {
+        for _ in 0..10_000 {
+            self.ups().into_iter().try_for_each(|node| self.pump(node))?;
+            let unsynced = self.where_replica(|replica| replica.up.is_some() && !replica.pending.is_empty());
+            if self.network.is_empty() && unsynced.is_empty() {
+                return Ok(());
+            }
+            unsynced.into_iter().try_for_each(|node| self.sync(node, usize::MAX))?;
+            if !self.network.is_empty() {
+                self.deliver()?;
+            }
+        }
+        Err("the network does not come to rest".to_owned())
+    }
+
+    fn has_come_to_rest(&mut self, marker: Option<(u32, u64)>) -> bool {
+        let Some((leader, index)) = marker else { return false };
+        let state = self.up(leader).state;
+        let members: Vec<Member> = self.members.all().filter(|member| !self.is_damaged(*member)).collect();
+        self.up(leader).group.standing().role == Role::Leader
+            && state.index >= index
+            && members.iter().all(|member| self.up(member.node).state == state)
+    }
+
+    fn check_rest(&mut self) -> Result<(), Violation> {
+        let last = self.ups().into_iter().map(|node| self.up(node).state.index).max().unwrap_or(0);
+        if last < self.acknowledged {
+            return Err(format!("{} was acknowledged, and {last} is the last index", self.acknowledged));
+        }
+        let is_whole = self.members.all().all(|member| !self.is_damaged(member));
+        for member in self.members.clone().all().filter(|_| is_whole) {
+            if self.up(member.node).group.rest().is_none() {
+                let why = self.up(member.node).group.explain();
+                return Err(format!("{member:?} cannot be put away: {why}"));
+            }
+            let network = self.network.len();
+            self.wake(member.node)?;
+            if self.network.len() != network {
+                return Err(format!("{member:?} wakes and sends something"));
+            }
+        }
+        Ok(())
+    }
+}
