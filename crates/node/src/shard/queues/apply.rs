@@ -97,8 +97,8 @@ impl Shard {
         let mut requests = self.mail.take_requests();
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
-            let is_stream = self.metadata.catalog().is_stream(queue);
-            let here = is_stream == Some(true) && is_of_readers(request);
+            let catalog = self.metadata.catalog();
+            let here = is_of_readers(request) && catalog.is_stream(queue) == Some(true);
             let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
             if home == Some(self.here.id) {
                 self.apply_or_leave(queue, &mut rest);
@@ -107,7 +107,9 @@ impl Shard {
             let Some((_, request)) = rest.next() else { break };
             match home {
                 Some(home) => self.mail.send_request(home, queue, request),
-                None if is_stream.is_none() => self.refuse_request(queue, request),
+                None if self.metadata.catalog().is_stream(queue).is_none() => {
+                    self.refuse_request(queue, request)
+                }
                 None => {
                     let waiting = self.queues.waiting.entry(queue).or_default();
                     waiting.push(request);
