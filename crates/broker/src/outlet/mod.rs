@@ -268,23 +268,32 @@ impl<A> Outlet<A> {
     /// The peer says what became of the deliveries `first..=last`. `asked`: the peer waits for our answer, and this is what the
     /// gate needs for it when [`Word::Settled`] comes.
     pub fn settle(&mut self, (first, last): (u64, u64), outcome: Outcome, asked: Option<A>, cx: &mut Cx<'_>) {
+        let mut first = first;
+        if matches!(outcome, Outcome::Modified { annotations: Some(_), .. }) {
+            while last - first >= ANNOTATED_MAX {
+                self.settle_part((first, first + ANNOTATED_MAX - 1), outcome.clone(), None, cx);
+                first += ANNOTATED_MAX;
+            }
+        }
+        // The answer comes for the last part: the queue has done the others by then.
+        self.settle_part((first, last), outcome, asked, cx);
+    }
+
+    fn settle_part(
+        &mut self,
+        (first, last): (u64, u64),
+        outcome: Outcome,
+        asked: Option<A>,
+        cx: &mut Cx<'_>,
+    ) {
         let n = last - first + 1;
         if outcome == Outcome::Accepted {
             self.counts(cx.counters).acknowledged += n;
         }
-        let mut first = first;
-        if matches!(outcome, Outcome::Modified { annotations: Some(_), .. }) {
-            while last - first >= ANNOTATED_MAX {
-                self.request_settle((first, first + ANNOTATED_MAX - 1), outcome.clone(), false, cx);
-                self.unsettled = self.unsettled.saturating_sub(ANNOTATED_MAX as u32);
-                first += ANNOTATED_MAX;
-            }
-        }
         self.request_settle((first, last), outcome, asked.is_some(), cx);
         match asked {
-            // Of the last part: the queue has done the others before.
             Some(answer) => self.asked.push_back(Asked { first, last, answer }),
-            None => self.unsettled = self.unsettled.saturating_sub((last - first + 1) as u32),
+            None => self.unsettled = self.unsettled.saturating_sub(n as u32),
         }
     }
 
