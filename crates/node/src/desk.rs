@@ -29,7 +29,7 @@ use crate::admission::Admission;
 use crate::alarms::Measured;
 use crate::incoming::Shards;
 use crate::logins::Logins;
-use crate::questions::{Asked, PLACES_PER_PART, Part, Question, Reply};
+use crate::questions::{Asked, PLACES_PER_PART, Question, Reply};
 use crate::runtime::Clock;
 
 /// What a message's header and annotations take, mostly.
@@ -141,26 +141,15 @@ impl NodeDesk {
         vhost: Option<&str>,
     ) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadQueue)?;
-        let (mut records, mut from) = (Vec::new(), Some(0));
-        while let Some(place) = from {
-            let part = self.queues_from(place).await?;
-            let rows = part.rows.into_iter().map(|(_, record)| record);
-            records.extend(rows.filter(|q| vhost.is_none_or(|v| *q.vhost == *v)));
-            from = part.next;
-        }
+        let part = |reply| if let Reply::Places(part) = reply { Some(part) } else { None };
+        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
+        let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
+        records.retain(|q| vhost.is_none_or(|v| *q.vhost == *v));
         // One that was declared again while the parts were read may have two places.
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
         Ok(records)
-    }
-
-    /// Part of the catalog's queues, from a place on.
-    async fn queues_from(&self, from: usize) -> Result<Part<(usize, Arc<QueueRecord>)>, DeskError> {
-        match self.ask(DECIDER.into(), Question::Queues { from }).await? {
-            Reply::Places(part) => Ok(part),
-            _ => Err(other_answer()),
-        }
     }
 
     fn permit_binding(&self, who: &Identity, verb: Verb, binding: &Binding) -> Result<(), DeskError> {
@@ -177,15 +166,9 @@ impl NodeDesk {
     async fn all_connections(&self) -> Result<Vec<ConnectionRow>, DeskError> {
         let mut rows = Vec::new();
         for shard in 0..self.inner.shards.len() {
-            let mut from = Some(0);
-            while let Some(place) = from {
-                let question = Question::Connections { node: self.inner.node.clone(), from: place };
-                let Reply::Connections(part) = self.ask(shard, question).await? else {
-                    return Err(other_answer());
-                };
-                rows.extend(part.rows);
-                from = part.next;
-            }
+            let question = |from| Question::Connections { node: self.inner.node.clone(), from };
+            let part = |reply| if let Reply::Connections(part) = reply { Some(part) } else { None };
+            rows.extend(self.ask_for_all(shard, question, part).await?);
         }
         Ok(rows)
     }
@@ -394,14 +377,8 @@ impl Desk for NodeDesk {
 
     async fn exchanges(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Exchange>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadExchange)?;
-        let (mut all, mut next) = (Vec::new(), Some(0));
-        while let Some(from) = next {
-            let Reply::Exchanges(part) = self.ask(DECIDER.into(), Question::Exchanges { from }).await? else {
-                return Err(other_answer());
-            };
-            all.extend(part.rows);
-            next = part.next;
-        }
+        let part = |reply| if let Reply::Exchanges(part) = reply { Some(part) } else { None };
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Exchanges { from }, part).await?;
         all.retain(|x| {
             vhost.is_none_or(|v| *x.vhost == *v)
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
@@ -433,14 +410,9 @@ impl Desk for NodeDesk {
 
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
-        let (mut all, mut next) = (Vec::new(), Some(0));
-        while let Some(from) = next {
-            let Reply::Bindings(part) = self.ask(DECIDER.into(), Question::Bindings { from }).await? else {
-                return Err(other_answer());
-            };
-            all.extend(part.rows.into_iter().flatten());
-            next = part.next;
-        }
+        let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
+        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
+        let mut all: Vec<_> = rows.into_iter().flatten().collect();
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });
@@ -538,7 +510,10 @@ impl Desk for NodeDesk {
         self.permit(who, "", Verb::ReadAllQueues, &[])?;
         let (mut rows, mut from) = (Vec::new(), Some(from));
         while let Some(place) = from.filter(|_| rows.len() < limit) {
-            let part = self.queues_from(place).await?;
+            let Reply::Places(part) = self.ask(DECIDER.into(), Question::Queues { from: place }).await?
+            else {
+                return Err(other_answer());
+            };
             rows.extend(part.rows);
             from = part.next;
         }

@@ -26,7 +26,7 @@ pub enum Question {
     Named { vhost: Arc<str>, name: Arc<str> },
     /// Those of these queues that are there, in this order. [`Reply::Records`].
     ById(Vec<QueueId>),
-    /// The queues at these ends of routes, each once. [`Reply::Records`].
+    /// The queues at these ends of routes: one that is at several ends comes several times. [`Reply::Records`].
     AtEnds(Vec<End>),
     /// Queues from a place on. [`Reply::Places`].
     Queues { from: usize },

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use super::NodeDesk;
 use crate::incoming::Incoming;
-use crate::questions::{PLACES_PER_PART, Question, Reply};
+use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
 
 /// Numbers that take longer are given up: the shard is overloaded, and old numbers are no answer.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
@@ -25,7 +25,7 @@ pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 /// In a request that the desk makes: the shard gives it a ticket.
 pub(super) const NO_TICKET: Ticket = Ticket(0);
 
-/// A question that is under way. One that is not answered in time, or for which nobody waits any more, is given up.
+/// A question that a shard has not answered yet. Whoever drops it gives it up: the shard need not answer any more.
 struct Waiting {
     desk: NodeDesk,
     shard: usize,
@@ -70,6 +70,22 @@ impl NodeDesk {
         question: Question,
     ) -> Result<Reply, DeskError> {
         self.begin_ask(shard, question)?.answer(deadline).await
+    }
+
+    /// Reads a list of a shard to its end, part by part. `part` takes the part out of the reply.
+    pub(super) async fn ask_for_all<T>(
+        &self,
+        shard: usize,
+        question: impl Fn(usize) -> Question,
+        part: impl Fn(Reply) -> Option<Part<T>>,
+    ) -> Result<Vec<T>, DeskError> {
+        let (mut rows, mut next) = (Vec::new(), Some(0));
+        while let Some(from) = next {
+            let part = part(self.ask(shard, question(from)).await?).ok_or_else(other_answer)?;
+            rows.extend(part.rows);
+            next = part.next;
+        }
+        Ok(rows)
     }
 
     /// Asks a shard, and does not wait for the answer.

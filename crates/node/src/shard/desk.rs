@@ -118,7 +118,9 @@ impl Shard {
                 let found = ids.iter().filter_map(|id| self.catalog().queue_by_id(*id));
                 Reply::Records(found.collect())
             }
-            Question::AtEnds(ends) => Reply::Records(self.records_of(&ends)),
+            Question::AtEnds(ends) => {
+                Reply::Records(ends.iter().filter_map(|end| self.record_at(end)).collect())
+            }
             Question::Queues { from } => {
                 let catalog = self.catalog();
                 let row = |place| Some((place, catalog.queue_at(place)?));
@@ -228,19 +230,11 @@ impl Shard {
         (Part::of(from, self.connections.places(), row), self.storage.facts())
     }
 
-    /// What the catalog knows of these queues, each once.
-    pub fn records_of(&self, ends: &[End]) -> Vec<Arc<QueueRecord>> {
-        let mut records: Vec<Arc<QueueRecord>> = Vec::new();
-        for end in ends {
-            let record = match end {
-                End::Named(vhost, name) => self.metadata.catalog().queue(vhost, name),
-                End::Id(id) => self.metadata.catalog().queue_by_id(*id),
-            };
-            records.extend(record);
+    fn record_at(&self, end: &End) -> Option<Arc<QueueRecord>> {
+        match end {
+            End::Named(vhost, name) => self.catalog().queue(vhost, name),
+            End::Id(id) => self.catalog().queue_by_id(*id),
         }
-        records.sort_unstable_by_key(|r| r.id);
-        records.dedup_by_key(|r| r.id);
-        records
     }
 
     /// Closes the connection of this name; false if it is not here.
