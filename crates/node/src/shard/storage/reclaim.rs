@@ -36,7 +36,7 @@ pub(super) struct Evacuation {
     bytes: u64,
 }
 
-/// On each shard: an evacuation under way.
+/// On each shard: how far its part of an evacuation has come.
 #[derive(Debug)]
 pub(super) struct Evacuating {
     file: u64,
@@ -347,9 +347,14 @@ mod tests {
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
     }
 
-    /// The definitions are said while a declaration and a deletion wait for their sync: both stand in files that go.
+    /// The definitions are said, in parts, while a declaration and a deletion wait for their sync: both stand in files that go.
+    /// They are synced before one of the parts, or behind the last.
     #[test]
     fn what_is_pending_outlives_an_evacuation() {
+        (0..10).for_each(evacuate_while_changes_are_pending);
+    }
+
+    fn evacuate_while_changes_are_pending(synced_at: usize) {
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let limits = StorageLimits::default();
         let mut shard = make_shards(Restored::default(), 1, &settings, &access, limits, 0).remove(0);
@@ -363,7 +368,9 @@ mod tests {
             shard.handle_logged(Completion { shard: 0, ticket, step, file, size, result: Ok(()) });
             while shard.turn() {}
         };
-        propose(&mut shard, declare("old"));
+        for name in ["a", "b", "old", "c", "d"] {
+            propose(&mut shard, declare(name));
+        }
         let ticket = shard.poll_handover().unwrap().ticket;
         [Step::Written, Step::Synced].into_iter().for_each(|step| log(&mut shard, ticket, step, 1));
         let queue = shard.catalog().queue("/", "old").unwrap().id;
@@ -373,23 +380,36 @@ mod tests {
         let pending = shard.poll_handover().unwrap();
         log(&mut shard, pending.ticket, Step::Written, 1);
         shard.handle_mail(vec![Mail::Evacuate { file: 1 }]);
-        while shard.turn() {}
-        let evacuated = shard.poll_handover().unwrap();
+        shard.walk_at_most(2);
+        let mut evacuated = Vec::new();
+        for part in 0.. {
+            if part == synced_at {
+                log(&mut shard, pending.ticket, Step::Synced, 1);
+            }
+            let is_left = shard.turn();
+            while let Some(handover) = shard.poll_handover() {
+                log(&mut shard, handover.ticket, Step::Written, 2);
+                evacuated.push(handover);
+            }
+            if !is_left && part > synced_at {
+                break;
+            }
+        }
 
         // What is left when file 1 is gone, and the process with it.
         let disk = wal::testing::FalseDisk::new(1);
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut files, _) = wal::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
-        files.append(&mut vec![evacuated], &mut Vec::new());
+        files.append(&mut evacuated, &mut Vec::new());
         drop(files);
         let mut restored = Restored::default();
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let _ = wal::Log::open(disk, options, &mut |record| restored.handle_record(record)).unwrap();
-        let names: Vec<_> = restored.catalog.queues().map(|queue| queue.name.to_string()).collect();
-        assert_eq!(names, ["new"]);
-        log(&mut shard, pending.ticket, Step::Synced, 1);
-        let names: Vec<_> = shard.catalog().queues().map(|queue| queue.name.to_string()).collect();
-        assert_eq!(names, ["new"]);
+        for catalog in [&restored.catalog, shard.catalog()] {
+            let mut names: Vec<_> = catalog.queues().map(|queue| queue.name.to_string()).collect();
+            names.sort();
+            assert_eq!(names, ["a", "b", "c", "d", "new"], "synced at {synced_at}");
+        }
     }
 
     #[test]
