@@ -86,7 +86,7 @@ mod tests {
         let (first, second) = (copy(&read[30..50]), copy(&read[60..90]));
         assert_eq!((&first[..], &second[..]), (&read[30..50], &read[60..90]));
         assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "as they stood");
-        // One that was never there has a copy of its own, and so has one of which more is to come.
+        // Bytes from elsewhere are copied, and so is a message whose end has not been read.
         let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));
         assert_eq!(cut.as_ptr().addr() - other.as_ptr().addr(), other.len());

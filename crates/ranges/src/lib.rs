@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-/// Consecutive numbers of which the same is said.
+/// Consecutive numbers, all with the same verdict, outcome or whatever else the range holds.
 pub trait Range {
     /// Returns true if `next` begins right behind this range and says the same.
     fn joins(&self, next: &Self) -> bool;

@@ -22,7 +22,7 @@
 //! * No message from a peer makes the engine panic: each is checked against the group first (`check.rs`, `docs/raft-engine.md`).
 //!
 //! Nothing happens by itself. There are no ticks: the node decides when a member campaigns, and a leader finds out what a
-//! follower has when the link to it is back. A group where nothing is under way can be put away ([`Resting`]).
+//! follower has when the link to it is back. A quiet group can be put away ([`Resting`]).
 //!
 //! ```text
 //!  Restoring ──records──> Group <──wake── Resting       Group::join: a member that is new to its group

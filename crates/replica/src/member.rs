@@ -123,7 +123,7 @@ impl Members {
     }
 }
 
-/// A change of the members. One is under way at a time.
+/// A change of the members. The next one waits until this one is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Adds a learner. Its number is [`Members::next`].

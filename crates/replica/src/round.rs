@@ -28,7 +28,7 @@ pub enum Refused {
     NotLeader { leader: Option<Member> },
     /// This member leads in another term than the one in which this was decided.
     OtherTerm { term: u64 },
-    /// A transfer of the leadership is under way.
+    /// The leadership is being transferred to another member.
     Transferring,
     /// There is nothing to propose.
     Empty,

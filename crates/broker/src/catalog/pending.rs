@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A command is decided as if all commands before it had been carried out: it waits if it claims something that one of them
-//! claims. So commands that have nothing in common share a sync, and one of which nothing is durable waits for none.
+//! claims. So commands that have nothing in common share a sync. A command that changes nothing durable waits for no sync.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -42,7 +42,7 @@ impl Places {
         places.filter_map(|(place, at)| Some((place, at.row.as_ref()?)))
     }
 
-    /// Puts a queue in its place, or another record of the one that is there.
+    /// Puts a new queue in its place, or replaces the record of a queue.
     pub fn insert(&mut self, row: QueueRow) {
         let (slot, incarnation) = (row.record.id.slot(), row.record.id.incarnation());
         if self.places.len() <= slot {

@@ -8,8 +8,8 @@ use crate::store::Store;
 use raft::{ProgressState, StateRole};
 
 impl Group {
-    /// Puts the group away if nothing is under way: every member has all entries and knows that they are committed, as far as
-    /// this one can tell.
+    /// Puts the group away if it is quiet: as far as this member can tell, every member has all entries and knows that they are
+    /// committed. `None` if it is not quiet.
     pub fn rest(&self) -> Option<Resting> {
         let raft = &self.raw.raft;
         let log = &raft.raft_log;

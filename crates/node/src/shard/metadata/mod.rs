@@ -1,5 +1,5 @@
-//! What a shard knows of the whole node: the catalog, where queues live, who may come in, and the settings. On the shard that decides, also the
-//! decider and the messages that exchanges keep.
+//! What a shard knows of the whole node: the catalog, where queues live, who may come in, and the settings. On the shard
+//! that decides, also the decider and the messages that exchanges keep.
 //!
 //! A command comes as `Mail::Propose` to the shard that decides. Its changes go to the log, and when they are synced to every
 //! shard as `Mail::Changes`. The answer leaves when all have applied them. So nobody sees what a crash could take back.
