@@ -38,7 +38,7 @@ hostile:
 # million steps of flow control, kills, damage, and floods of hostile clients: some hours. SLUICE_SEED says at which seed to
 # begin, so that a part can be run by hand and the next go on.
 soak:
-	SLUICE_SOAK=120 cargo test --profile ci -p log@0.1.0 --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
+	SLUICE_SOAK=120 cargo test --profile ci -p wal --test faults --test packs --test stream_faults --test reserve --test damage_anywhere at_random
 	SLUICE_SOAK=1000 cargo test --profile ci -p replica -- nothing_acknowledged_is_lost no_message_makes_a_member_panic
 	SLUICE_SOAK=20 cargo test --profile ci -p node --test two_shards
 	SLUICE_SOAK=10 cargo test --profile ci -p node --test flow
