@@ -80,7 +80,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p log@0.1.0 --test stream_formats -- --ignored`.
+/// Run once per version: `cargo test -p wal --test stream_formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
