@@ -230,7 +230,8 @@ impl Shard {
         (Part::of(from, self.connections.places(), row), self.storage.facts())
     }
 
-    fn record_at(&self, end: &End) -> Option<Arc<QueueRecord>> {
+    /// The queue at this end of a route.
+    pub fn record_at(&self, end: &End) -> Option<Arc<QueueRecord>> {
         match end {
             End::Named(vhost, name) => self.catalog().queue(vhost, name),
             End::Id(id) => self.catalog().queue_by_id(*id),

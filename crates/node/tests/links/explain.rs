@@ -41,7 +41,13 @@ impl House {
         }
         look.queues = match subject {
             Subject::Queue { name, .. } => vec![self.facts(&self.record(name))],
-            _ => self.shards[0].records_of(&look.ends()).iter().map(|r| self.facts(r)).collect(),
+            _ => {
+                let mut records: Vec<_> =
+                    look.ends().iter().filter_map(|end| self.shards[0].record_at(end)).collect();
+                records.sort_unstable_by_key(|record| record.id);
+                records.dedup_by_key(|record| record.id);
+                records.iter().map(|record| self.facts(record)).collect()
+            }
         };
         look
     }
