@@ -723,6 +723,7 @@ impl World {
                 break;
             }
         }
+        self.check_totals();
         let story = &self.story;
         let lost: Vec<_> = story.confirmed.difference(&story.received).collect();
         assert!(
@@ -738,6 +739,19 @@ impl World {
             let publisher = story.sent[id];
             let before = last.insert(publisher, *id);
             assert!(before.is_none_or(|b| b < *id), "publisher {publisher}: {id} after {before:?}");
+        }
+    }
+
+    /// The sums that each shard keeps are those of its rows.
+    fn check_totals(&self) {
+        for shard in &self.shards {
+            let (mut ready, mut unsettled) = (0, 0);
+            for report in shard.catalog().queues().filter_map(|queue| shard.queue_report(queue.id)) {
+                ready += report.ready;
+                unsettled += report.unsettled;
+            }
+            let totals = shard.totals();
+            assert_eq!((totals.ready, totals.unsettled), (ready, unsettled), "of shard {}", shard.id());
         }
     }
 }
