@@ -58,7 +58,6 @@ impl Shard {
             self.uncount_unfinished(key, conn.unfinished);
             self.counters.connections_closed += 1;
             self.counters.connections -= 1;
-            self.connections.untouch(key);
             self.uncount();
         }
     }
@@ -112,7 +111,8 @@ impl Shard {
             self.count_unfinished(self.connections.dirty[i]);
         }
         for key in self.connections.dirty.drain(..) {
-            if let Some(conn) = self.connections.conns.get_mut(key) {
+            // A connection that has closed or moved leaves its key behind, which a new one may have by now.
+            if let Some(conn) = self.connections.conns.get_mut(key).filter(|conn| conn.dirty) {
                 conn.dirty = false;
                 into.push(key);
                 let sessions = conn.gate.session_count() as u64;

@@ -314,11 +314,6 @@ impl Connections {
         self.deadlines.first().map(|at| at.max(self.checked_ms + CHECK_MS))
     }
 
-    /// Forgets that the connection has anything to write.
-    fn untouch(&mut self, key: usize) {
-        self.dirty.retain(|k| *k != key);
-    }
-
     // ---- memory -----------------------------------------------------------------------------------------
 
     /// The memory of the readers of streams of one connection, made with `part` when it is first asked for.

@@ -37,7 +37,6 @@ impl Shard {
         self.connections.deadlines.forget(key, &mut conn.noted_ms);
         self.connections.sessions -= std::mem::take(&mut conn.sessions);
         self.uncount_unfinished(key, std::mem::take(&mut conn.unfinished));
-        self.connections.untouch(key);
         self.counters.connections -= 1;
         if let Some(occupancy) = &self.connections.occupancy {
             occupancy.shift(self.here.id, to);
