@@ -411,8 +411,7 @@ impl Desk for NodeDesk {
     async fn bindings(&self, who: &Identity, vhost: Option<&str>) -> Result<Vec<Arc<Binding>>, DeskError> {
         self.permit_list(who, vhost, Verb::ReadBinding)?;
         let part = |reply| if let Reply::Bindings(part) = reply { Some(part) } else { None };
-        let rows = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
-        let mut all: Vec<_> = rows.into_iter().flatten().collect();
+        let mut all = self.ask_for_all(DECIDER.into(), |from| Question::Bindings { from }, part).await?;
         all.retain(|b| {
             vhost.is_none_or(|v| *b.vhost == *v) && self.permit(who, &b.vhost, Verb::ReadBinding, &[]).is_ok()
         });

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use broker::access::{AccessRefused, Identity};
-use broker::catalog::{Answer, Binding, CatalogError, Command, Exchange, Policy, QueueRecord};
+use broker::catalog::{Answer, Binding, BindingCursor, CatalogError, Command, Exchange, Policy, QueueRecord};
 use broker::counters::Counters;
 use broker::desk::{BudgetRow, ConnectionRow};
 use broker::explain::{ConnectionFacts, End, LogFacts, Wanted};
@@ -35,7 +35,7 @@ pub enum Question {
     /// Exchanges from a place on. [`Reply::Exchanges`].
     Exchanges { from: usize },
     /// Bindings from a place on. [`Reply::Bindings`].
-    Bindings { from: usize },
+    Bindings { from: BindingCursor },
     /// [`Reply::Policies`].
     Policies { operator: bool },
     /// How many queues and exchanges there are. [`Reply::Counts`].
@@ -64,8 +64,7 @@ pub enum Reply {
     Places(Part<(usize, Arc<QueueRecord>)>),
     Homes(Vec<Option<ShardId>>),
     Exchanges(Part<Arc<Exchange>>),
-    /// The rows of a place are those of one exchange, or of one queue.
-    Bindings(Part<Vec<Arc<Binding>>>),
+    Bindings(Part<Arc<Binding>, BindingCursor>),
     Policies(Vec<Arc<Policy>>),
     Counts {
         queues: usize,
@@ -95,10 +94,10 @@ pub struct Totals {
 /// What is there while all parts are read, and stays in its place, is in the list once. What comes or goes meanwhile may be in
 /// it or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part<T> {
+pub struct Part<T, P = usize> {
     pub rows: Vec<T>,
     /// Where the next part begins; `None` if this was the last.
-    pub next: Option<usize>,
+    pub next: Option<P>,
 }
 
 /// The most places that a shard looks at for one question, and the most ids that one question names. A turn answers one

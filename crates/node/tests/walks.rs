@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use amqp10::Value;
 use asks::Asks;
 use broker::access::Access;
-use broker::catalog::{Answer, CatalogError, Command, DeclareQueue, SetPolicy};
+use broker::catalog::{Answer, BindingCursor, CatalogError, Command, DeclareQueue, SetPolicy};
 use broker::ids::QueueId;
 use broker::mail::Mail;
 use broker::settings::Settings;
@@ -318,7 +318,7 @@ impl World {
         assert_eq!(*answered.borrow(), 3);
         let Reply::Totals(totals) = self.ask(Question::Totals) else { panic!() };
         assert_eq!(totals.ready, queues.div_ceil(10) as u64);
-        let (mut listed, mut next) = (0, Some(0));
+        let (mut listed, mut next) = (0, Some(BindingCursor::default()));
         while let Some(from) = next {
             let Reply::Bindings(part) = self.ask(Question::Bindings { from }) else { panic!() };
             (listed, next) = (listed + part.rows.len(), part.next);

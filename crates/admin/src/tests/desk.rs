@@ -317,7 +317,7 @@ impl Desk for FakeDesk {
         let state = self.state();
         state.permit_list(who, vhost, Verb::ReadBinding)?;
         let seen = |b: &Arc<Binding>| state.is_seen(who, vhost, &b.vhost, Verb::ReadBinding);
-        Ok(state.catalog.bindings().filter(seen).collect())
+        Ok(state.catalog.bindings().into_iter().filter(seen).collect())
     }
 
     async fn bind(&self, who: &Identity, binding: Binding) -> Result<bool, DeskError> {

@@ -49,6 +49,21 @@ pub const DEFAULT_VHOST: &str = "/";
 /// Name space of what the broker itself declares.
 pub const RESERVED_PREFIX: &str = "amq.";
 
+/// A place in the list of all bindings, from which the list is read on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BindingCursor {
+    /// The bindings of the exchange at this place, from this age on.
+    Exchange { place: usize, age: u64 },
+    /// The binding of the queue at this place with the default exchange.
+    Queue { place: usize },
+}
+
+impl Default for BindingCursor {
+    fn default() -> Self {
+        Self::Exchange { place: 0, age: 0 }
+    }
+}
+
 /// A queue as the catalog knows it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueRecord {
@@ -89,6 +104,17 @@ impl QueueRecord {
     /// The queue type by its name.
     pub fn kind(&self) -> &'static str {
         if self.is_stream() { "stream" } else { "classic" }
+    }
+
+    /// The binding that every queue has with the default exchange.
+    fn implied_binding(&self) -> Binding {
+        Binding {
+            vhost: self.vhost.clone(),
+            source: "".into(),
+            destination: Destination::Queue(self.name.clone()),
+            key: self.name.clone(),
+            arguments: Arguments::default(),
+        }
     }
 
     /// What policies see in it.
@@ -437,32 +463,46 @@ impl Catalog {
         self.vhosts.get(vhost)?.policies.of(operator).get(name)
     }
 
-    /// Every binding that somebody made, then those that every queue has with the default exchange.
-    pub fn bindings(&self) -> impl Iterator<Item = Arc<Binding>> + '_ {
-        (0..self.binding_places()).flat_map(|place| self.bindings_at(place))
+    /// Every binding: the declared ones, then the one of each queue with the default exchange.
+    pub fn bindings(&self) -> Vec<Arc<Binding>> {
+        self.bindings_from(BindingCursor::default(), usize::MAX).0
     }
 
-    /// The number of places of bindings: one for each place of an exchange, then one for each of a queue.
-    pub fn binding_places(&self) -> usize {
-        self.exchange_places() + self.queue_places()
-    }
-
-    /// The bindings at a place: all whose source is that exchange, or the one of that queue with the default exchange.
-    pub fn bindings_at(&self, place: usize) -> Vec<Arc<Binding>> {
-        let Some(queue) = place.checked_sub(self.exchange_places()) else {
-            let table = self.table_at(place);
-            return table.map(|table| table.bindings.iter().cloned().collect()).unwrap_or_default();
-        };
-        let implied = self.queues.at(queue).map(|QueueRow { record: q, .. }| {
-            Arc::new(Binding {
-                vhost: q.vhost.clone(),
-                source: "".into(),
-                destination: Destination::Queue(q.name.clone()),
-                key: q.name.clone(),
-                arguments: Arguments::default(),
-            })
-        });
-        implied.into_iter().collect()
+    /// Returns bindings from `from` on, and where the rest begins if there is a rest. Visits `rows_max` exchanges,
+    /// queues and bindings together, or one more.
+    pub fn bindings_from(
+        &self,
+        mut from: BindingCursor,
+        rows_max: usize,
+    ) -> (Vec<Arc<Binding>>, Option<BindingCursor>) {
+        let (mut found, mut rows) = (Vec::new(), 0);
+        while rows < rows_max {
+            rows += 1;
+            from = match from {
+                BindingCursor::Exchange { place, .. } if place >= self.exchange_places() => {
+                    BindingCursor::Queue { place: 0 }
+                }
+                BindingCursor::Exchange { place, age } => {
+                    let mut next = BindingCursor::Exchange { place: place + 1, age: 0 };
+                    let table = self.table_at(place);
+                    for (age, binding) in table.iter().flat_map(|table| table.bindings.since_age(age)) {
+                        found.push(binding.clone());
+                        rows += 1;
+                        if rows >= rows_max {
+                            next = BindingCursor::Exchange { place, age: age + 1 };
+                            break;
+                        }
+                    }
+                    next
+                }
+                BindingCursor::Queue { place } if place >= self.queue_places() => return (found, None),
+                BindingCursor::Queue { place } => {
+                    found.extend(self.queues.at(place).map(|row| Arc::new(row.record.implied_binding())));
+                    BindingCursor::Queue { place: place + 1 }
+                }
+            };
+        }
+        (found, Some(from))
     }
 
     /// The bindings whose source is this exchange; none for the default exchange.

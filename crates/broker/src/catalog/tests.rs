@@ -339,6 +339,39 @@ fn formats_are_versioned() {
     assert_eq!(decode_change(b""), None);
 }
 
+/// The list of all bindings is the same however many rows each part has, also when one exchange has most of them.
+#[test]
+fn bindings_are_listed_in_parts() {
+    let mut catalog = Catalog::default();
+    for name in ["a", "b", "c"] {
+        run(&mut catalog, queue(name, &[]));
+    }
+    for (key, to) in (0..40).zip(["a", "b", "c"].into_iter().cycle()) {
+        run(
+            &mut catalog,
+            Command::Bind(Binding {
+                vhost: "/".into(),
+                source: "amq.fanout".into(),
+                destination: Destination::Queue(to.into()),
+                key: format!("{key}").into(),
+                arguments: Arguments::new(),
+            }),
+        );
+    }
+    let all = catalog.bindings();
+    assert_eq!(all.len(), 40 + 3);
+    for rows_max in 1..50 {
+        let (mut listed, mut from) = (Vec::new(), Some(BindingCursor::default()));
+        while let Some(place) = from {
+            let (rows, next) = catalog.bindings_from(place, rows_max);
+            assert!(rows.len() <= rows_max + 1, "{} rows of {rows_max}", rows.len());
+            listed.extend(rows);
+            from = next;
+        }
+        assert_eq!(listed, all, "{rows_max} rows a part");
+    }
+}
+
 /// Exchanges that go with the last of their bindings, however these lie between them: in a circle, or to two things that go
 /// together.
 #[test]

@@ -73,13 +73,13 @@ impl NodeDesk {
     }
 
     /// Reads a list of a shard to its end, part by part. `part` takes the part out of the reply.
-    pub(super) async fn ask_for_all<T>(
+    pub(super) async fn ask_for_all<T, P: Default>(
         &self,
         shard: usize,
-        question: impl Fn(usize) -> Question,
-        part: impl Fn(Reply) -> Option<Part<T>>,
+        question: impl Fn(P) -> Question,
+        part: impl Fn(Reply) -> Option<Part<T, P>>,
     ) -> Result<Vec<T>, DeskError> {
-        let (mut rows, mut next) = (Vec::new(), Some(0));
+        let (mut rows, mut next) = (Vec::new(), Some(P::default()));
         while let Some(from) = next {
             let part = part(self.ask(shard, question(from)).await?).ok_or_else(other_answer)?;
             rows.extend(part.rows);

@@ -77,7 +77,7 @@ impl Shard {
             Question::AtEnds(ends) => ends.len(),
             Question::Queues { from } => part(*from, catalog.queue_places()),
             Question::Exchanges { from } => part(*from, catalog.exchange_places()),
-            Question::Bindings { from } => part(*from, catalog.binding_places()),
+            Question::Bindings { .. } => PLACES_PER_PART,
             Question::Connections { from, .. } | Question::Look { from, .. } => {
                 part(*from, self.connections.places())
             }
@@ -136,9 +136,8 @@ impl Shard {
                 }))
             }
             Question::Bindings { from } => {
-                let catalog = self.catalog();
-                let row = |place| Some(catalog.bindings_at(place)).filter(|rows| !rows.is_empty());
-                Reply::Bindings(Part::of(from, catalog.binding_places(), row))
+                let (rows, next) = self.catalog().bindings_from(from, PLACES_PER_PART);
+                Reply::Bindings(Part { rows, next })
             }
             Question::Policies { operator } => {
                 Reply::Policies(self.catalog().policies(operator).cloned().collect())

@@ -89,7 +89,7 @@ fn contents(catalog: &Catalog) -> Vec<String> {
         format!("queue {} {} {} {:?} {policy:?}", q.vhost, q.name, q.durable, q.exclusive)
     });
     let exchanges = catalog.exchanges().map(|x| format!("exchange {} {} {}", x.vhost, x.name, x.auto_delete));
-    let bindings = catalog.bindings().map(|binding| format!("{binding:?}"));
+    let bindings = catalog.bindings().into_iter().map(|binding| format!("{binding:?}"));
     let policies = catalog.policies(false).map(|policy| format!("{policy:?}"));
     let users = catalog.users().iter().map(|user| {
         let permissions: BTreeMap<_, _> = user.permissions.iter().collect();
