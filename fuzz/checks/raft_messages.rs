@@ -139,5 +139,5 @@ fn restored(me: Member, records: &[Record]) -> Group {
     for record in records {
         restoring.on_record(record.clone()).expect("no record is missing");
     }
-    restoring.finish(me, options()).expect("no record is missing").0
+    restoring.finish(me, options()).expect("no record is missing")
 }

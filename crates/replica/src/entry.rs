@@ -83,6 +83,10 @@ impl Base {
 pub enum Record {
     Vote(Vote),
     Base(Base),
-    /// Voids all earlier entries from its index on if the earlier one there has another term.
-    Entry(Entry),
+    /// Voids all earlier entries from its index on if the earlier one there has another term. The entries up to
+    /// `committed`, which is at most its own index, are known to be committed: they are never voided.
+    Entry {
+        entry: Entry,
+        committed: u64,
+    },
 }

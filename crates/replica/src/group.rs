@@ -316,7 +316,8 @@ impl Group {
             base.vote.candidate = None;
         }
         let behind = self.raw.store().behind(base.at.index);
-        let entries = behind.map(|entry| Record::Entry(engine::entry_out(entry)));
+        let committed = base.at.index;
+        let entries = behind.map(|entry| Record::Entry { entry: engine::entry_out(entry), committed });
         Some([Record::Base(base)].into_iter().chain(entries).collect())
     }
 

@@ -3,7 +3,7 @@
 use crate::engine::entry_in;
 use crate::entry::{Base, Entry, Payload, Position, Record, Vote};
 use crate::group::{Group, Options};
-use crate::member::Member;
+use crate::member::{Member, Members};
 use crate::store::Store;
 use std::collections::VecDeque;
 
@@ -44,33 +44,64 @@ impl std::error::Error for Damaged {}
 /// | entry with a known index and the same term | none: a repetition |
 /// | entry with a known index and another term | voids the entries from there on |
 /// | base that was installed | voids all entries |
-/// | base of an evacuation | the entries behind it stay |
+/// | base of an evacuation | the entries after it stay |
+///
+/// The owner sees the content of each base as it hands the record over. Entries that are known to be committed can be taken out
+/// on the way ([`Self::take_committed`]), so that they need no memory here.
 #[derive(Debug, Default)]
 pub struct Restoring {
     vote: Vote,
-    base: Option<Base>,
+    /// The place before the first entry: that of the newest base, or of the last entry that was taken out.
+    floor: Position,
+    /// At the floor.
+    members: Members,
+    has_base: bool,
     entries: VecDeque<Entry>,
 }
 
 impl Restoring {
     /// Takes the next record.
+    ///
+    /// # Errors
+    /// The record does not follow from those before it.
     pub fn on_record(&mut self, record: Record) -> Result<(), Damaged> {
         match record {
             Record::Vote(vote) => self.on_vote(vote),
             Record::Base(base) => self.on_base(base)?,
-            Record::Entry(entry) => self.on_entry(entry)?,
+            Record::Entry { entry, committed } => {
+                self.on_entry(entry)?;
+                self.vote.applied = self.vote.applied.max(committed);
+            }
         }
         Ok(())
     }
 
-    /// Returns the member, and the base that its owner restores itself from. Entries behind the base are handed out again as
-    /// soon as they are known to be committed. There is no base if the member was new to its group and had not got one yet.
-    pub fn finish(self, me: Member, options: Options) -> Result<(Group, Option<Base>), Damaged> {
-        let Self { mut vote, base, entries } = self;
-        let (floor, members) =
-            base.as_ref().map_or_else(Default::default, |base| (base.at, base.members.clone()));
+    /// Takes out the entries that are known to be committed, in ascending order. The owner applies them at once.
+    pub fn take_committed(&mut self) -> Vec<Entry> {
+        if !self.has_base {
+            return Vec::new();
+        }
+        let known = self.entries.iter().take_while(|entry| entry.at.index <= self.vote.applied).count();
+        let committed: Vec<Entry> = self.entries.drain(..known).collect();
+        for entry in &committed {
+            self.floor = entry.at;
+            if let Payload::Change(change) = entry.payload
+                && let Some(members) = self.members.after(change)
+            {
+                self.members = members;
+            }
+        }
+        committed
+    }
+
+    /// Returns the member. It hands out the entries that are left as soon as they are known to be committed.
+    ///
+    /// # Errors
+    /// Something is missing.
+    pub fn finish(self, me: Member, options: Options) -> Result<Group, Damaged> {
+        let Self { mut vote, floor, members, has_base, entries } = self;
         match entries.front() {
-            Some(_) if base.is_none() => return Err(Damaged::NoBase),
+            Some(_) if !has_base => return Err(Damaged::NoBase),
             _ => check_gap(floor.index, &entries)?,
         }
         let last = entries.back().map_or(floor, |last| last.at);
@@ -87,7 +118,7 @@ impl Restoring {
         }
         let entries = entries.into_iter().map(entry_in).collect();
         let store = Store::new(floor, entries, vote, &members);
-        Ok((Group::with_store(me, options, store, members, floor.index), base))
+        Ok(Group::with_store(me, options, store, members, floor.index))
     }
 
     fn on_vote(&mut self, vote: Vote) {
@@ -102,18 +133,21 @@ impl Restoring {
         self.on_vote(base.vote);
         if base.installed {
             self.entries.clear();
+        } else if self.has_base && base.at.index < self.floor.index {
+            // Entries after it have been taken out already.
+            return Ok(());
         } else {
             let before = self.entries.iter().take_while(|entry| entry.at.index <= base.at.index).count();
             self.entries.drain(..before);
             check_gap(base.at.index, &self.entries)?;
         }
-        self.base = Some(base);
+        (self.floor, self.members, self.has_base) = (base.at, base.members, true);
         Ok(())
     }
 
     fn on_entry(&mut self, entry: Entry) -> Result<(), Damaged> {
         let Position { term, index } = entry.at;
-        if self.base.as_ref().is_some_and(|base| index <= base.at.index) {
+        if self.has_base && index <= self.floor.index {
             return Ok(());
         }
         let first = self.entries.front().map(|first| first.at.index);
@@ -127,7 +161,7 @@ impl Restoring {
             self.entries.clear();
         }
         let before = self.entries.back().map(|last| last.at.index);
-        let before = before.or(self.base.as_ref().map(|base| base.at.index));
+        let before = before.or(self.has_base.then_some(self.floor.index));
         if before.is_some_and(|before| before + 1 != index) {
             return Err(Damaged::Gap { index });
         }

@@ -13,7 +13,7 @@
 //!  record          kind u8 | ...
 //!    1 vote            vote
 //!    2 base            base
-//!    3 entry           entry
+//!    3 entry           committed u64 | entry
 //!  position        index u64 | term u64
 //!  entry           position | kind u8 | ...
 //!    0 empty, 1 facts: length u32 | bytes, 2 add, 3 promote, 4 remove: member u64
@@ -129,8 +129,9 @@ impl Record {
                 into.push(2);
                 put_base(into, base);
             }
-            Self::Entry(entry) => {
+            Self::Entry { entry, committed } => {
                 into.push(3);
+                put(into, &[*committed]);
                 put_entry(into, entry);
             }
         }
@@ -142,7 +143,10 @@ impl Record {
         let record = match reader.u8()? {
             1 => Self::Vote(reader.vote()?),
             2 => Self::Base(reader.base()?),
-            3 => Self::Entry(reader.entry()?),
+            3 => {
+                let committed = reader.u64()?;
+                Self::Entry { entry: reader.entry()?, committed }
+            }
             _ => return Err(Malformed("kind of record")),
         };
         reader.end()?;

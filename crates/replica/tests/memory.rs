@@ -46,7 +46,7 @@ fn restored() -> Group {
     let me = base.members.voters()[0];
     let mut restoring = Restoring::default();
     restoring.on_record(Record::Base(base)).unwrap();
-    restoring.finish(me, Options::default()).unwrap().0
+    restoring.finish(me, Options::default()).unwrap()
 }
 
 fn synced(group: &mut Group) -> Vec<Message> {

@@ -34,7 +34,13 @@ impl Group {
         }
         let entries = ready.take_entries();
         self.raw.mut_store().append(&entries);
-        round.records.extend(entries.iter().map(|entry| Record::Entry(engine::entry_out(entry))));
+        let committed = self.raw.raft.raft_log.committed;
+        // Only the entries up to this one are surely on the disk together with the record.
+        let record = |entry: &RaftEntry| Record::Entry {
+            entry: engine::entry_out(entry),
+            committed: committed.min(entry.index),
+        };
+        round.records.extend(entries.iter().map(record));
         let now = ready.take_messages();
         let after_sync = ready.take_persisted_messages();
         let committed = ready.take_committed_entries();

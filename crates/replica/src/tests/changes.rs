@@ -8,7 +8,7 @@ use bytes::Bytes;
 fn restored(records: &[Record]) -> Group {
     let mut restoring = Restoring::default();
     records.iter().for_each(|record| restoring.on_record(record.clone()).unwrap());
-    restoring.finish(Members::founding(&[0, 1, 2]).voters()[0], Options::default()).unwrap().0
+    restoring.finish(Members::founding(&[0, 1, 2]).voters()[0], Options::default()).unwrap()
 }
 
 fn rounds(group: &mut Group) -> Vec<Record> {

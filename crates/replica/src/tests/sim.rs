@@ -68,6 +68,13 @@ impl State {
         let number = |at: usize| u64::from_le_bytes(content[at..at + 8].try_into().unwrap());
         Self { index: number(0), digest: number(8) }
     }
+
+    fn after(self, entry: &Entry) -> Self {
+        let mut bytes = Vec::new();
+        Record::Entry { entry: entry.clone(), committed: 0 }.encode(&mut bytes);
+        let digest = bytes.iter().fold(self.digest, |digest, byte| mix(digest ^ u64::from(*byte)));
+        Self { index: entry.at.index, digest }
+    }
 }
 
 struct Facts {
@@ -377,9 +384,7 @@ impl World {
         if index != before.index + 1 {
             return Err(format!("{me:?} applies {index} after {}", before.index));
         }
-        let mut bytes = Vec::new();
-        Record::Entry(entry.clone()).encode(&mut bytes);
-        let digest = bytes.iter().fold(before.digest, |digest, byte| mix(digest ^ u64::from(*byte)));
+        let State { digest, .. } = before.after(&entry);
         let mut id = 0;
         if let Payload::Facts(facts) = &entry.payload {
             let facts = Facts::from_bytes(facts);
@@ -477,16 +482,26 @@ impl World {
     }
 
     fn restart(&mut self, node: u32) {
-        let mutation = self.mutation;
+        let (mutation, takes_committed) = (self.mutation, self.rng.percent(50));
         let replica = self.replica(node);
-        let mut restoring = Restoring::default();
+        let (mut restoring, mut state) = (Restoring::default(), State { index: 0, digest: 0 });
         for record in &replica.synced {
             let record = Record::decode(record.clone().into()).expect("what was encoded");
+            if let Record::Base(base) = &record
+                && (base.installed || base.at.index > state.index)
+            {
+                state = State::from_content(&base.content);
+            }
             restoring.on_record(record).expect("no record is missing");
+            if takes_committed {
+                for entry in restoring.take_committed() {
+                    assert_eq!(entry.at.index, state.index + 1, "taken out in order");
+                    state = state.after(&entry);
+                }
+            }
         }
-        let (mut group, base) = restoring.finish(replica.me, options()).expect("no record is missing");
+        let mut group = restoring.finish(replica.me, options()).expect("no record is missing");
         group.mutation = mutation;
-        let state = base.map_or(State { index: 0, digest: 0 }, |base| State::from_content(&base.content));
         replica.up = Some(Up { group, state, staged: VecDeque::new(), decided: Vec::new() });
     }
 

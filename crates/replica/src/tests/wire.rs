@@ -89,7 +89,8 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn record() -> impl Strategy<Value = Record> {
-    prop_oneof![vote().prop_map(Record::Vote), base().prop_map(Record::Base), entry().prop_map(Record::Entry)]
+    let entry = (entry(), any::<u64>()).prop_map(|(entry, committed)| Record::Entry { entry, committed });
+    prop_oneof![vote().prop_map(Record::Vote), base().prop_map(Record::Base), entry]
 }
 
 proptest! {
