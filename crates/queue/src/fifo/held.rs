@@ -1,19 +1,19 @@
-//! Runs of what has been taken out of its level: held by consumers, come back behind others, or leaving.
+//! Pages out messages that have left their level: unsettled, requeued after other messages, or dead-lettered.
 //!
-//! A run of ready messages takes its place in the level. Of a run of these every message keeps its own place, as a
-//! reference of a few bytes, and the body is let go.
+//! A run of ready messages replaces them in the level. Here, every message keeps its own place as a reference of a few
+//! bytes, and only its body is freed.
 
 use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
 use super::paging::{Places, RUN_BYTES_MIN, Writing};
 use super::{Fifo, Output};
 use crate::{Ages, Fact, Stored};
 
-/// What all consumers hold together.
+/// Totals of the unsettled messages of all consumers.
 #[derive(Default)]
 pub(super) struct Held {
     messages: u64,
     bytes: u64,
-    /// Of these, what stands in runs.
+    /// The part of them that is in runs.
     stored_messages: u64,
     stored_bytes: u64,
 }
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    /// About the bytes of memory that runs of it would spare.
+    /// Returns the approximate memory that paging them out would free, in bytes.
     pub fn pageable_bytes(&self) -> u64 {
         let messages = self.messages - self.stored_messages;
         messages * MEMORY_OVERHEAD + self.bytes - self.stored_bytes
@@ -55,8 +55,8 @@ impl Held {
 }
 
 impl Fifo {
-    /// Begins to write a run of what has been taken out of one level, the newest first, for a consumer that settles in
-    /// order needs its oldest no longer soon. All of it that lies between the run's first and last is in the run.
+    /// Starts to write a run of messages that have left one level. Prefers the newest: a consumer that settles in
+    /// order will soon settle the oldest. The run contains every such message between its first and its last.
     pub(super) fn page_out_held(
         &mut self,
         bytes_max: u64,
@@ -69,7 +69,7 @@ impl Fifo {
         let mut taken: Vec<(usize, &Entry)> = ready.taken_before().chain(others).collect();
         taken.sort_unstable_by_key(|(level, entry)| (*level, entry.seq));
         let firsts = journal.runs.firsts();
-        // Whether a run of its level, or the level's end, lies between a message and the next.
+        // Returns whether a run of the same level, or the end of the level, lies between a message and the next one.
         let apart = |(level, entry): (usize, &Entry), (next_level, next): (usize, &Entry)| {
             let run = firsts.get(firsts.partition_point(|first| *first < (level, entry.seq)));
             level != next_level || run.is_some_and(|first| *first < (level, next.seq))
@@ -108,7 +108,7 @@ impl Fifo {
         Some((Writing { run, level, last, messages, ages, places }, messages))
     }
 
-    /// The run is safe: what is still there of it is kept as references from now on.
+    /// Called when the run is stored safely. Its messages that are still here become references.
     pub(super) fn stored_held(&mut self, writing: Writing, out: &mut Output) {
         let Writing { run, level, messages, ages, places, .. } = writing;
         let (mut positions, mut marks) = (Vec::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! Grants, and who is served first.
+//! Tests grants, and the order in which consumers are served.
 
 use super::model::note;
 use super::transcript::{Page, config, with};
@@ -10,7 +10,7 @@ fn a_grant_is_absolute() {
     q.publish("a b c d e f");
     q.attach(1);
     q.grant(1, 0, 2).is("1#1 a; 1#2 b");
-    // Said before the two arrived: they count against it.
+    // Sent before the two deliveries arrived, so they count against it.
     q.grant(1, 0, 3).is("1#3 c");
     q.grant(1, 1, 2).is("");
     q.echo(1, 3, 1).is("1#4 d; credit 1 at 4+0 of 2");
@@ -99,7 +99,7 @@ fn higher_priority_is_served_first_while_it_has_credit() {
     q.publish("a b c d").is("1 ok; 2 ok; 3 ok; 4 ok; 2#1 a; 2#2 b; 1#1 c; 3#1 d");
 }
 
-/// Small takes all but the long message.
+/// Makes a consumer that accepts every message of these tests except the long one.
 fn small(attach: &mut crate::Attach) {
     let bytes = super::transcript::message("12345").delivery_bytes(0, false);
     attach.message_bytes_max = Some(bytes - 1);
@@ -129,7 +129,7 @@ fn a_message_that_no_consumer_takes_waits_and_holds_up_the_rest() {
     q.grant(1, 1, 9).is("");
     q.attach(2);
     q.grant(2, 0, 1).is("2#1 12345; 1#1 a");
-    // What comes back takes a byte more: its delivery count is not 0 any more.
+    // A requeued message takes one byte more, because its delivery count is not 0 any more.
     q.detach(2, true).is("gone 2 Detached");
     q.fetch(7, 1, true).is("fetched [7#1 12345 count 1 again] of 0");
     q.publish("b").is("3 ok; 1#2 b");
@@ -170,7 +170,7 @@ fn what_expires_holds_nobody_up_any_more() {
     q.grant(1, 0, 9);
     q.publish("12345~10 a").is("1 ok; 2 ok");
     q.now_ms += 10;
-    // Noticed before the timer is.
+    // Expiry is noticed before the timer fires.
     q.attach(2).is("attached 2; 1#1 a");
     q.publish("12345~10 b").is("3 ok; 4 ok");
     q.timeout(q.now_ms + 10).is("1#2 b");

@@ -1,4 +1,4 @@
-//! Dead letters: sent on, and kept until they have arrived.
+//! Tests dead letters: they are sent, and kept until they have arrived.
 
 use message::{Annotations, DeathReason};
 
@@ -69,7 +69,7 @@ fn at_least_once_tries_again() {
     assert_eq!(q.fifo.next_deadline(), Some(1000 + DEAD_LETTER_RETRY_MS));
     q.timeout(999 + DEAD_LETTER_RETRY_MS).is("");
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("dead 2 a expired to dlx/dead");
-    // A late answer to the first attempt says nothing of the second.
+    // A late answer to the first attempt does not count for the second.
     q.dead_lettered(1, Taken).is("");
     assert_eq!(q.fifo.next_deadline(), None);
     q.dead_lettered(2, Taken).is("| gone 1");
@@ -109,7 +109,7 @@ fn expiry_waits_while_too_many_are_leaving() {
     q.publish("b");
     q.timeout(1010);
     assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (LEAVING_MAX as u64, 3));
-    // Nothing to do before an answer comes, and the dead are not delivered.
+    // There is nothing to do before an answer arrives, and expired messages are not delivered.
     assert_eq!(q.fifo.next_deadline(), None);
     q.attach(1);
     q.grant(1, 0, 1).is("");
@@ -144,10 +144,10 @@ fn rejects_wait_in_order_while_too_many_are_leaving() {
     q.publish("b! c! d~10");
     q.reject(1, 1, many + 3);
     assert_eq!(q.fifo.report().leaving, many + 3);
-    // One that is refused keeps its place.
+    // A refused dead letter still takes up room.
     q.dead_lettered(7, Refused).is("");
     q.dead_lettered(8, Taken).is("dead 1001 b rejected to dlx/dead");
-    // Without anywhere to go, the rest need not wait.
+    // Without a dead-letter exchange, the queued messages do not have to wait.
     q.configure(config()).is("| gone 1002");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many, 2));
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("");
@@ -203,7 +203,7 @@ fn a_consumers_annotations_go_with_the_dead_letter() {
     assert_eq!(q.fifo.journal.annotated.bytes(), 0);
 }
 
-/// The bound is on what is kept: the message itself stays as it was.
+/// The bound applies to consumers' annotations. The message itself stays unchanged.
 #[test]
 fn annotations_beyond_what_a_queue_keeps_are_refused_and_counted() {
     let mut q = Page::new(config());

@@ -1,4 +1,4 @@
-//! Turns that stand late or fall, at random: the real machine under [`Late`].
+//! Tests turns that are committed late or rolled back, in random order. The real machine runs under [`Late`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::*;
 
 const PUBLISHER: PublisherId = PublisherId(1);
 
-/// Numbers that choose among what is there are taken modulo how many there are.
+/// A step of a run. Numbers that select something are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Publish { priority: u8, ttl_ms: Option<u64>, len: usize },
@@ -97,7 +97,7 @@ fn configs() -> impl Strategy<Value = Config> {
     )
 }
 
-/// A request in a form that can be said again, to another machine.
+/// A request that can be repeated on another machine.
 #[derive(Clone, Debug)]
 enum Call {
     Publish(Publish),
@@ -107,7 +107,7 @@ enum Call {
         last: u64,
         outcome: Outcome,
     },
-    /// By the message, for another machine may have another token for it.
+    /// Names the message, because another machine may have another token for it.
     DeadLettered {
         seq: u64,
         arrival: Arrival,
@@ -142,7 +142,7 @@ enum Call {
 }
 
 impl Call {
-    /// `None`: not a request, but time.
+    /// Returns the request, or `None` for the passing of time.
     fn request(&self, fifo: &Fifo) -> Option<Request> {
         Some(match self.clone() {
             Self::Publish(publish) => Request::Publish(publish),
@@ -180,10 +180,10 @@ impl Call {
     }
 }
 
-/// What has happened to a machine.
+/// Something that happened to a machine.
 #[derive(Clone, Debug)]
 enum Event {
-    /// With the turn in which it was applied.
+    /// A call, with the turn in which it was applied.
     Call(u64, Call),
     Close(u64),
     Stands(u64),
@@ -194,24 +194,24 @@ enum Event {
 #[derive(Clone, Debug)]
 struct Reader {
     id: u64,
-    /// Deliveries that it has got, and credit that drains have used up.
+    /// The number of deliveries received, plus credit that drains used up.
     count: u32,
-    /// What it has granted: the count at which it wants no more.
+    /// The count up to which it has granted credit.
     limit: u32,
     /// The number of its last delivery.
     number: u64,
 }
 
-/// What became of a publish.
+/// What happened to a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Its turn may fall.
+    /// Its turn may still be rolled back.
     Open(u64),
     Stood,
     Fallen,
-    /// By the driver.
+    /// Refused by the driver.
     Refused,
-    /// By a limit of length.
+    /// Rejected because of a length limit.
     Full,
 }
 
@@ -220,7 +220,7 @@ struct Run {
     late: Late,
     config: Config,
     now_ms: u64,
-    /// What the open turn has said.
+    /// The output of the open turn.
     out: Output,
     history: Vec<Event>,
     readers: Vec<Reader>,
@@ -230,14 +230,14 @@ struct Run {
     /// By publish.
     fates: BTreeMap<u64, Fate>,
     receipts: BTreeMap<u64, Vec<Verdict>>,
-    /// Tickets of purges, and their turns; and those that were answered.
+    /// The tickets of purges with their turns. Then those that were answered with success.
     purges: BTreeMap<u64, u64>,
     done: BTreeSet<u64>,
     refused: BTreeSet<u64>,
-    /// By consumer and first number of what it settled: the turns; and what was answered.
+    /// Consumer, first number and turn of each settlement. Then those that were answered.
     settling: Vec<(u64, u64, u64)>,
     settled: Vec<(u64, u64)>,
-    /// Tokens of dead letters that have left.
+    /// The tokens of dead letters that were sent.
     dead: BTreeSet<u64>,
 }
 
@@ -271,7 +271,8 @@ impl Run {
         self.next_id - 1
     }
 
-    /// The request of a step, if there is anybody whom it can be about. `drains`: no credit is left behind a grant.
+    /// Returns the request of a step, if it has a target. With `drains`, every grant drains, so no credit is left after
+    /// it.
     fn call(&mut self, step: &Step, drains: bool) -> Option<Call> {
         let chosen = |readers: &[Reader], at: usize| {
             (!readers.is_empty()).then(|| readers[at % readers.len()].clone())
@@ -283,7 +284,7 @@ impl Run {
                 if let Some(ttl_ms) = ttl_ms {
                     write!(text, "~{ttl_ms}").unwrap();
                 }
-                // The route tells which publish it was.
+                // The route identifies the publish.
                 let message = message(&text).rerouted(message::Route::simple("", &id.to_string()).into());
                 Call::Publish(Publish { publisher: PUBLISHER, seq: id, message, patient: false })
             }
@@ -326,7 +327,7 @@ impl Run {
         })
     }
 
-    /// Asks the driver, and applies what it admits.
+    /// Asks the driver, then applies the call if it is admitted.
     fn ask(&mut self, call: Call) {
         let health = Health { log_refuses: self.refuses, memory_is_stuck: false };
         if let Some(request) = call.request(&self.fifo) {
@@ -352,7 +353,7 @@ impl Run {
                     reader.limit = reader.count;
                 }
             }
-            // Until the turn is closed.
+            // Open until the turn is closed.
             Call::Publish(publish) => _ = self.fates.insert(publish.seq, Fate::Open(u64::MAX)),
             Call::Purge { ticket } => _ = self.purges.insert(ticket.0, u64::MAX),
             Call::Settle { consumer, first, .. } => self.settling.push((consumer.0, *first, u64::MAX)),
@@ -379,7 +380,7 @@ impl Run {
         self.see_deliveries();
     }
 
-    /// What left at once: deliveries, of what stands alone, within the credit.
+    /// Checks the deliveries that were sent at once: only committed messages, and within the credit.
     fn see_deliveries(&mut self) {
         let drained = std::mem::take(&mut self.out.effects);
         for effect in drained {
@@ -402,7 +403,7 @@ impl Run {
     fn see(&mut self, delivery: &Delivery, costs_credit: bool) {
         let publish: u64 = delivery.message.route().key().parse().unwrap();
         assert_eq!(self.fates[&publish], Fate::Stood, "{delivery:?}");
-        // Its Detach may be held.
+        // Its Detach may be on hold.
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == delivery.consumer.0) else {
             return;
         };
@@ -414,7 +415,7 @@ impl Run {
         }
     }
 
-    /// Ends the open turn; then what does not wait leaves.
+    /// Ends the open turn, then sends everything that does not have to wait.
     fn close(&mut self) {
         let mark = self.late.close(&mut self.fifo, &mut self.out);
         assert!(self.out.receipts.iter().all(|receipt| !receipt.journaled));
@@ -433,12 +434,12 @@ impl Run {
         }
         let purges = self.purges.values_mut().filter(|turn| **turn == u64::MAX);
         let settling = self.settling.iter_mut().map(|(_, _, turn)| turn).filter(|turn| **turn == u64::MAX);
-        // What needs no fact has been answered.
+        // Requests that need no fact have been answered.
         purges.chain(settling).for_each(|turn| *turn = if is_open { mark.turn } else { 0 });
         self.leave();
     }
 
-    /// What is in the output leaves.
+    /// Sends everything in the output.
     fn leave(&mut self) {
         self.see_deliveries();
         assert!(self.out.facts.is_empty() && self.out.loads.is_empty() && self.out.released.is_empty());
@@ -474,7 +475,7 @@ impl Run {
         self.see_deliveries();
     }
 
-    /// Closes the open turn and has everything stand.
+    /// Closes the open turn and commits everything.
     fn stand_all(&mut self) {
         self.close();
         while let Some(last) = self.late.turns().last().copied().filter(|_| !self.late.is_idle()) {
@@ -496,7 +497,7 @@ impl Run {
         self.see_deliveries();
     }
 
-    /// Does a step that is about turns or time; false if it is another.
+    /// Performs a step that concerns turns or time. Returns false for other steps.
     fn step(&mut self, step: &Step) -> bool {
         let choose = |turns: &[u64], which: usize| turns[which % turns.len()];
         match *step {
@@ -527,11 +528,11 @@ impl Run {
         true
     }
 
-    /// A machine to which only that has happened what has not fallen.
+    /// Returns a second machine that has seen only the calls that were not rolled back.
     fn twin(&self) -> Fifo {
         let mut fifo = Fifo::new(self.config.clone()).with_policy(FactPolicy::Always);
         let (mut now_ms, mut out) = (1000, Output::default());
-        // Its own numbers of the turns.
+        // The twin's own numbers of the turns.
         let mut turns = BTreeMap::from([(0, 0)]);
         for event in &self.history {
             match event {
@@ -549,10 +550,10 @@ impl Run {
     }
 }
 
-/// Everything that can be seen of a machine.
+/// Describes the visible state of a machine.
 fn state(fifo: &Fifo) -> String {
     let mut report = fifo.report();
-    // Deliveries do not fall.
+    // Deliveries are not rolled back.
     (report.delivered, report.redelivered) = (0, 0);
     let entry = |entry: &Entry| {
         let set = fifo.journal.annotated.get(entry.seq).map(|set| notes(set.as_section()));
@@ -577,7 +578,7 @@ fn state(fifo: &Fifo) -> String {
     )
 }
 
-/// Seq, delivery count, redelivered and annotations of each message, by the facts.
+/// Describes the state that these facts restore: sequence number, delivery count, redelivered flag and annotations.
 fn learned(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
     let config = Config { message_ttl_ms: None, ..config.clone() };
     state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
@@ -589,7 +590,7 @@ fn live_facts(fifo: &Fifo) -> Vec<Fact> {
     facts
 }
 
-/// Without what facts of messages that are alive cannot tell.
+/// Removes the next sequence number, which the facts of live messages cannot restore.
 fn without_next(state: String) -> String {
     let from = state.find(" next ").unwrap();
     let to = from + state[from..].find(',').unwrap();
@@ -599,8 +600,8 @@ fn without_next(state: String) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No turn falls in which somebody attached, granted credit, or left, and none in which anything was delivered: a machine
-    /// that has never seen the fallen requests is in every respect the same.
+    /// After a rollback, the machine equals one that has never seen the rolled-back requests. Attaching, granting,
+    /// detaching and deliveries are never in a turn that is rolled back.
     #[test]
     fn what_falls_is_as_before(config in configs(), steps in steps()) {
         let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
@@ -623,9 +624,11 @@ proptest! {
                     }
                     run.stand_all();
                 }
-                // What is dropped because something stands is chosen anew after a fall.
+                // After a rollback, drop-head may choose other messages than those it dropped when a turn was
+                // committed.
                 Step::Stand { .. } if drops => run.stand_all(),
-                // Held requests are about readers, too. A reader that was cancelled has left when it has settled all.
+                // Held requests may concern consumers, too. A cancelled consumer is removed when it has settled
+                // everything.
                 Step::Pause | Step::Cancel { .. } => {}
                 step => {
                     if !run.step(step) && let Some(call) = run.call(step, true) {
@@ -636,8 +639,8 @@ proptest! {
         }
     }
 
-    /// Whatever happens in any order: nothing staged is delivered or dead-lettered, credit is never exceeded (see
-    /// [`Run::see`]), nothing that stood is lost, and every request is answered once.
+    /// In any order of events: no staged message is delivered or dead-lettered, credit is never exceeded (see
+    /// [`Run::see`]), no committed message is lost, and every request is answered once.
     #[test]
     fn what_stands_is_kept_and_answered_once(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
@@ -670,7 +673,7 @@ proptest! {
         asked.sort_unstable();
         run.settled.sort_unstable();
         prop_assert_eq!(&run.settled, &asked);
-        // Everything stands: the facts tell all that is there, and no dead letter waits for anything but its answer.
+        // Everything is committed: the facts restore all messages, and each dead letter waits only for its answer.
         run.stand_all();
         for entry in run.fifo.leaving.iter() {
             let token = run.fifo.leaving.token_of(entry.seq);

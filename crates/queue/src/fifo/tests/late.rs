@@ -1,4 +1,5 @@
-//! A driver that commits later, and not everything: what a replicated queue will do, without replicas.
+//! A driver that commits late and may roll back. It acts as the driver of a replicated queue will, but
+//! without replicas.
 
 use std::collections::VecDeque;
 
@@ -6,19 +7,19 @@ use super::lending;
 use crate::fifo::{Fifo, Output};
 use crate::*;
 
-/// Every accepted message has a fact, and what stands on facts waits here until its turn is committed.
+/// Every accepted message has a fact. What depends on facts waits here until its turn is committed.
 #[derive(Default)]
 pub struct Late {
-    /// The newest turn that stands.
+    /// The newest committed turn.
     stood: u64,
     waiting: VecDeque<Waiting>,
-    /// Nothing is decided at the moment.
+    /// True while nothing is decided.
     pub pauses: bool,
-    /// The facts of all turns that stand.
+    /// The facts of all committed turns.
     pub facts: Vec<Fact>,
 }
 
-/// What waits for a turn.
+/// The output of a turn that waits for its commit.
 struct Waiting {
     turn: u64,
     receipts: Vec<Receipt>,
@@ -27,7 +28,7 @@ struct Waiting {
 }
 
 impl Late {
-    /// The newest turn that stands, and all that may fall.
+    /// Returns the newest committed turn, and all turns that may be rolled back.
     pub fn turns(&self) -> Vec<u64> {
         std::iter::once(self.stood).chain(self.waiting.iter().map(|waiting| waiting.turn)).collect()
     }
@@ -73,7 +74,7 @@ impl Drive for Late {
         if turn > self.stood && self.waiting.back().is_none_or(|last| last.turn < turn) {
             self.waiting.push_back(Waiting { turn, receipts: waits, effects, facts });
         } else if let Some(last) = self.waiting.back_mut() {
-            // They stand on facts of earlier turns alone.
+            // These effects depend only on facts of earlier turns.
             assert!(waits.is_empty() && facts.is_empty());
             last.effects.extend(effects);
         } else {
@@ -125,7 +126,7 @@ impl Drive for Late {
     }
 }
 
-/// What it stood on stands.
+/// Marks an effect whose facts are committed.
 fn at_once(mut effect: Effect) -> Effect {
     if let Effect::Settled { journaled, .. }
     | Effect::Done { journaled, .. }

@@ -1,4 +1,4 @@
-//! Transcripts: requests on the left, what the machine says on the right.
+//! Tests of the fifo machine. Most are transcripts: requests on the left, the machine's output on the right.
 
 mod annotated;
 mod credit;
@@ -18,7 +18,7 @@ use super::{Deliver, Fifo, Output};
 use crate::{Block, Carrier, Effect, Fact, Lent, Load, Put, Request};
 
 impl Fifo {
-    /// [`Fifo::apply`], with everything that it stores among its facts.
+    /// [`Fifo::apply`], but adds the stored messages to its facts.
     fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
         let before = out.facts.len();
         let mut taking = Taking::default();
@@ -44,8 +44,8 @@ impl Fifo {
     }
 }
 
-/// Takes the deliveries of every other consumer, to be put where they would stand among the effects: nothing is lent behind
-/// one.
+/// Takes the deliveries for consumers with odd ids. They are put before the effects, because a delivery is offered only
+/// while there is no effect.
 #[derive(Default)]
 struct Taking {
     puts: Vec<Fact>,

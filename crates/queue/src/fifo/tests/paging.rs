@@ -1,4 +1,4 @@
-//! The backlog on the disk, step by step.
+//! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
 use crate::{Arrival, Fact, Living, Overflow, Taken};

@@ -1,9 +1,9 @@
-//! Turns that can fall: what is staged, and what is parked.
+//! Tests turns that can be rolled back: staged messages and parked messages.
 
 use super::transcript::{Page, config, dead_letters, with};
 use crate::{Arrival, Outcome, Overflow};
 
-/// A queue with `words` that stand and a consumer that has them all.
+/// Returns a queue with these committed messages and one consumer that holds all of them.
 fn held(words: &str) -> Page {
     let mut q = Page::late(config());
     q.publish(words);
@@ -87,7 +87,7 @@ fn what_was_delivered_meanwhile_stays_where_it_is() {
     q.close();
     q.falls(1).is("");
     q.accept(1, 1, 1).is("");
-    // Its marks are those of before.
+    // Its marks are those from before the rollback.
     q.release(3, 1, 1).is("| returned 1 count 0 again");
 }
 
@@ -124,7 +124,7 @@ fn a_head_that_made_room_comes_back() {
     q.close();
     q.falls(1).is("");
     assert_eq!((q.fifo.report().ready, q.fifo.report().dropped), (1, 0));
-    // What is staged is dropped when it would be ready, and is confirmed.
+    // A staged message is confirmed, but dropped when it would become ready.
     q.publish("c d").is("3 ok!; 4 ok! | put 2 c; gone 1; put 3 d");
     let turn = q.close();
     q.stands(turn).is("| gone 2");

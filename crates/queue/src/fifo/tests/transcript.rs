@@ -1,6 +1,6 @@
-//! A page to write on: each line applies one request and is compared with what was said, as text.
+//! A transcript: each line applies one request, and its output is compared as text.
 //!
-//! Effects come in order, then `|`, then facts.
+//! Effects come first, in order. Then `|`, then facts.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub fn dead_letters(at_least_once: bool) -> Option<DeadLetter> {
     Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once })
 }
 
-/// A transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` lives 100 ms.
+/// Returns a transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` expires after
+/// 100 ms.
 pub fn message(text: &str) -> Message {
     let end = text.find(['!', '^', '~']).unwrap_or(text.len());
     let number = |mark: char| {
@@ -47,11 +48,11 @@ pub struct Page {
     published: u64,
     journal: Vec<Fact>,
     pub shelf: Shelf,
-    /// Blocks that were asked for and have not been brought.
+    /// Blocks that were requested and have not been read.
     pub loads: Vec<Load>,
 }
 
-/// What was said to one request.
+/// The output of one request.
 pub struct Said(String);
 
 impl Said {
@@ -73,7 +74,7 @@ impl Page {
         }
     }
 
-    /// Of a queue whose turns can fall.
+    /// Returns a queue whose turns can be rolled back.
     pub fn late(config: Config) -> Self {
         let mut page = Self::new(config);
         page.fifo = page.fifo.with_policy(FactPolicy::Always);
@@ -200,7 +201,7 @@ impl Page {
         self.read(out)
     }
 
-    /// Begins to write a run of about `messages` small messages.
+    /// Starts to write a run of about `messages` small messages.
     pub fn page_out(&mut self, messages: u64) -> Option<PageOut> {
         self.shelf.page_out(&mut self.fifo, messages)
     }
@@ -217,7 +218,7 @@ impl Page {
         self.read(out)
     }
 
-    /// Brings the oldest block that was asked for.
+    /// Delivers the oldest requested block.
     pub fn load(&mut self) -> Said {
         let load = self.loads.remove(0);
         let mut out = Output::default();
@@ -225,7 +226,7 @@ impl Page {
         self.read(out)
     }
 
-    /// A copy of a run is safe.
+    /// Reports that a copy of a run is safe.
     pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Said {
         let mut out = Output::default();
         if let Some(new) = self.fifo.handle_moved(old, living, moved, &mut out) {
@@ -234,7 +235,7 @@ impl Page {
         self.read(out)
     }
 
-    /// Starts again from the facts.
+    /// Restores the queue from its facts.
     pub fn restart(&mut self) {
         let config = self.fifo.config().clone();
         self.fifo = Fifo::restore(config, self.journal.iter().cloned().collect(), self.now_ms);
@@ -276,7 +277,7 @@ fn delivery(d: &Delivery) -> String {
     text
 }
 
-/// One text for each publish.
+/// Returns one text for each publish.
 fn receipt(receipt: &Receipt) -> impl Iterator<Item = String> {
     let Receipt { first, last, verdict, journaled, .. } = *receipt;
     let verdict = match verdict {

@@ -1,4 +1,4 @@
-//! A stream, its readers, and a naive disk: one case at a time.
+//! Tests a stream and its readers with a naive disk, one case at a time.
 
 mod properties;
 mod scope;
@@ -15,17 +15,17 @@ use crate::{
 use bytes::Bytes;
 use message::{Message, Parts, Route};
 
-/// What is kept of new chunks.
+/// The bound on new chunks in memory, in bytes.
 const TAIL_BYTES: usize = 3 * CHUNK_BYTES;
 
-/// Chunks of a segment of the naive disk.
+/// The number of chunks in a segment of the naive disk.
 const SEGMENT_CHUNKS: usize = 3;
 
 fn config() -> Config {
     Config { stream: Some(StreamConfig::default()), ..Config::new("s") }
 }
 
-/// A message with this body, and a filter value unless that is 0.
+/// Returns a message with this body, and with a filter value unless `value` is 0.
 fn message(body: &str, value: u8) -> Message {
     let mut wire = Vec::new();
     if value > 0 {
@@ -47,7 +47,7 @@ fn message(body: &str, value: u8) -> Message {
     Message::new(parts, Arc::new(Route::simple("", "s")))
 }
 
-/// What was written, and is kept.
+/// The written chunks that are retained.
 #[derive(Default)]
 struct Disk {
     chunks: Vec<Chunk>,
@@ -87,18 +87,18 @@ impl Disk {
     }
 }
 
-/// What a consumer has been sent.
+/// What a consumer has received.
 #[derive(Default)]
 struct Got {
     offsets: Vec<u64>,
     credit: u64,
-    /// Deliveries, and credit that drains have used up.
+    /// The number of deliveries, plus credit that drains used up.
     count: u32,
-    /// A grant is not answered.
+    /// True if a grant has not been answered.
     granting: bool,
-    /// And it was to drain.
+    /// True if that grant drains.
     drain: bool,
-    /// It has no room for what it is shown.
+    /// True if it has no room for more deliveries.
     full: bool,
     states: Vec<CreditState>,
     gone: bool,
@@ -120,7 +120,7 @@ struct World {
     published: u64,
 }
 
-/// A consumer takes what it is shown.
+/// Takes a delivery for its consumer.
 fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
     let got = got.get_mut(&lent.consumer.0).expect("a consumer");
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// The disk does what it was asked, of an append only so many chunks.
+    /// Does the requested work, but appends at most `chunks_max` chunks.
     fn do_work(&mut self, chunks_max: usize) {
         let mut out = StreamOutput::default();
         match self.work.take() {
@@ -272,7 +272,7 @@ impl World {
         self.after_readers(out);
     }
 
-    /// Until nothing moves.
+    /// Runs everything until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             self.now_ms += 1000;
@@ -302,7 +302,7 @@ impl World {
         }));
     }
 
-    /// At most one grant is under way, as the bridge of a gate has it.
+    /// Grants credit, unless a grant is in flight: a gate has at most one.
     fn grant(&mut self, consumer: u64, credit: u32, drain: bool) {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| !got.granting) else { return };
         (got.credit, got.granting, got.drain) = (credit.into(), true, drain);
@@ -312,7 +312,7 @@ impl World {
 }
 
 impl World {
-    /// A consumer that had no room has some, and says so.
+    /// Gives a consumer room again, and grants its credit again.
     fn make_room(&mut self, consumer: u64) {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| got.full) else { return };
         got.full = false;
@@ -329,7 +329,7 @@ fn from(start: Start) -> Replay {
     Replay { start, ..Replay::default() }
 }
 
-/// Ten messages in five chunks of two.
+/// Returns a stream of ten messages in five chunks of two.
 fn ten() -> World {
     let mut world = World::new();
     for _ in 0..5 {
@@ -522,11 +522,11 @@ fn a_look_that_is_given_up_leaves_nothing() {
     let mut world = ten();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
     let give_up = || Request::GiveUp { ticket: Ticket(1) };
-    // Before anything is known of the stream.
+    // Before the first news of the stream.
     world.here(browse());
     world.here(give_up());
     assert!(world.readers.is_empty() && !world.follows);
-    // While it waits for the disk, whose answer comes all the same.
+    // While it waits for the disk, whose answer still arrives.
     world.here(browse());
     world.read_news();
     assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
@@ -656,7 +656,7 @@ fn memory_is_bounded_whatever_is_granted() {
     assert_eq!(world.got[&2].offsets, [0]);
 }
 
-/// It would be the only one to hold the chunk in which it has stopped.
+/// The reader would be the only one that keeps the chunk in memory.
 #[test]
 fn an_idle_reader_lets_go_of_what_the_tail_has_no_more() {
     let mut world = World::new();

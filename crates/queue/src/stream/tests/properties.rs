@@ -1,4 +1,4 @@
-//! Any interleaving of anything: publishes, a disk that fails, news and loads that are late, readers that come and go.
+//! Tests random sequences: publishes, a failing disk, late news and loads, and readers that attach and detach.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..80)
 }
 
-/// What a consumer asked for, and what there was at that time.
+/// What a consumer asked for.
 struct Wants {
     start: Start,
     bloom: Option<Arc<BloomFilter>>,
@@ -61,12 +61,12 @@ struct Wants {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever reads gets every message that it wants from its place on, once, in order, and none that is not written.
+    /// A reader gets every message that it wants from its start on, once and in order, and none that is not written.
     #[test]
     fn readers_see_the_stream(steps in steps()) {
         let mut world = World::new();
-        // Every chunk that ever was, and those that were there when something was removed.
         let mut wants: Vec<(u64, Wants)> = Vec::new();
+        // All chunks that were ever written.
         let mut all: Vec<Chunk> = Vec::new();
         let (mut consumers, mut removed) = (0, 0);
         for step in steps {
@@ -133,7 +133,7 @@ proptest! {
             let begin = match start {
                 Start::First => 0,
                 Start::Offset(offset) => *offset,
-                // Anything up to what was there in the end, but without gaps.
+                // Any offset that existed meanwhile, but without gaps after it.
                 Start::Last | Start::Next | Start::Time(_) => got.first().copied().unwrap_or(u64::MAX),
             };
             let must: Vec<u64> =

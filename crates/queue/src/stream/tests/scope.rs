@@ -1,4 +1,4 @@
-//! What a filter says of its place saves work, and changes nothing else.
+//! Checks that the scope of a filter only saves work: it does not change which messages are delivered.
 
 use message::{Dialect, Filter, SqlFilter};
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn what_is_out_of_scope_is_not_read() {
     assert_eq!(world.got[&1].offsets, [11, 14, 15]);
 }
 
-/// Selectors of places, times, filter values, and what is none of them.
+/// Selectors on offsets, times, filter values and other properties.
 fn selector() -> impl Strategy<Value = String> {
     let operator = || proptest::sample::select(&["=", "<>", "<", "<=", ">", ">="][..]);
     let number =
@@ -73,8 +73,8 @@ fn selector() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Reading within the scope of a filter shows what filtering the whole stream shows, of what is there and of what
-    /// comes later.
+    /// Reading within the scope of a filter delivers the same as filtering the whole stream, both for written
+    /// messages and for later ones.
     #[test]
     fn the_scope_of_a_filter_leaves_nothing_out(
         selector in selector(),
@@ -92,7 +92,7 @@ proptest! {
         let whole = Replay { start: Start::First, bloom: None, ..Replay::matching(filter(&selector)) };
         let mut within = Replay::matching(filter(&selector));
         if within.start == Start::Next {
-            // It says nothing of a place.
+            // The filter does not limit the start.
             within.start = Start::First;
         }
         world.attach(1, whole);
