@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_counts_deliveries_under_way() {
+    fn a_grant_counts_deliveries_in_flight() {
         let mut grant = Grant { delivery_count: 12, credit: 0 };
         grant.replace(10, 5);
         assert_eq!(grant.credit, 3);

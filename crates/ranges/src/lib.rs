@@ -125,7 +125,7 @@ mod tests {
     proptest! {
         /// Pushes ranges of any length in order, with and without gaps. The result has the fewest possible ranges.
         #[test]
-        fn joined_ranges_are_what_is_said_of_each_number(
+        fn joined_ranges_cover_the_same_numbers_and_values(
             steps in vec((0u64..3, 1u64..5, 0u8..2), 0..100),
         ) {
             let (mut list, mut queue, mut newest) = (Vec::new(), VecDeque::new(), None);

@@ -17,7 +17,7 @@ use crate::fifo::{Fifo, stored_bytes};
 use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
 
 /// How long the writing of a message is deferred. In 99 of 100 cases, consumers settle within this time what a
-/// publisher may have in flight. Records that no receipt waits for are kept for the same time.
+/// publisher may have in flight. The shard holds records that no receipt waits for equally long.
 pub const DEFERRED_MS: u64 = 20;
 
 /// The period after which consumers are judged: do they settle deferred messages in time? It is several times as long
@@ -127,15 +127,15 @@ impl Deferred {
         let brief = brief?;
         let (bytes, Brief { publisher, number, .. }) = (stored_bytes(message), brief);
         let run = Run { first: seq, last: seq, number, publisher, at_ms, bytes };
-        (self.pace.allows(brief, at_ms) && self.keep(run, room)).then_some(bytes)
+        (self.pace.allows(brief, at_ms) && self.defer_run(run, room)).then_some(bytes)
     }
 
     /// Defers a run of one message, if its record has at most `room` bytes.
-    fn keep(&mut self, run: Run, room: u64) -> bool {
+    fn defer_run(&mut self, run: Run, room: u64) -> bool {
         if run.bytes > room {
             return false;
         }
-        self.pace.kept += 1;
+        self.pace.deferred += 1;
         self.deferral.messages += 1;
         self.deferral.bytes += run.bytes;
         self.runs.push_joined(run);
@@ -200,7 +200,7 @@ impl Deferred {
 struct Pace {
     since_ms: u64,
     /// The number of messages that were deferred.
-    kept: u64,
+    deferred: u64,
     /// The number of deferred messages that had to be written because they were due.
     late: u64,
     /// The number of messages that consumers had accepted before the period, deferred or not.
@@ -224,7 +224,7 @@ impl Pace {
             let reach = (settled * CATCH_UP_MS / length_ms).max(self.reach - self.reach.div_ceil(8));
             // Consumers that catch up on a backlog do not count as slow if they will soon be done.
             let is_behind = reach * DEFERRED_MS / CATCH_UP_MS < ahead && ahead <= reach;
-            let was_late = self.slow || 2 * self.late > self.kept && !is_behind;
+            let was_late = self.slow || 2 * self.late > self.deferred && !is_behind;
             let slow = was_late && self.was_late && !self.slow;
             *self = Self { since_ms: now_ms, acknowledged, was_late, slow, reach, ..Self::default() };
         }
@@ -267,7 +267,7 @@ mod tests {
                         bytes,
                     };
                     let room = MAX - model.values().map(|m| m.2).sum::<u64>();
-                    prop_assert_eq!(deferred.keep(run, room), bytes <= room);
+                    prop_assert_eq!(deferred.defer_run(run, room), bytes <= room);
                     if bytes <= room {
                         model.insert(next, (publisher, number, bytes));
                     }
@@ -308,20 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_backlog_to_settle_is_not_slow() {
+    fn consumers_that_catch_up_are_not_slow() {
         for (ahead, slow) in [(0, true), (1_750, true), (1_751, false), (437_500, false), (437_501, true)] {
-            let mut pace = Pace { kept: 10, late: 6, was_late: true, ..Pace::fast() };
+            let mut pace = Pace { deferred: 10, late: 6, was_late: true, ..Pace::fast() };
             pace.allows_behind(ahead, 2 * JUDGED_MS);
             assert_eq!(pace.slow, slow, "{ahead}");
         }
     }
 
     #[test]
-    fn whoever_is_late_twice_is_slow_until_in_time() {
+    fn consumers_late_twice_are_slow_until_in_time() {
         let mut pace = Pace::fast();
         let mut period = |late, length_ms| {
             let since_ms = pace.since_ms;
-            pace = Pace { kept: 10, late, ..std::mem::take(&mut pace) };
+            pace = Pace { deferred: 10, late, ..std::mem::take(&mut pace) };
             pace.allows_behind(0, since_ms + length_ms);
             pace.slow
         };
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_fast_may_be_so_again() {
+    fn recently_fast_consumers_may_catch_up() {
         let mut pace = Pace::fast();
         assert!(pace.allows_behind(500_000, 2 * JUDGED_MS - 1));
         assert!(!pace.allows_behind(437_501, 2 * JUDGED_MS) && pace.allows_behind(437_500, 2 * JUDGED_MS));

@@ -4,12 +4,11 @@
 //! ```text
 //!   request ──admit──> Fifo::apply ──> Output ──close──> Mark      (facts, receipts and effects of a turn)
 //!                                                         │
-//!                    sent: what waited for the turn <──stands      (its facts are written, synced or committed)
-//!                    rolled back: all later turns   <──falls       (their facts will never be committed)
+//!          sent: what waited for the turn <──handle_reached      (its facts are written, synced or committed)
+//!          rolled back: all later turns   <──handle_rolled_back  (their facts will never be committed)
 //! ```
 //!
-//! A turn is one iteration of the shard's event loop. It *stands* once its facts have reached the level that the driver
-//! requires. It *falls* if it is rolled back.
+//! A turn is one iteration of the shard's event loop.
 //!
 //! | driver | has facts | a publish is delivered | a receipt is sent |
 //! |---|---|---|---|
@@ -86,7 +85,7 @@ pub trait Drive {
     fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark;
 
     /// Called when the facts up to `mark` have reached its level. Afterwards, `output` holds what waited for this.
-    fn stands(
+    fn handle_reached(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -97,7 +96,7 @@ pub trait Drive {
 
     /// Called when the facts after `mark` will never be committed. All later turns are rolled back and their publishes
     /// rejected.
-    fn falls(
+    fn handle_rolled_back(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -177,10 +176,10 @@ impl Drive for Driver {
     }
 
     /// Does nothing: what waits for the log travels with the records of the journal.
-    fn stands(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    fn handle_reached(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
 
     /// Does nothing: with a single log, turns are never rolled back.
-    fn falls(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    fn handle_rolled_back(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
 }
 
 /// Returns whether a queue has ended. `Deleted` is always the last effect.

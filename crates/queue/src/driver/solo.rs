@@ -60,7 +60,7 @@ impl Solo {
     #[inline]
     pub(super) fn close(&mut self, fifo: &Fifo, output: &mut Output) -> Mark {
         if !self.deferred.is_empty() && !output.facts.is_empty() {
-            self.match_facts(fifo, output);
+            self.remove_settled_facts(fifo, output);
         }
         if ends(&output.effects) {
             self.deferred.release(|receipt| output.receipts.push_all(receipt));
@@ -71,9 +71,9 @@ impl Solo {
     }
 
     /// Removes the facts of messages that were settled while their writing was deferred. Their receipts are sent now.
-    fn match_facts(&mut self, fifo: &Fifo, output: &mut Output) {
+    fn remove_settled_facts(&mut self, fifo: &Fifo, output: &mut Output) {
         let Output { facts, receipts, .. } = output;
-        let mut says_more = false;
+        let mut has_other_facts = false;
         facts.retain(|fact| match *fact {
             Fact::Gone(Span { first, last }) => {
                 let settled = self.deferred.settle(first, last, |run| {
@@ -83,12 +83,12 @@ impl Solo {
             }
             Fact::Taken(_) => true,
             Fact::Put { .. } | Fact::Returned { .. } | Fact::Stored(_) | Fact::Damaged => {
-                says_more = true;
+                has_other_facts = true;
                 true
             }
         });
         // The log must have a message before it gets other facts about it.
-        if says_more {
+        if has_other_facts {
             let mut puts = Vec::new();
             let written = self.deferred.write_due(fifo, ALL_DUE, |fact| puts.push(fact));
             facts.splice(..0, puts);

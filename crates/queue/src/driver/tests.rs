@@ -94,7 +94,7 @@ impl Queue {
 }
 
 #[test]
-fn only_publishes_that_cannot_be_kept_are_refused() {
+fn only_publishes_that_cannot_be_stored_are_refused() {
     let unavailable = Admission::Refuse(RejectReason::Unavailable);
     let log = Health { log_refuses: true, ..HEALTHY };
     let memory = Health { memory_is_stuck: true, ..HEALTHY };
@@ -130,7 +130,7 @@ fn a_queue_with_fsync_defers_nothing_and_waits_for_a_sync() {
 }
 
 #[test]
-fn what_is_settled_in_time_leaves_without_facts() {
+fn messages_settled_in_time_have_no_facts() {
     let mut queue = Queue::new(Driver::classic(true, false));
     (1..=4).for_each(|seq| assert_eq!(queue.ask(publish(seq, true)), []));
     assert_eq!(queue.close(), (vec![], String::new(), Level::Written));
@@ -145,7 +145,7 @@ fn what_is_settled_in_time_leaves_without_facts() {
 }
 
 #[test]
-fn what_a_queue_defers_at_its_end_is_released() {
+fn deferred_messages_are_released_when_the_queue_ends() {
     let mut queue = Queue::new(Driver::classic(true, false));
     queue.ask(publish(1, true));
     queue.ask(publish(2, true));

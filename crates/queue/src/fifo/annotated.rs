@@ -74,9 +74,9 @@ impl Annotated {
             return false;
         }
         let fits = match entry.body {
-            Body::Here { ref message, .. } => message.has_room_for(&merged),
+            Body::InMemory { ref message, .. } => message.has_room_for(&merged),
             // The keys of the publisher's annotations are not in memory, so none of them counts as replaced.
-            Body::Away { annotations, .. } => {
+            Body::OnDisk { annotations, .. } => {
                 let shrinks = before.is_some_and(|older| merged.len() <= older.len());
                 shrinks || annotations.bytes() + merged.len() <= Annotations::BYTES_MAX
             }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_keep_the_order() {
+    fn elements_stay_in_order_at_both_ends() {
         let mut chunks: Chunks<u32> = (10..20).collect();
         (0..10).rev().for_each(|n| chunks.push_front(n));
         check(&chunks, 0..20);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_cut_and_searched_anywhere() {
+    fn it_splits_and_searches_at_any_position() {
         for cut in 0..=11 {
             let mut chunks: Chunks<u32> = (0..11).collect();
             assert!(chunks.iter_from(|n| *n < cut).copied().eq(cut..11));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_was_emptied_is_used_again() {
+    fn an_emptied_chunk_is_reused() {
         let mut chunks: Chunks<u32> = (0..4).collect();
         for n in 4..100 {
             chunks.push_back(n);

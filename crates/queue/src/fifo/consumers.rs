@@ -330,7 +330,7 @@ impl Consumers {
 
     /// Iterates over unsettled messages whose complete entries are in memory.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
-        self.unsettled().flat_map(Unsettled::here)
+        self.unsettled().flat_map(Unsettled::entries)
     }
 
     /// Iterates over unsettled messages that are in runs.

@@ -79,17 +79,17 @@ impl Leaving {
     /// did.
     pub fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
         let wants = |entry: &Entry| {
-            !entry.is_here() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
+            !entry.is_in_memory() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
         };
         let found = self.queued.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
         let Some(dead) = found else { return false };
-        dead.entry.body = Body::Here { message: loaded.message.clone(), at_ms: loaded.at_ms };
+        dead.entry.body = Body::InMemory { message: loaded.message.clone(), at_ms: loaded.at_ms };
         true
     }
 
     /// Frees the bodies of queued messages that can be read again.
-    pub fn forget_bodies(&mut self) {
-        self.queued.iter_mut().for_each(|dead| dead.entry.forget_body());
+    pub fn free_bodies(&mut self) {
+        self.queued.iter_mut().for_each(|dead| dead.entry.free_body());
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -140,7 +140,7 @@ impl Fifo {
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
         self.journal.note(&entry, Place::Ready);
         let dead = Dead { entry, reason };
-        if self.can_kill() && (dead.entry.is_here() || self.config.dead_letter.is_none()) {
+        if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
             self.leaving.queued.push_back(dead);
@@ -211,7 +211,7 @@ impl Fifo {
     /// Requests the body of the first queued message, if the message can be sent but its body is not in memory.
     /// Returns true in this case.
     fn load_queued(&mut self, out: &mut Output) -> bool {
-        let first = self.leaving.queued.front().filter(|dead| !dead.entry.is_here());
+        let first = self.leaving.queued.front().filter(|dead| !dead.entry.is_in_memory());
         let Some(spot) = first.and_then(|dead| dead.entry.spot) else { return false };
         if self.config.dead_letter.is_none() || !self.leaving.has_room() {
             return false;

@@ -31,12 +31,12 @@ pub(super) struct Entry {
 /// The message itself, or what the queue must know of it while only the disk has it.
 #[derive(Clone, Debug)]
 pub(super) enum Body {
-    Here {
+    InMemory {
         message: Message,
         /// The arrival time in milliseconds since the epoch.
         at_ms: u64,
     },
-    Away {
+    OnDisk {
         bytes: u32,
         /// See [`Entry::priority`].
         priority: u8,
@@ -101,8 +101,8 @@ const _: () = assert!(size_of::<Option<Reference>>() <= 32, "what is kept of a m
 /// An entry that is stored on its own, in as little memory as possible.
 #[derive(Debug)]
 pub(super) enum Lone {
-    Here(Box<Entry>),
-    Away(Reference),
+    Full(Box<Entry>),
+    Compact(Reference),
 }
 
 /// The approximate size of the headers in a record, in bytes.
@@ -121,7 +121,7 @@ impl Entry {
     pub fn new(message: Message, seq: u64, at_ms: u64) -> Self {
         Self {
             delivery_count: message.delivery_count(),
-            body: Body::Here { message, at_ms },
+            body: Body::InMemory { message, at_ms },
             seq,
             redelivered: false,
             journaled: false,
@@ -132,8 +132,8 @@ impl Entry {
     /// Returns the message, if it is in memory.
     pub fn message(&self) -> Option<&Message> {
         match &self.body {
-            Body::Here { message, .. } => Some(message),
-            Body::Away { .. } => None,
+            Body::InMemory { message, .. } => Some(message),
+            Body::OnDisk { .. } => None,
         }
     }
 
@@ -144,15 +144,15 @@ impl Entry {
         self.spot.is_none() && !self.redelivered && count == Some(self.delivery_count)
     }
 
-    pub fn is_here(&self) -> bool {
-        matches!(self.body, Body::Here { .. })
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.body, Body::InMemory { .. })
     }
 
     /// Returns the size of the message, in bytes.
     pub fn len(&self) -> u64 {
         match &self.body {
-            Body::Here { message, .. } => message.len(),
-            Body::Away { bytes, .. } => u64::from(*bytes),
+            Body::InMemory { message, .. } => message.len(),
+            Body::OnDisk { bytes, .. } => u64::from(*bytes),
         }
     }
 
@@ -169,8 +169,8 @@ impl Entry {
     /// Returns the priority, or 0 if the message has none.
     pub fn priority(&self) -> u8 {
         match &self.body {
-            Body::Here { message, .. } => message.priority().unwrap_or(0),
-            Body::Away { priority, .. } => *priority,
+            Body::InMemory { message, .. } => message.priority().unwrap_or(0),
+            Body::OnDisk { priority, .. } => *priority,
         }
     }
 
@@ -180,9 +180,9 @@ impl Entry {
     }
 
     /// Frees the body if it can be read again.
-    pub fn forget_body(&mut self) {
+    pub fn free_body(&mut self) {
         if let Some(Reference { bytes, priority, annotations, .. }) = self.reference() {
-            self.body = Body::Away { bytes, priority, annotations };
+            self.body = Body::OnDisk { bytes, priority, annotations };
         }
     }
 
@@ -201,8 +201,8 @@ impl Entry {
             journaled,
             priority: self.priority(),
             annotations: match &self.body {
-                Body::Here { message, .. } => Blocks::of(message.annotations().len()),
-                Body::Away { annotations, .. } => *annotations,
+                Body::InMemory { message, .. } => Blocks::of(message.annotations().len()),
+                Body::OnDisk { annotations, .. } => *annotations,
             },
         })
     }
@@ -210,7 +210,7 @@ impl Entry {
     /// Returns when the message expires, given the time to live of the queue. `None` if it never does, or if it is
     /// not in memory. Then [`Ages`](crate::Ages) of its run apply.
     pub fn expires_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
-        let Body::Here { message, at_ms } = &self.body else { return None };
+        let Body::InMemory { message, at_ms } = &self.body else { return None };
         let own = message.ttl_ms().map(u64::from);
         let ttl = own.into_iter().chain(queue_ttl_ms).min()?;
         Some(at_ms.saturating_add(ttl))
@@ -218,7 +218,7 @@ impl Entry {
 
     /// Returns the fact that stores the message, if it is in memory.
     pub fn put(&self) -> Option<Fact> {
-        let Body::Here { message, at_ms } = &self.body else { return None };
+        let Body::InMemory { message, at_ms } = &self.body else { return None };
         Some(Fact::Put { seq: self.seq, message: message.clone(), at_ms: *at_ms })
     }
 
@@ -235,7 +235,7 @@ impl Entry {
 
     /// Returns the approximate memory that turning the entry into a [`Reference`] would free, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        if self.is_here() { MEMORY_OVERHEAD + self.len() } else { 0 }
+        if self.is_in_memory() { MEMORY_OVERHEAD + self.len() } else { 0 }
     }
 
     /// Marks a delivery that ended without success. Returns true if the marks changed.
@@ -251,7 +251,7 @@ impl From<Reference> for Entry {
     fn from(reference: Reference) -> Self {
         let Reference { seq, spot, bytes, delivery_count, redelivered, journaled, priority, annotations } =
             reference;
-        let body = Body::Away { bytes, priority, annotations };
+        let body = Body::OnDisk { bytes, priority, annotations };
         Self { body, seq, delivery_count, redelivered, journaled, spot: Some(spot) }
     }
 }
@@ -265,56 +265,56 @@ impl Reference {
 
     /// Returns the entry with the body that was read.
     pub fn filled(self, message: Message, at_ms: u64) -> Entry {
-        Entry { body: Body::Here { message, at_ms }, ..Entry::from(self) }
+        Entry { body: Body::InMemory { message, at_ms }, ..Entry::from(self) }
     }
 }
 
 impl Lone {
-    pub fn here(&self) -> Option<&Entry> {
+    pub fn entry(&self) -> Option<&Entry> {
         match self {
-            Self::Here(entry) => Some(entry),
-            Self::Away(_) => None,
+            Self::Full(entry) => Some(entry),
+            Self::Compact(_) => None,
         }
     }
 
-    pub fn here_mut(&mut self) -> Option<&mut Entry> {
+    pub fn entry_mut(&mut self) -> Option<&mut Entry> {
         match self {
-            Self::Here(entry) => Some(entry),
-            Self::Away(_) => None,
+            Self::Full(entry) => Some(entry),
+            Self::Compact(_) => None,
         }
     }
 
     /// Returns the compact form, if the message is in a run.
     pub fn reference(&self) -> Option<Reference> {
         match self {
-            Self::Here(entry) => entry.reference(),
-            Self::Away(reference) => Some(*reference),
+            Self::Full(entry) => entry.reference(),
+            Self::Compact(reference) => Some(*reference),
         }
     }
 
     pub fn spot_mut(&mut self) -> Option<&mut Spot> {
         match self {
-            Self::Here(entry) => entry.spot.as_mut(),
-            Self::Away(reference) => Some(&mut reference.spot),
+            Self::Full(entry) => entry.spot.as_mut(),
+            Self::Compact(reference) => Some(&mut reference.spot),
         }
     }
 
     /// Converts the entry to its compact form, if the body is not in memory.
     pub fn narrow(&mut self) {
-        if let Self::Here(entry) = self
-            && !entry.is_here()
+        if let Self::Full(entry) = self
+            && !entry.is_in_memory()
             && let Some(reference) = entry.reference()
         {
-            *self = Self::Away(reference);
+            *self = Self::Compact(reference);
         }
     }
 }
 
 impl From<Entry> for Lone {
     fn from(entry: Entry) -> Self {
-        match entry.reference().filter(|_| !entry.is_here()) {
-            Some(reference) => Self::Away(reference),
-            None => Self::Here(Box::new(entry)),
+        match entry.reference().filter(|_| !entry.is_in_memory()) {
+            Some(reference) => Self::Compact(reference),
+            None => Self::Full(Box::new(entry)),
         }
     }
 }
@@ -322,8 +322,8 @@ impl From<Entry> for Lone {
 impl From<Lone> for Entry {
     fn from(lone: Lone) -> Self {
         match lone {
-            Lone::Here(entry) => *entry,
-            Lone::Away(reference) => reference.into(),
+            Lone::Full(entry) => *entry,
+            Lone::Compact(reference) => reference.into(),
         }
     }
 }

@@ -68,10 +68,10 @@ impl Fifo {
         let others = others.map(|entry| (ready.level_of(entry.priority()), entry));
         let mut taken: Vec<(usize, &Entry)> = ready.taken_before().chain(others).collect();
         taken.sort_unstable_by_key(|(level, entry)| (*level, entry.seq));
-        let firsts = journal.runs.firsts();
+        let first_seqs = journal.runs.first_seqs();
         // Returns whether a run of the same level, or the end of the level, lies between a message and the next one.
         let apart = |(level, entry): (usize, &Entry), (next_level, next): (usize, &Entry)| {
-            let run = firsts.get(firsts.partition_point(|first| *first < (level, entry.seq)));
+            let run = first_seqs.get(first_seqs.partition_point(|first| *first < (level, entry.seq)));
             level != next_level || run.is_some_and(|first| *first < (level, next.seq))
         };
         let mut end = taken.len();
@@ -113,7 +113,7 @@ impl Fifo {
         let Writing { run, level, messages, ages, places, .. } = writing;
         let (mut positions, mut marks) = (Vec::new(), Vec::new());
         let (mut durable, mut bytes, mut live_bytes) = (0, 0, 0);
-        let mut stands = |entry: &mut Entry| {
+        let mut set_spot = |entry: &mut Entry| {
             let Ok(index) = places.binary_search_by_key(&entry.seq, |(seq, _)| *seq) else { return };
             let (index, block) = (index as u32, places[index].1);
             positions.push(index);
@@ -128,15 +128,15 @@ impl Fifo {
             entry.spot = Some(Spot { run, block, index });
         };
         let unplaced = |entry: &&mut Entry| entry.spot.is_none();
-        self.ready.stored(level, &mut stands);
+        self.ready.stored(level, &mut set_spot);
         for unsettled in self.consumers.unsettled_mut() {
             let mut any = false;
-            for entry in unsettled.here_mut().filter(unplaced) {
-                stands(entry);
+            for entry in unsettled.entries_mut().filter(unplaced) {
+                set_spot(entry);
                 if entry.spot.is_some() {
                     self.held.stored_messages += 1;
                     self.held.stored_bytes += entry.len();
-                    entry.forget_body();
+                    entry.free_body();
                     any = true;
                 }
             }
@@ -144,8 +144,8 @@ impl Fifo {
                 unsettled.narrow();
             }
         }
-        self.leaving.iter_mut().filter(unplaced).for_each(stands);
-        self.leaving.forget_bodies();
+        self.leaving.iter_mut().filter(unplaced).for_each(set_spot);
+        self.leaving.free_bodies();
         positions.sort_unstable();
         let Some(((first, _), (last, _))) = places.first().zip(places.last()) else { return };
         if positions.is_empty() {
@@ -157,7 +157,7 @@ impl Fifo {
         let (first, last) = (*first, *last);
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
         self.journal.runs.add_held(&stored, level, positions.len() as u32);
-        self.journal.runs.say(run, priorities, &positions, messages, |fact| out.facts.push(fact));
+        self.journal.runs.repeat(run, priorities, &positions, messages, |fact| out.facts.push(fact));
         out.facts.append(&mut marks);
     }
 }

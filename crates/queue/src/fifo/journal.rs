@@ -81,7 +81,7 @@ impl Journal {
     /// Ends the call. Facts about removed messages come after all other facts of the call.
     #[inline]
     pub fn flush(&mut self, out: &mut Output) {
-        if self.runs.has_news() {
+        if self.runs.has_output() {
             self.runs.flush(&mut out.facts, &mut out.released);
         }
         if !self.gone.is_empty() {
@@ -134,17 +134,17 @@ impl Fifo {
     /// Repeats the facts of the live messages between `first` and `last` that are in no run. These facts
     /// restore the messages without earlier facts. They come in no particular order.
     pub fn live_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
-        if self.journal.can_fall() {
-            return self.learned_facts(first, last, each);
+        if self.journal.can_roll_back() {
+            return self.committed_facts(first, last, each);
         }
-        let mut say = |entry: &Entry| {
+        let mut repeat = |entry: &Entry| {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
             self.journal.repeat(entry, &mut each);
         };
-        self.ready.range(first, last).for_each(&mut say);
-        self.consumers.held().for_each(&mut say);
-        self.leaving.iter().for_each(&mut say);
+        self.ready.range(first, last).for_each(&mut repeat);
+        self.consumers.held().for_each(&mut repeat);
+        self.leaving.iter().for_each(&mut repeat);
     }
 }

@@ -29,10 +29,10 @@ pub(super) struct Level {
 /// No part is empty.
 enum Part {
     /// Messages with their bodies.
-    Here(Chunks<Entry>),
+    InMemory(Chunks<Entry>),
     /// Messages that were read, and whose bodies were freed again.
     References(Chunks<Reference>),
-    Away(Rest),
+    Unread(Rest),
 }
 
 /// The messages of a run that have not been read.
@@ -87,40 +87,40 @@ impl Level {
             return Some(front.seq);
         }
         match self.rest.front()? {
-            Part::Here(part) => part.front().map(|entry| entry.seq),
+            Part::InMemory(part) => part.front().map(|entry| entry.seq),
             Part::References(part) => part.front().map(|reference| reference.seq),
-            Part::Away(rest) => Some(rest.seq),
+            Part::Unread(rest) => Some(rest.seq),
         }
     }
 
     pub fn head(&self) -> Option<Head<'_>> {
         if self.returned_is_next() {
             return self.returned.first_key_value().map(|(_, lone)| match lone {
-                Lone::Here(entry) => Head::Entry(entry),
-                Lone::Away(reference) => Head::Reference(*reference),
+                Lone::Full(entry) => Head::Entry(entry),
+                Lone::Compact(reference) => Head::Reference(*reference),
             });
         }
         if let Some(front) = self.head.front() {
             return Some(Head::Entry(front));
         }
         match self.rest.front()? {
-            Part::Here(part) => part.front().map(Head::Entry),
+            Part::InMemory(part) => part.front().map(Head::Entry),
             Part::References(part) => part.front().copied().map(Head::Reference),
-            Part::Away(rest) => Some(Head::Rest(rest)),
+            Part::Unread(rest) => Some(Head::Rest(rest)),
         }
     }
 
     pub fn push(&mut self, entry: Entry) {
         match self.rest.back_mut() {
             None => self.head.push_back(entry),
-            Some(Part::Here(last)) => last.push_back(entry),
-            Some(_) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
+            Some(Part::InMemory(last)) => last.push_back(entry),
+            Some(_) => self.rest.push_back(Part::InMemory(Chunks::from_iter([entry]))),
         }
     }
 
     /// Appends the messages of a run that are not in memory.
     pub fn push_rest(&mut self, rest: Rest) {
-        self.rest.push_back(Part::Away(rest));
+        self.rest.push_back(Part::Unread(rest));
     }
 
     /// Removes and returns the next message, unless it has not been read. Its body may have been freed.
@@ -157,10 +157,10 @@ impl Level {
             return Some(entry);
         }
         let at = self.rest.iter().position(|part| match part {
-            Part::Here(part) => part.iter_from(before).next().is_some_and(is),
-            Part::References(_) | Part::Away(_) => false,
+            Part::InMemory(part) => part.iter_from(before).next().is_some_and(is),
+            Part::References(_) | Part::Unread(_) => false,
         })?;
-        let Some(Part::Here(part)) = self.rest.get_mut(at) else { return None };
+        let Some(Part::InMemory(part)) = self.rest.get_mut(at) else { return None };
         let entry = part.remove(before, is);
         if part.is_empty() {
             self.rest.remove(at);
@@ -180,8 +180,8 @@ impl Level {
 
     fn advance(&mut self) {
         if self.head.is_empty()
-            && let Some(Part::Here(_)) = self.rest.front()
-            && let Some(Part::Here(next)) = self.rest.pop_front()
+            && let Some(Part::InMemory(_)) = self.rest.front()
+            && let Some(Part::InMemory(next)) = self.rest.pop_front()
         {
             self.head = next;
         }
@@ -189,10 +189,10 @@ impl Level {
 
     /// Removes the unread messages of the run that comes next.
     pub fn pop_rest(&mut self) -> Option<Rest> {
-        if !self.head.is_empty() || !matches!(self.rest.front(), Some(Part::Away(_))) {
+        if !self.head.is_empty() || !matches!(self.rest.front(), Some(Part::Unread(_))) {
             return None;
         }
-        let Some(Part::Away(rest)) = self.rest.pop_front() else { return None };
+        let Some(Part::Unread(rest)) = self.rest.pop_front() else { return None };
         self.advance();
         Some(rest)
     }
@@ -204,11 +204,11 @@ impl Level {
             self.returned.insert(entry.seq, entry.into());
             return;
         }
-        let Some(reference) = entry.reference().filter(|_| !entry.is_here()) else {
+        let Some(reference) = entry.reference().filter(|_| !entry.is_in_memory()) else {
             return self.head.push_front(entry);
         };
         if !self.head.is_empty() {
-            self.rest.push_front(Part::Here(std::mem::take(&mut self.head)));
+            self.rest.push_front(Part::InMemory(std::mem::take(&mut self.head)));
         }
         match self.rest.front_mut() {
             Some(Part::References(part)) => part.push_front(reference),
@@ -222,16 +222,16 @@ impl Level {
             return None;
         }
         match self.rest.front()? {
-            Part::Here(_) => None,
+            Part::InMemory(_) => None,
             Part::References(part) => part.front().map(|reference| reference.spot.load()),
-            Part::Away(rest) => Some(rest.load),
+            Part::Unread(rest) => Some(rest.load),
         }
     }
 
     /// Returns the unread messages of a run, if they come directly after the head.
     pub fn next_rest(&self) -> Option<&Rest> {
         match self.rest.front() {
-            Some(Part::Away(rest)) => Some(rest),
+            Some(Part::Unread(rest)) => Some(rest),
             _ => None,
         }
     }
@@ -241,7 +241,7 @@ impl Level {
         self.head.extend(entries);
         match left {
             Some(left) => {
-                if let Some(Part::Away(rest)) = self.rest.front_mut() {
+                if let Some(Part::Unread(rest)) = self.rest.front_mut() {
                     *rest = left;
                 }
             }
@@ -257,20 +257,20 @@ impl Level {
     /// Restores the bodies of a block's messages that are at the front of the rest or were requeued. Returns the memory
     /// that they take.
     pub fn fill(&mut self, load: Load, block: Vec<Loaded>) -> u64 {
-        let stands = |reference: &Reference| reference.spot.load() == load;
+        let is_in_block = |reference: &Reference| reference.spot.load() == load;
         let mut bytes = 0;
         for loaded in block {
             let Loaded { seq, message, at_ms } = loaded;
             if let Some(lone) = self.returned.get_mut(&seq) {
-                if let Lone::Away(reference) = *lone
-                    && stands(&reference)
+                if let Lone::Compact(reference) = *lone
+                    && is_in_block(&reference)
                 {
                     let entry = reference.filled(message, at_ms);
                     bytes += entry.memory_bytes();
                     *lone = entry.into();
                 }
             } else if let Some(Part::References(part)) = self.rest.front_mut()
-                && part.front().is_some_and(|front| front.seq == seq && stands(front))
+                && part.front().is_some_and(|front| front.seq == seq && is_in_block(front))
                 && let Some(reference) = part.pop_front()
             {
                 let entry = reference.filled(message, at_ms);
@@ -292,9 +292,9 @@ impl Level {
             _ => 0,
         };
         let mut bytes = 0;
-        for entry in self.here_mut().filter(|entry| entry.spot.is_some() && entry.seq != next) {
+        for entry in self.entries_mut().filter(|entry| entry.spot.is_some() && entry.seq != next) {
             bytes += entry.memory_bytes();
-            entry.forget_body();
+            entry.free_body();
         }
         if bytes > 0 {
             self.narrow();
@@ -305,11 +305,11 @@ impl Level {
     /// Converts entries whose bodies were freed to references.
     pub fn narrow(&mut self) {
         self.returned.values_mut().for_each(Lone::narrow);
-        let head = Part::Here(std::mem::take(&mut self.head));
+        let head = Part::InMemory(std::mem::take(&mut self.head));
         for part in std::iter::once(head).chain(std::mem::take(&mut self.rest)) {
             match part {
-                Part::Here(part) if part.is_empty() => {}
-                Part::Here(part) if part.iter().any(|entry| !entry.is_here()) => {
+                Part::InMemory(part) if part.is_empty() => {}
+                Part::InMemory(part) if part.iter().any(|entry| !entry.is_in_memory()) => {
                     part.into_iter().for_each(|entry| self.append(entry));
                 }
                 part => self.rest.push_back(part),
@@ -319,12 +319,12 @@ impl Level {
     }
 
     fn append(&mut self, entry: Entry) {
-        let away = entry.reference().filter(|_| !entry.is_here());
+        let away = entry.reference().filter(|_| !entry.is_in_memory());
         match (self.rest.back_mut(), away) {
             (Some(Part::References(part)), Some(reference)) => part.push_back(reference),
             (_, Some(reference)) => self.rest.push_back(Part::References(Chunks::from_iter([reference]))),
-            (Some(Part::Here(part)), None) => part.push_back(entry),
-            (_, None) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
+            (Some(Part::InMemory(part)), None) => part.push_back(entry),
+            (_, None) => self.rest.push_back(Part::InMemory(Chunks::from_iter([entry]))),
         }
     }
 
@@ -336,9 +336,9 @@ impl Level {
         let mut rests = Vec::new();
         for part in std::mem::take(&mut self.rest) {
             match part {
-                Part::Here(part) => entries.extend(part),
+                Part::InMemory(part) => entries.extend(part),
                 Part::References(part) => entries.extend(part.into_iter().map(Entry::from)),
-                Part::Away(rest) => rests.push(rest),
+                Part::Unread(rest) => rests.push(rest),
             }
         }
         (entries, rests)
@@ -346,17 +346,17 @@ impl Level {
 
     /// Iterates over the messages in memory.
     #[cfg(test)]
-    pub fn here(&self) -> impl Iterator<Item = &Entry> {
-        self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::here))
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::entry))
     }
 
-    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let rest = self
             .rest
             .iter_mut()
-            .filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
+            .filter_map(|part| if let Part::InMemory(part) = part { Some(part) } else { None });
         let parts = std::iter::once(&mut self.head).chain(rest).flat_map(Chunks::iter_mut);
-        parts.chain(self.returned.values_mut().filter_map(Lone::here_mut))
+        parts.chain(self.returned.values_mut().filter_map(Lone::entry_mut))
     }
 
     /// Iterates over the messages in memory between `first` and `last`. The cost depends on the number of results and
@@ -366,7 +366,7 @@ impl Level {
             part.iter_from(move |entry| entry.seq < first).take_while(move |entry| entry.seq <= last)
         });
         let returned = self.returned.range(first..=last.max(first));
-        parts.chain(returned.filter_map(|(_, lone)| lone.here()))
+        parts.chain(returned.filter_map(|(_, lone)| lone.entry()))
     }
 
     /// Returns the sequence number of the `rows`-th message in memory from `first` on, or `last` if there are fewer up
@@ -403,9 +403,9 @@ impl Level {
         let (mut here, mut away) = (vec![&mut self.head], Vec::new());
         for part in &mut self.rest {
             match part {
-                Part::Here(part) => here.push(part),
+                Part::InMemory(part) => here.push(part),
                 Part::References(part) => away.push(part),
-                Part::Away(_) => {}
+                Part::Unread(_) => {}
             }
         }
         let here = here.into_iter().flat_map(Chunks::iter_mut).filter_map(|entry| entry.spot.as_mut());
@@ -416,19 +416,21 @@ impl Level {
     /// Returns the unread part of this run.
     pub fn rest_of(&mut self, run: u32) -> Option<&mut Rest> {
         self.rest.iter_mut().find_map(|part| match part {
-            Part::Away(rest) if rest.load.run == run => Some(rest),
+            Part::Unread(rest) if rest.load.run == run => Some(rest),
             _ => None,
         })
     }
 
     /// Iterates over the unread parts of runs.
     pub fn rests(&self) -> impl Iterator<Item = &Rest> {
-        self.rest.iter().filter_map(|part| if let Part::Away(rest) = part { Some(rest) } else { None })
+        self.rest.iter().filter_map(|part| if let Part::Unread(rest) = part { Some(rest) } else { None })
     }
 
     fn parts(&self) -> impl DoubleEndedIterator<Item = &Chunks<Entry>> {
-        let rest =
-            self.rest.iter().filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
+        let rest = self
+            .rest
+            .iter()
+            .filter_map(|part| if let Part::InMemory(part) = part { Some(part) } else { None });
         std::iter::once(&self.head).chain(rest)
     }
 
@@ -469,10 +471,12 @@ impl Level {
         let holds = |part: &Chunks<Entry>| {
             part.front().is_some_and(|e| e.seq <= last) && part.back().is_some_and(|e| e.seq >= from)
         };
-        let at =
-            self.rest.iter().rposition(|part| if let Part::Here(part) = part { holds(part) } else { false });
+        let at = self
+            .rest
+            .iter()
+            .rposition(|part| if let Part::InMemory(part) = part { holds(part) } else { false });
         let part = match at.and_then(|at| self.rest.get_mut(at)) {
-            Some(Part::Here(part)) => part,
+            Some(Part::InMemory(part)) => part,
             _ => &mut self.head,
         };
         let behind = part.split_off(|entry| entry.seq <= last);
@@ -499,9 +503,9 @@ impl Level {
             Some(at) => at + 1,
         };
         if !behind.is_empty() {
-            self.rest.insert(to, Part::Here(behind));
+            self.rest.insert(to, Part::InMemory(behind));
         }
-        self.rest.insert(to, Part::Away(rest));
+        self.rest.insert(to, Part::Unread(rest));
     }
 }
 

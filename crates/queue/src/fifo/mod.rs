@@ -6,7 +6,6 @@ mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
-mod falls;
 mod held;
 mod journal;
 mod level;
@@ -16,6 +15,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
+mod turns;
 mod uncommitted;
 mod unsettled;
 
@@ -251,7 +251,7 @@ impl Fifo {
         self.next_seq += 1;
         self.counts.published += 1;
         self.ages |= message.ttl_ms().is_some();
-        if self.journal.can_fall() {
+        if self.journal.can_roll_back() {
             out.receipts.push(publisher, number, Verdict::Accepted, true);
             return self.stage(message, seq, now_ms, out, carrier);
         }
@@ -264,8 +264,9 @@ impl Fifo {
             let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
             Brief { publisher, number, ahead, acknowledged }
         });
-        let is_owed = journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
-        if !is_owed {
+        let is_receipt_deferred =
+            journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
+        if !is_receipt_deferred {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
         let entry = Entry { journaled, ..Entry::new(message, seq, now_ms) };
@@ -321,12 +322,12 @@ impl Fifo {
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            self.tell_active(slot, out);
+            self.notify_active(slot, out);
         }
     }
 
     /// Notifies a consumer whether it is the active one.
-    fn tell_active(&mut self, slot: Slot, out: &mut Output) {
+    fn notify_active(&mut self, slot: Slot, out: &mut Output) {
         let available = self.available(slot);
         let consumer = self.consumers.get(slot);
         let active = consumer.standing == Standing::Serving;
@@ -468,7 +469,7 @@ impl Fifo {
             self.journal.leave(entry, Place::Ready);
         } else {
             self.held.add(&entry);
-            entry.forget_body();
+            entry.free_body();
             consumer.unsettled.push(entry);
         }
     }
@@ -503,7 +504,7 @@ impl Fifo {
         // The number of levels cannot change after the declaration.
         self.config = Config { max_priority: self.config.max_priority, ..config };
         for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
-            self.tell_active(slot, out);
+            self.notify_active(slot, out);
         }
         self.make_room(now_ms, out, deliver);
     }

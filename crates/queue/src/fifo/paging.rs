@@ -84,7 +84,7 @@ impl Fifo {
         head: u64,
         mut each: impl FnMut(&Fact) -> u32,
     ) -> Option<PageOut> {
-        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_fall() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_roll_back() {
             return None;
         }
         // Tries the larger group first, then the other one.
@@ -386,7 +386,7 @@ impl Fifo {
             let positions: Vec<u32> = of_run.map(|(_, index)| *index).collect();
             let unread = self.unread(number, run.messages);
             let priorities = self.ready.priorities_of(run.level);
-            self.journal.runs.say(number, priorities, &positions, unread, &mut each);
+            self.journal.runs.repeat(number, priorities, &positions, unread, &mut each);
         }
         for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
             let marks = reference.marks();

@@ -239,15 +239,15 @@ impl Ready {
         }
     }
 
-    /// Calls `stands` for the level's messages in no run. It sets the positions of those that are in one now.
+    /// Calls `set_spot` for the level's messages in no run. It sets the positions of those that are in one now.
     /// Their bodies are freed.
-    pub fn stored(&mut self, level: usize, mut stands: impl FnMut(&mut Entry)) {
+    pub fn stored(&mut self, level: usize, mut set_spot: impl FnMut(&mut Entry)) {
         let mut freed = 0;
-        for entry in self.levels[level].here_mut().filter(|entry| entry.spot.is_none()) {
-            stands(entry);
+        for entry in self.levels[level].entries_mut().filter(|entry| entry.spot.is_none()) {
+            set_spot(entry);
             if entry.spot.is_some() {
                 freed += entry.memory_bytes();
-                entry.forget_body();
+                entry.free_body();
             }
         }
         if freed > 0 {
@@ -320,7 +320,7 @@ impl Ready {
     /// Copies of the messages in memory, and of those that were read and can be read again.
     #[cfg(test)]
     pub fn copies(&self) -> Vec<Entry> {
-        let here: Vec<Entry> = self.levels.iter().flat_map(Level::here).cloned().collect();
+        let here: Vec<Entry> = self.levels.iter().flat_map(Level::entries).cloned().collect();
         let away =
             self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
         here.iter().cloned().chain(away).collect()

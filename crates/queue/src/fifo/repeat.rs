@@ -98,14 +98,14 @@ impl Fifo {
     /// Returns the number of visited messages and the start of the next part.
     fn repeat_part(&self, all: &Repeating, rows: usize, each: &mut dyn FnMut(Fact)) -> (usize, Next) {
         let journal = &self.journal;
-        let mut say = |entry: &Entry| {
+        let mut repeat = |entry: &Entry| {
             if all.wants(entry) {
                 journal.repeat(entry, &mut *each);
             }
         };
         match all.next {
-            Next::Ready { .. } if journal.can_fall() => {
-                all.ranges.iter().for_each(|&(first, last)| self.learned_facts(first, last, &mut *each));
+            Next::Ready { .. } if journal.can_roll_back() => {
+                all.ranges.iter().for_each(|&(first, last)| self.committed_facts(first, last, &mut *each));
                 (1, Next::Runs)
             }
             Next::Ready { level, range, seq } => {
@@ -117,7 +117,7 @@ impl Fifo {
                 };
                 let first = first.max(seq);
                 let reach = found.reach(first, last, rows);
-                let walked = found.range(first, reach).map(&mut say).count();
+                let walked = found.range(first, reach).map(&mut repeat).count();
                 let next = match reach < last {
                     true => Next::Ready { level, range, seq: reach + 1 },
                     false => Next::Ready { level, range: range + 1, seq: 0 },
@@ -128,9 +128,9 @@ impl Fifo {
                 let Some(unsettled) = self.consumers.unsettled_at(slot) else { return (0, Next::Queued(0)) };
                 let (mut walked, mut next) = (0, Next::Held { slot: slot + 1, number: 0 });
                 for (number, entry) in
-                    unsettled.into_iter().flat_map(|held| held.here_from(number)).take(rows)
+                    unsettled.into_iter().flat_map(|held| held.entries_from(number)).take(rows)
                 {
-                    say(entry);
+                    repeat(entry);
                     walked += 1;
                     if walked == rows {
                         next = Next::Held { slot, number: number + 1 };
@@ -139,12 +139,12 @@ impl Fifo {
                 (walked.max(1), next)
             }
             Next::Queued(from) => {
-                let walked = self.leaving.queued_from(from).take(rows).map(&mut say).count();
+                let walked = self.leaving.queued_from(from).take(rows).map(&mut repeat).count();
                 let from = from.max(self.leaving.first_queued()) + walked as u64;
                 (walked, if walked < rows { Next::Leaving } else { Next::Queued(from) })
             }
             Next::Leaving => {
-                let walked = self.leaving.unqueued().map(&mut say).count();
+                let walked = self.leaving.unqueued().map(&mut repeat).count();
                 (walked, Next::Runs)
             }
             Next::Runs if all.runs.is_empty() => (0, Next::Nothing),

@@ -136,10 +136,11 @@ impl Runs {
     }
 
     /// Returns the level and the first sequence number of each run, sorted.
-    pub fn firsts(&self) -> Vec<(usize, u64)> {
-        let mut firsts: Vec<(usize, u64)> = self.runs.values().map(|run| (run.level, run.first)).collect();
-        firsts.sort_unstable();
-        firsts
+    pub fn first_seqs(&self) -> Vec<(usize, u64)> {
+        let mut first_seqs: Vec<(usize, u64)> =
+            self.runs.values().map(|run| (run.level, run.first)).collect();
+        first_seqs.sort_unstable();
+        first_seqs
     }
 
     /// Adds a run from before a restart.
@@ -225,7 +226,7 @@ impl Runs {
     }
 
     /// Returns whether [`Runs::flush`] has anything to report.
-    pub fn has_news(&self) -> bool {
+    pub fn has_output(&self) -> bool {
         !self.taken.is_empty() || !self.released.is_empty()
     }
 
@@ -235,13 +236,13 @@ impl Runs {
         released.append(&mut self.released);
     }
 
-    /// Repeats the facts of a run. `here` are the positions of its live messages that have been read, ascending.
+    /// Repeats the facts of a run. `read` are the positions of its live messages that have been read, ascending.
     /// Nothing from position `unread` on has been read.
-    pub fn say(
+    pub fn repeat(
         &self,
         number: u32,
         priorities: (u8, u8),
-        here: &[u32],
+        read: &[u32],
         unread: u32,
         mut each: impl FnMut(Fact),
     ) {
@@ -262,7 +263,7 @@ impl Runs {
             }
         };
         let mut next = 0;
-        for &index in here {
+        for &index in read {
             taken(next, index);
             next = index + 1;
         }

@@ -56,7 +56,7 @@ impl Fifo {
         self.consumers.get(slot).cancelled = true;
         self.forget_if_done(slot);
         if !self.end_if_unused(out) {
-            next.into_iter().for_each(|next| self.tell_active(next, out));
+            next.into_iter().for_each(|next| self.notify_active(next, out));
             self.dispatch(now_ms, out, deliver);
         }
     }
@@ -83,13 +83,13 @@ impl Fifo {
         }
         self.put_back(&mut entries, &Returned::failed(failed), out);
         // The requeued messages count as available to it.
-        next.into_iter().for_each(|next| self.tell_active(next, out));
+        next.into_iter().for_each(|next| self.notify_active(next, out));
         self.shed(now_ms, out);
         self.dispatch(now_ms, out, deliver);
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
-        if self.journal.can_fall() {
+        if self.journal.can_roll_back() {
             return self.accept_numbered(slot, first, last);
         }
         let Self { journal, held, consumers, counts, .. } = self;
@@ -162,7 +162,7 @@ impl Fifo {
 
     fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
-        match self.journal.can_fall() {
+        match self.journal.can_roll_back() {
             true => self.take_numbered(slot, first, last, &mut entries),
             false => self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry)),
         }

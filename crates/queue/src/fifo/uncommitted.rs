@@ -1,11 +1,10 @@
-//! Changes that can be rolled back ([`crate::FactPolicy::Always`]). A turn *stands* when it is committed, and *falls*
-//! when it is rolled back.
+//! Changes that can be rolled back ([`crate::FactPolicy::Always`]).
 //!
 //! ```text
-//!   publish ──> staged ──stands──> ready ──> held, leaving ──gone──> parked ──stands──> forgotten
+//!   publish ──> staged ──commit──> ready ──> held, leaving ──gone──> parked ──commit──> forgotten
 //!                 │                  ▲            ▲                    │
-//!                 │                  └────────────┴──────falls─────────┘
-//!                 └──falls──> dropped
+//!                 │                  └────────────┴────roll back───────┘
+//!                 └──roll back──> dropped
 //! ```
 //!
 //! A staged message has its sequence number and its fact, and counts towards the length limits. It is delivered only
@@ -72,7 +71,7 @@ pub(super) enum Place {
 }
 
 /// The changes that are rolled back.
-pub(super) struct Fallen {
+pub(super) struct RolledBack {
     pub staged: VecDeque<(u64, Entry)>,
     pub changes: VecDeque<Change>,
     /// The state at the end of the last turn that stays.
@@ -147,14 +146,14 @@ impl Uncommitted {
     }
 
     /// Takes out everything after `turn`. Committed turns are never rolled back.
-    pub fn fall(&mut self, turn: u64) -> Option<Fallen> {
+    pub fn roll_back(&mut self, turn: u64) -> Option<RolledBack> {
         let turn = self.closed.front()?.turn.max(turn);
         while self.closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
         let before = *self.closed.back()?;
         let staged = self.staged.split_off(self.staged.partition_point(|(staged, _)| *staged <= turn));
         self.staged_bytes -= staged.iter().map(|(_, entry)| entry.len()).sum::<u64>();
         let changes = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
-        Some(Fallen { staged, changes, before })
+        Some(RolledBack { staged, changes, before })
     }
 
     /// Iterates over removed messages whose turn is still pending.
@@ -163,7 +162,7 @@ impl Uncommitted {
     }
 
     /// Returns the marks of changed messages according to committed facts.
-    pub fn learned_marks(&self) -> BTreeMap<u64, &Marks> {
+    pub fn committed_marks(&self) -> BTreeMap<u64, &Marks> {
         // The oldest change of each message is inserted last.
         self.changes.iter().rev().map(|change| (change.seq, &change.marks)).collect()
     }

@@ -143,14 +143,14 @@ impl Unsettled {
     }
 
     /// Iterates over the entries that are stored in full, not as references.
-    pub fn here(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let chunks = self.chunks.iter().flat_map(|chunk| chunk.wide().iter().flatten());
-        self.stragglers.values().filter_map(Lone::here).chain(chunks)
+        self.stragglers.values().filter_map(Lone::entry).chain(chunks)
     }
 
-    /// Iterates over [`Self::here`] from this number on, ascending, with the numbers.
-    pub fn here_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
-        let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.here()?)));
+    /// Iterates over [`Self::entries`] from this number on, ascending, with the numbers.
+    pub fn entries_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
+        let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.entry()?)));
         let first = (number.saturating_sub(self.base) / CHUNK as u64) as usize;
         let chunks = self.chunks.iter().enumerate().skip(first).flat_map(|(at, chunk)| {
             let base = self.base + (at * CHUNK) as u64;
@@ -160,9 +160,9 @@ impl Unsettled {
         stragglers.chain(chunks.filter(move |(at, _)| *at >= number))
     }
 
-    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let chunks = self.chunks.iter_mut().flat_map(|chunk| chunk.wide_mut().iter_mut().flatten());
-        self.stragglers.values_mut().filter_map(Lone::here_mut).chain(chunks)
+        self.stragglers.values_mut().filter_map(Lone::entry_mut).chain(chunks)
     }
 
     /// Iterates over the entries that are in a run.
@@ -233,8 +233,8 @@ impl Unsettled {
     /// Copies of all entries.
     #[cfg(test)]
     pub fn copies(&self) -> Vec<Entry> {
-        let here = self.here().cloned();
-        here.chain(self.references().map(Entry::from).filter(|e| !self.here().any(|h| h.seq == e.seq)))
+        let here = self.entries().cloned();
+        here.chain(self.references().map(Entry::from).filter(|e| !self.entries().any(|h| h.seq == e.seq)))
             .collect()
     }
 }
@@ -267,7 +267,7 @@ impl Chunk {
 
     /// Fills a slot after all others.
     fn push(&mut self, at: usize, entry: Entry) {
-        if !entry.is_here()
+        if !entry.is_in_memory()
             && let Some(reference) = entry.reference()
         {
             if self.filled == 0 {
@@ -329,7 +329,7 @@ impl Chunk {
 
     fn narrow(&mut self) {
         let Slots::Wide(slots) = &self.slots else { return };
-        if self.filled > 0 && !slots.iter().flatten().any(Entry::is_here) {
+        if self.filled > 0 && !slots.iter().flatten().any(Entry::is_in_memory) {
             let slots = slots.iter().map(|slot| slot.as_ref().and_then(Entry::reference));
             self.slots = Slots::Narrow(slots.collect());
         }
@@ -377,12 +377,13 @@ mod tests {
     use super::*;
 
     fn away(seq: u64) -> Entry {
-        let body = super::super::entry::Body::Away { bytes: 1, priority: 0, annotations: Default::default() };
+        let body =
+            super::super::entry::Body::OnDisk { bytes: 1, priority: 0, annotations: Default::default() };
         Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
     }
 
     #[test]
-    fn who_settles_in_order_leaves_no_stragglers() {
+    fn settling_in_order_leaves_no_stragglers() {
         for credit in 1..=4 * CHUNK as u64 {
             for step in 1..=credit {
                 let mut unsettled = Unsettled::new();

@@ -61,7 +61,7 @@ enum State {
 
 /// The publishes of one publisher that wait to be written.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Pending {
     publisher: PublisherId,
     /// The publisher's numbers.
     first: u64,
@@ -70,7 +70,7 @@ struct Held {
     end: u64,
 }
 
-impl Range for Held {
+impl Range for Pending {
     #[inline]
     fn joins(&self, next: &Self) -> bool {
         (self.publisher, self.last + 1) == (next.publisher, next.first)
@@ -87,8 +87,7 @@ impl Range for Held {
 pub struct Stream {
     config: Config,
     state: State,
-    /// True while work is with the disk.
-    away: bool,
+    work_in_flight: bool,
     /// What has been written and may be read.
     retained: Retained,
     /// The offset of the first message in `filling`.
@@ -98,7 +97,7 @@ pub struct Stream {
     full: Vec<Chunk>,
     /// Chunks that are being written.
     writing: Vec<Chunk>,
-    held: VecDeque<Held>,
+    pending: VecDeque<Pending>,
     followers: Vec<(Follower, u32)>,
     /// Requests that wait until the stream is open. Bounded by the same limits as mail.
     waiting: Vec<Request>,
@@ -117,13 +116,13 @@ impl Stream {
         Self {
             config,
             state: State::Closed,
-            away: false,
+            work_in_flight: false,
             retained: Retained::default(),
             next: 0,
             filling: Filling::default(),
             full: Vec::new(),
             writing: Vec::new(),
-            held: VecDeque::new(),
+            pending: VecDeque::new(),
             followers: Vec::new(),
             waiting: Vec::new(),
             failed: false,
@@ -242,7 +241,7 @@ impl Stream {
         self.filling.push(message);
         self.published += 1;
         let end = self.next_offset();
-        self.held.push_joined(Held { publisher, first: seq, last: seq, end });
+        self.pending.push_joined(Pending { publisher, first: seq, last: seq, end });
     }
 
     fn close_chunk(&mut self) {
@@ -289,29 +288,29 @@ impl Stream {
         };
         self.receipts(u64::MAX, verdict, out);
         (self.filling, self.full, self.writing) = (Filling::default(), Vec::new(), Vec::new());
-        self.tell(&[], Some(reason), out);
+        self.notify_followers(&[], Some(reason), out);
         self.followers.clear();
     }
 
     /// Adds the receipts of all messages before this offset.
     fn receipts(&mut self, next: u64, verdict: Verdict, out: &mut StreamOutput) {
-        while let Some(held) = self.held.front_mut() {
-            let behind = held.end.saturating_sub(next);
-            let count = held.last - held.first + 1;
+        while let Some(pending) = self.pending.front_mut() {
+            let behind = pending.end.saturating_sub(next);
+            let count = pending.last - pending.first + 1;
             if behind >= count {
                 return;
             }
-            let (publisher, first, last) = (held.publisher, held.first, held.last - behind);
+            let (publisher, first, last) = (pending.publisher, pending.first, pending.last - behind);
             out.receipts.push_all(Receipt { publisher, first, last, verdict, journaled: false });
             if behind > 0 {
-                held.first = last + 1;
+                pending.first = last + 1;
                 return;
             }
-            self.held.pop_front();
+            self.pending.pop_front();
         }
     }
 
-    fn tell(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
+    fn notify_followers(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
         out.effects.extend(self.followers.iter().map(|(follower, _)| {
             let news = Box::new(News { retained: self.retained.clone(), chunks: chunks.to_vec(), end });
             Effect::News { follower: *follower, news }
@@ -320,7 +319,7 @@ impl Stream {
 
     /// Returns the next work for the disk, if any. Must be called after all other calls to the machine.
     pub fn poll_work(&mut self, now_ms: u64) -> Option<Work> {
-        if self.away || now_ms < self.not_before_ms {
+        if self.work_in_flight || now_ms < self.not_before_ms {
             return None;
         }
         let work = match self.state {
@@ -339,7 +338,7 @@ impl Stream {
             }
             _ => return None,
         };
-        self.away = true;
+        self.work_in_flight = true;
         Some(work)
     }
 
@@ -356,7 +355,7 @@ impl Stream {
 
     /// Returns when [`Stream::poll_work`] has work to do if no other call comes.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.away {
+        if self.work_in_flight {
             return None;
         }
         match self.state {
@@ -374,7 +373,7 @@ impl Stream {
         now_ms: u64,
         out: &mut StreamOutput,
     ) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state != State::Opening {
             return;
         }
@@ -401,7 +400,7 @@ impl Stream {
     /// Handles the answer to [`Work::Append`]. `retained` is what is retained now, or `None` if that is unknown.
     /// Chunks that were not written are written again later.
     pub fn handle_appended(&mut self, retained: Option<Retained>, now_ms: u64, out: &mut StreamOutput) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state != State::Open {
             return;
         }
@@ -416,17 +415,17 @@ impl Stream {
             self.full = unwritten;
         }
         self.receipts(self.retained.next, Verdict::Accepted, out);
-        self.tell(&written, None, out);
+        self.notify_followers(&written, None, out);
     }
 
     /// Handles the answer to [`Work::Limit`]. `retained` is `None` if the limits could not be applied.
     pub fn handle_limited(&mut self, retained: Option<Retained>, out: &mut StreamOutput) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state == State::Open
             && let Some(retained) = retained
         {
             self.retained = retained;
-            self.tell(&[], None, out);
+            self.notify_followers(&[], None, out);
         }
     }
 
@@ -437,7 +436,7 @@ impl Stream {
 
     /// Returns whether any publish still waits for its receipt.
     pub fn holds_receipts(&self) -> bool {
-        !self.held.is_empty()
+        !self.pending.is_empty()
     }
 
     /// Returns the number of retained messages. 0 before the stream is open.

@@ -173,7 +173,7 @@ impl Reader {
                 continue;
             }
             if scanned == SCAN_MAX {
-                return Served::Goes;
+                return Served::Interrupted;
             }
             let Some(Ok(message)) = self.entries.message() else { return Served::Damaged };
             let seq = self.at;
@@ -204,7 +204,7 @@ impl Reader {
     }
 
     /// Frees a chunk that has been read to its end, so that the next one can use its memory.
-    pub fn let_go(&mut self) {
+    pub fn free_read_chunk(&mut self) {
         if !self.refused {
             self.entries.let_go();
         }
@@ -217,9 +217,9 @@ impl Reader {
 
     /// Frees the reader's chunks if the tail starts after the reader's chunk of it, and the reader cannot use that
     /// chunk now. The reader would be the only one that keeps the chunk in memory.
-    pub fn let_go_of_tail(&mut self, first: u64) {
+    pub fn free_chunks_before(&mut self, first: u64) {
         if self.unread_of_tail().is_some_and(|unread| unread < first) {
-            self.let_go_of_all();
+            self.free_chunks();
         }
     }
 
@@ -232,7 +232,7 @@ impl Reader {
     }
 
     /// Frees all chunks in memory if the reader cannot use them now. It reads them again when it can.
-    pub fn let_go_of_all(&mut self) {
+    pub fn free_chunks(&mut self) {
         let is_idle = self.grant.credit == 0 || self.waits_for_room;
         if !is_idle || self.loading || self.browsed.is_some() {
             return;
@@ -289,7 +289,7 @@ pub(super) enum Served {
     /// It waits for credit, a load, or new messages.
     Waits,
     /// Other readers must be served first.
-    Goes,
+    Interrupted,
     /// A message is corrupt.
     Damaged,
 }

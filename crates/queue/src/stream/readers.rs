@@ -44,7 +44,7 @@ pub struct Readers {
     /// Requests that wait for the first news.
     waiting: Vec<Request>,
     /// Readers that were interrupted so that others are served.
-    going: Vec<Asked>,
+    interrupted: Vec<Asked>,
     delivered: u64,
 }
 
@@ -159,7 +159,7 @@ impl Readers {
 
     /// Continues with the readers that were interrupted. Must be called while [`Readers::is_going`] is true.
     pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        for who in std::mem::take(&mut self.going) {
+        for who in std::mem::take(&mut self.interrupted) {
             self.serve(who, now_ms, out, deliver);
         }
         self.prune();
@@ -167,7 +167,7 @@ impl Readers {
 
     /// Returns whether a reader was interrupted so that others are served.
     pub fn is_going(&self) -> bool {
-        !self.going.is_empty()
+        !self.interrupted.is_empty()
     }
 
     /// Returns the number of consumers, including those that wait to be attached.
@@ -198,7 +198,7 @@ impl Readers {
     /// Frees the chunks that a consumer has in memory and cannot use now, because it has no credit or no room.
     pub fn let_go(&mut self, consumer: ConsumerId) {
         if let Some(reader) = self.readers.get_mut(&Asked::Consumer(consumer)) {
-            reader.let_go_of_all();
+            reader.free_chunks();
         }
     }
 
@@ -244,7 +244,7 @@ impl Readers {
     fn give_up(&mut self, ticket: Ticket) {
         let who = Asked::Ticket(ticket);
         self.readers.remove(&who);
-        self.going.retain(|going| *going != who);
+        self.interrupted.retain(|other| *other != who);
         self.waiting
             .retain(|waiting| !matches!(waiting, Request::Browse { ticket: of, .. } if *of == ticket));
         self.prune();
@@ -276,18 +276,18 @@ impl Readers {
 
     /// Sends a reader what it may have, then loads more if needed.
     fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        let Self { readers, tail, retained, going, delivered, .. } = self;
+        let Self { readers, tail, retained, interrupted, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
         let served = reader.read(who, tail, retained, now_ms, deliver);
-        reader.let_go();
+        reader.free_read_chunk();
         if matches!(who, Asked::Consumer(_)) {
             *delivered += reader.number - before;
         }
         match served {
             Served::Waits => {}
-            Served::Goes if !going.contains(&who) => going.push(who),
-            Served::Goes => {}
+            Served::Interrupted if !interrupted.contains(&who) => interrupted.push(who),
+            Served::Interrupted => {}
             Served::Damaged => {
                 self.close_damaged(who, out);
                 return;
@@ -318,7 +318,7 @@ impl Readers {
         }
         let ready = reader.available(retained).into();
         let browsed = self.readers.remove(&who).and_then(|reader| reader.browsed).unwrap_or_default();
-        self.going.retain(|going| *going != who);
+        self.interrupted.retain(|other| *other != who);
         out.effects.push(Effect::Fetched { ticket, deliveries: browsed.deliveries, ready });
     }
 
@@ -339,6 +339,6 @@ impl Readers {
     fn prune(&mut self) {
         self.tail.keep_from(self.readers.values().filter_map(Reader::tail_offset));
         let first = self.tail.first().unwrap_or(u64::MAX);
-        self.readers.values_mut().for_each(|reader| reader.let_go_of_tail(first));
+        self.readers.values_mut().for_each(|reader| reader.free_chunks_before(first));
     }
 }

@@ -68,7 +68,7 @@ type Way = fn(&mut Page);
 
 /// The same annotations are kept and refused, whatever happened to the message between two consumers.
 #[test]
-fn what_is_refused_does_not_depend_on_where_the_message_was() {
+fn refusals_do_not_depend_on_where_the_message_was() {
     let ways: [(&str, Way); 5] = [
         ("memory", |_| {}),
         ("a restart", Page::restart),
@@ -106,7 +106,7 @@ fn a_publishers_annotations_count() {
     let mut round = message("a!");
     for key in ["x-a", "x-b", "x-c", "x-a"] {
         let publish = crate::Publish { publisher: PublisherId(1), seq: 1, message: round, patient: false };
-        q.say(Request::Publish(publish));
+        q.send(Request::Publish(publish));
         next(&mut q, 1);
         let mut out = Output::default();
         let annotations = Some(large(key, 12_000).into());
@@ -126,7 +126,7 @@ fn a_publishers_annotations_count() {
 }
 
 #[test]
-fn annotations_that_change_nothing_are_not_said_again() {
+fn annotations_that_change_nothing_have_no_fact() {
     let mut q = Page::new(config());
     q.publish("a! b! c!");
     q.attach(1);
@@ -140,7 +140,7 @@ fn annotations_that_change_nothing_are_not_said_again() {
 }
 
 #[test]
-fn what_is_annotated_no_more_costs_nothing_more() {
+fn annotations_of_removed_messages_take_no_memory() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.attach(1);

@@ -29,7 +29,7 @@ fn a_rejected_message_stays_until_its_dead_letter_has_arrived() {
 }
 
 #[test]
-fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
+fn undeliverable_here_rejects_and_counts_only_failures() {
     let mut q = dlx(false);
     q.publish("a! b!");
     q.attach(1);
@@ -41,7 +41,7 @@ fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
 }
 
 #[test]
-fn at_most_once_drops_what_is_refused() {
+fn at_most_once_drops_refused_dead_letters() {
     let mut q = dlx(false);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
     q.dead_lettered(1, Refused).is("| gone 1");
@@ -49,7 +49,7 @@ fn at_most_once_drops_what_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_stored_at_the_moment_is_tried_again() {
+fn an_unavailable_target_is_tried_again() {
     for at_least_once in [false, true] {
         let mut q = dlx(at_least_once);
         q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
@@ -62,7 +62,7 @@ fn what_cannot_be_stored_at_the_moment_is_tried_again() {
 }
 
 #[test]
-fn at_least_once_tries_again() {
+fn at_least_once_retries() {
     let mut q = dlx(true);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
     q.dead_lettered(1, Refused).is("");
@@ -133,7 +133,7 @@ fn drop_head_waits_while_too_many_are_leaving() {
 }
 
 #[test]
-fn rejects_wait_in_order_while_too_many_are_leaving() {
+fn rejected_messages_wait_in_order_while_too_many_are_leaving() {
     let mut q = dlx(true);
     let many = LEAVING_MAX as u64;
     q.attach(1);
@@ -205,7 +205,7 @@ fn a_consumers_annotations_go_with_the_dead_letter() {
 
 /// The bound applies to consumers' annotations. The message itself stays unchanged.
 #[test]
-fn annotations_beyond_what_a_queue_keeps_are_refused_and_counted() {
+fn annotations_beyond_the_bound_are_refused_and_counted() {
     let mut q = Page::new(config());
     q.publish("a b c d e f");
     q.attach(1);

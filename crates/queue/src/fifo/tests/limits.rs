@@ -71,7 +71,7 @@ fn age_counts_from_arrival_over_a_restart() {
 }
 
 #[test]
-fn a_new_time_to_live_holds_for_what_is_there() {
+fn a_new_time_to_live_applies_to_present_messages() {
     let mut q = Page::new(config());
     q.publish("a");
     q.now_ms = 1050;
@@ -155,7 +155,7 @@ fn a_full_queue_can_reject_and_dead_letter() {
 }
 
 #[test]
-fn a_lower_limit_holds_at_once() {
+fn a_lower_limit_applies_at_once() {
     let mut q = Page::new(config());
     q.publish("a! b! c!");
     q.configure(with(|config| config.max_length = Some(1))).is("| gone 1..=2");

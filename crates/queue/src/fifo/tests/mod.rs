@@ -3,12 +3,12 @@
 mod annotated;
 mod credit;
 mod dead;
-mod falling;
 mod late;
 mod limits;
 mod model;
 mod paging;
 mod properties;
+mod rollback;
 mod shelf;
 mod staged;
 mod transcript;
@@ -31,12 +31,12 @@ impl Fifo {
         lending(out, |out, deliver| self.handle_timeout(now_ms, out, deliver));
     }
 
-    fn stand(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.stands(turn, now_ms, out, deliver));
+    fn commit(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.commit_turns(turn, now_ms, out, deliver));
     }
 
-    fn fall(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.falls(turn, now_ms, out, deliver));
+    fn roll_back(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.roll_back_turns(turn, now_ms, out, deliver));
     }
 
     fn bring(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {

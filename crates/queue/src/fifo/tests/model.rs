@@ -86,7 +86,7 @@ pub struct Reader {
 
 /// An expected output of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum Observed {
     Receipt { publish: u64, taken: bool },
     Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool, notes: Notes },
     Credit { consumer: u64, serial: u32, credit: u32, available: u32, drained: bool },
@@ -104,7 +104,7 @@ pub struct Model {
     active: Option<u64>,
     next_seq: u64,
     tokens: u64,
-    pub said: Vec<Say>,
+    pub observed: Vec<Observed>,
     pub accepted: u64,
     pub dropped: u64,
     pub dead_lettered: u64,
@@ -122,7 +122,7 @@ impl Model {
             active: None,
             next_seq: 1,
             tokens: 0,
-            said: vec![],
+            observed: vec![],
             accepted: 0,
             dropped: 0,
             dead_lettered: 0,
@@ -160,13 +160,13 @@ impl Model {
         let full = self.config.max_length.is_some_and(|max| self.ready() + 1 > max)
             || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
         if full && self.config.overflow != Overflow::DropHead {
-            self.said.push(Say::Receipt { publish, taken: false });
+            self.observed.push(Observed::Receipt { publish, taken: false });
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
                 self.kill(item, reason);
             }
             return;
         }
-        self.said.push(Say::Receipt { publish, taken: true });
+        self.observed.push(Observed::Receipt { publish, taken: true });
         item.seq = self.next_seq;
         self.next_seq += 1;
         self.items.push(item);
@@ -212,7 +212,7 @@ impl Model {
             let (serial, credit) = (reader.serial as u32, reader.credit as u32);
             let serves = reader.live && (!self.config.single_active_consumer || self.active == Some(id));
             let available = if serves { self.ready() as u32 } else { 0 };
-            self.said.push(Say::Credit { consumer: id, serial, credit, available, drained: drain });
+            self.observed.push(Observed::Credit { consumer: id, serial, credit, available, drained: drain });
         }
     }
 
@@ -286,7 +286,7 @@ impl Model {
     pub fn purge(&mut self) {
         let messages = self.remove(|place| place == Place::Ready).len() as u64;
         self.purged += messages;
-        self.said.push(Say::Done { messages });
+        self.observed.push(Observed::Done { messages });
     }
 
     pub fn timeout(&mut self, now_ms: u64) {
@@ -379,7 +379,7 @@ impl Model {
         reader.numbers += 1;
         let number = reader.numbers;
         let Item { seq, count, again, ref notes, .. } = self.items[at];
-        self.said.push(Say::Delivery { consumer, number, seq, count, again, notes: notes.clone() });
+        self.observed.push(Observed::Delivery { consumer, number, seq, count, again, notes: notes.clone() });
         if settled {
             self.accepted += 1;
             self.items.remove(at);
@@ -426,7 +426,7 @@ impl Model {
         self.tokens += 1;
         let token = self.tokens;
         let notes = item.notes.clone();
-        self.said.push(Say::Dead { token, publish: item.publish, reason, notes });
+        self.observed.push(Observed::Dead { token, publish: item.publish, reason, notes });
         (item.place, item.reason) = (Place::Leaving { token }, reason);
         self.items.push(item);
     }

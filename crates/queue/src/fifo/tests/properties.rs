@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 
-use super::model::{Model, Notes, Place, Say, note, notes};
+use super::model::{Model, Notes, Observed, Place, note, notes};
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::unsettled::Unsettled;
@@ -187,10 +187,10 @@ impl Run {
     }
 
     /// Performs one step on both sides. Returns the machine's output and what the model expects.
-    fn step(&mut self, step: &Step) -> (Output, Vec<Say>) {
+    fn step(&mut self, step: &Step) -> (Output, Vec<Observed>) {
         let mut out = Output::default();
         let mut coming = self.coming.take();
-        self.model.said.clear();
+        self.model.observed.clear();
         match step {
             Step::Tick { ms } => {
                 self.now_ms += ms;
@@ -263,7 +263,7 @@ impl Run {
             .sum::<u64>();
         self.shelf.release(std::mem::take(&mut out.released));
         self.journal.extend(out.facts.iter().cloned());
-        (out, std::mem::take(&mut self.model.said))
+        (out, std::mem::take(&mut self.model.observed))
     }
 
     /// Applies a step to the model. Returns the same step as a request to the machine.
@@ -397,8 +397,8 @@ impl Run {
 }
 
 /// Translates the machine's output to the model's form.
-fn said(out: &Output) -> Vec<Say> {
-    let delivery = |d: &Delivery| Say::Delivery {
+fn observed(out: &Output) -> Vec<Observed> {
+    let delivery = |d: &Delivery| Observed::Delivery {
         consumer: d.consumer.0,
         number: d.number,
         seq: d.seq,
@@ -406,16 +406,16 @@ fn said(out: &Output) -> Vec<Say> {
         again: d.redelivered,
         notes: notes(d.message.annotations()),
     };
-    let mut said = vec![];
+    let mut observed = vec![];
     for receipt in out.receipts.iter() {
         let taken = receipt.verdict == Verdict::Accepted;
-        said.extend((receipt.first..=receipt.last).map(|publish| Say::Receipt { publish, taken }));
+        observed.extend((receipt.first..=receipt.last).map(|publish| Observed::Receipt { publish, taken }));
     }
     for effect in &out.effects {
         match effect {
-            Effect::Delivery(d) => said.push(delivery(d)),
-            Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),
-            Effect::CreditState { consumer, state: s } => said.push(Say::Credit {
+            Effect::Delivery(d) => observed.push(delivery(d)),
+            Effect::Fetched { deliveries, .. } => observed.extend(deliveries.iter().map(delivery)),
+            Effect::CreditState { consumer, state: s } => observed.push(Observed::Credit {
                 consumer: consumer.0,
                 serial: s.delivery_count,
                 credit: s.credit,
@@ -425,20 +425,20 @@ fn said(out: &Output) -> Vec<Say> {
             Effect::DeadLetter { token, message, reason, .. } => {
                 let publish = message.route().key().parse().unwrap();
                 let notes = notes(message.annotations());
-                said.push(Say::Dead { token: *token, publish, reason: *reason, notes });
+                observed.push(Observed::Dead { token: *token, publish, reason: *reason, notes });
             }
-            Effect::Done { messages, .. } => said.push(Say::Done { messages: *messages }),
+            Effect::Done { messages, .. } => observed.push(Observed::Done { messages: *messages }),
             _ => (),
         }
     }
-    said
+    observed
 }
 
 /// Sorts deaths last. The deliveries of a fetch are in one effect, which comes after the deaths that happened during
 /// it.
-fn deaths_last(mut said: Vec<Say>) -> Vec<Say> {
-    said.sort_by_key(|say| matches!(say, Say::Dead { .. }));
-    said
+fn deaths_last(mut observed: Vec<Observed>) -> Vec<Observed> {
+    observed.sort_by_key(|event| matches!(event, Observed::Dead { .. }));
+    observed
 }
 
 fn attach(id: u64) -> Request {
@@ -461,7 +461,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_machine_says_what_the_model_says(config in configs(), steps in steps(), sizes in any::<bool>()) {
+    fn the_machine_does_what_the_model_expects(config in configs(), steps in steps(), sizes in any::<bool>()) {
         let mut run = Run::new(config);
         run.sizes = sizes;
         let limits = run.config.max_length.is_some() || run.config.max_length_bytes.is_some();
@@ -470,17 +470,17 @@ proptest! {
         run.pages = !sizes && !limits && (run.config.dead_letter.is_none() || run.config.max_priority.is_none());
         for step in &steps {
             let (out, expected) = run.step(step);
-            let mut said = said(&out);
+            let mut observed = observed(&out);
             let mut expected = expected;
             if run.fifo.ages {
                 // Expired messages on the disk count as available until they are checked.
-                said.iter_mut().chain(&mut expected).for_each(|say| {
-                    if let Say::Credit { available, .. } = say {
+                observed.iter_mut().chain(&mut expected).for_each(|event| {
+                    if let Observed::Credit { available, .. } = event {
                         *available = 0;
                     }
                 });
             }
-            prop_assert_eq!(deaths_last(said), deaths_last(expected), "at {:?}", step);
+            prop_assert_eq!(deaths_last(observed), deaths_last(expected), "at {:?}", step);
             let (report, model) = (run.fifo.report(), &run.model);
             let len = |place: fn(Place) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
             let held = |place| matches!(place, Place::Held { .. });
@@ -580,7 +580,7 @@ proptest! {
     }
 
     #[test]
-    fn living_facts_are_enough(config in configs(), steps in steps(), cut in 0u64..40) {
+    fn live_facts_restore_the_queue(config in configs(), steps in steps(), cut in 0u64..40) {
         let mut run = Run::new(config);
         for step in &steps {
             run.step(step);
@@ -597,7 +597,7 @@ proptest! {
 
     /// Anything may happen between the parts. The ranges and runs are those of a log that forgets all earlier facts.
     #[test]
-    fn what_is_repeated_in_parts_is_enough(
+    fn facts_repeated_in_parts_restore_the_queue(
         config in configs(),
         (before, after) in (steps(), steps()),
         rows in 1usize..6,
@@ -637,7 +637,7 @@ proptest! {
 
     /// A restored machine reads all live messages in order, and leaves nothing on the disk.
     #[test]
-    fn a_restored_machine_is_drained(config in configs(), steps in steps()) {
+    fn a_restored_machine_delivers_all_live_messages(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
         for step in &steps {
             run.step(step);

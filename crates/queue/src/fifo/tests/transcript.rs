@@ -53,9 +53,9 @@ pub struct Page {
 }
 
 /// The output of one request.
-pub struct Said(String);
+pub struct Response(String);
 
-impl Said {
+impl Response {
     #[track_caller]
     pub fn is(self, expected: &str) {
         assert_eq!(self.0, expected);
@@ -86,26 +86,26 @@ impl Page {
         self.fifo.close_turn()
     }
 
-    pub fn stands(&mut self, turn: u64) -> Said {
+    pub fn commit(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
-        self.fifo.stand(turn, self.now_ms, &mut out);
+        self.fifo.commit(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn falls(&mut self, turn: u64) -> Said {
+    pub fn roll_back(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
-        self.fifo.fall(turn, self.now_ms, &mut out);
+        self.fifo.roll_back(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn say(&mut self, request: Request) -> Said {
+    pub fn send(&mut self, request: Request) -> Response {
         let mut out = Output::default();
         self.fifo.ask(request, self.now_ms, &mut out);
         self.read(out)
     }
 
     /// Publishes each word.
-    pub fn publish(&mut self, words: &str) -> Said {
+    pub fn publish(&mut self, words: &str) -> Response {
         let mut all = Output::default();
         for word in words.split_whitespace() {
             self.published += 1;
@@ -120,11 +120,11 @@ impl Page {
         self.read(all)
     }
 
-    pub fn attach(&mut self, id: u64) -> Said {
+    pub fn attach(&mut self, id: u64) -> Response {
         self.attach_with(id, |_| ())
     }
 
-    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Said {
+    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Response {
         let mut attach = Attach {
             consumer: ConsumerId(id),
             mode: Mode::Take,
@@ -135,66 +135,66 @@ impl Page {
             message_bytes_max: None,
         };
         change(&mut attach);
-        self.say(Request::Attach(attach))
+        self.send(Request::Attach(attach))
     }
 
-    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, false)
     }
 
-    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, true, false)
     }
 
-    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, true)
     }
 
-    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Said {
-        self.say(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
+    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Response {
+        self.send(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
     }
 
-    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Accepted)
     }
 
-    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Released)
     }
 
-    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Rejected)
     }
 
-    pub fn cancel(&mut self, id: u64) -> Said {
-        self.say(Request::Cancel { consumer: ConsumerId(id) })
+    pub fn cancel(&mut self, id: u64) -> Response {
+        self.send(Request::Cancel { consumer: ConsumerId(id) })
     }
 
-    pub fn detach(&mut self, id: u64, failed: bool) -> Said {
-        self.say(Request::Detach { consumer: ConsumerId(id), failed })
+    pub fn detach(&mut self, id: u64, failed: bool) -> Response {
+        self.send(Request::Detach { consumer: ConsumerId(id), failed })
     }
 
-    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Said {
-        self.say(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
+    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Response {
+        self.send(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
     }
 
-    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Said {
-        self.say(Request::DeadLettered { token, arrival })
+    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
+        self.send(Request::DeadLettered { token, arrival })
     }
 
-    pub fn configure(&mut self, config: Config) -> Said {
-        self.say(Request::Configure(Box::new(config)))
+    pub fn configure(&mut self, config: Config) -> Response {
+        self.send(Request::Configure(Box::new(config)))
     }
 
-    pub fn purge(&mut self) -> Said {
-        self.say(Request::Purge { ticket: Ticket(9) })
+    pub fn purge(&mut self) -> Response {
+        self.send(Request::Purge { ticket: Ticket(9) })
     }
 
-    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Said {
-        self.say(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
+    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Response {
+        self.send(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
     }
 
-    pub fn timeout(&mut self, now_ms: u64) -> Said {
+    pub fn timeout(&mut self, now_ms: u64) -> Response {
         self.now_ms = now_ms;
         let mut out = Output::default();
         self.fifo.time(now_ms, &mut out);
@@ -206,20 +206,20 @@ impl Page {
         self.shelf.page_out(&mut self.fifo, messages)
     }
 
-    pub fn stored(&mut self) -> Said {
+    pub fn stored(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.handle_stored(&mut out);
         self.read(out)
     }
 
-    pub fn quarantine(&mut self) -> Said {
+    pub fn quarantine(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.quarantine(&mut out);
         self.read(out)
     }
 
     /// Delivers the oldest requested block.
-    pub fn load(&mut self) -> Said {
+    pub fn load(&mut self) -> Response {
         let load = self.loads.remove(0);
         let mut out = Output::default();
         self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
@@ -227,7 +227,7 @@ impl Page {
     }
 
     /// Reports that a copy of a run is safe.
-    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Said {
+    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Response {
         let mut out = Output::default();
         if let Some(new) = self.fifo.handle_moved(old, living, moved, &mut out) {
             self.shelf.add(new, messages);
@@ -242,13 +242,13 @@ impl Page {
         self.loads.clear();
     }
 
-    fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Said {
-        self.say(Request::Grant { consumer: ConsumerId(id), delivery_count, credit, drain, echo })
+    fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Response {
+        self.send(Request::Grant { consumer: ConsumerId(id), delivery_count, credit, drain, echo })
     }
 
-    fn read(&mut self, out: Output) -> Said {
-        let said = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
-        let effects: Vec<String> = said.collect();
+    fn read(&mut self, out: Output) -> Response {
+        let all = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
+        let effects: Vec<String> = all.collect();
         let facts: Vec<String> = out.facts.iter().map(fact).collect();
         self.journal.extend(out.facts);
         self.loads.extend(out.loads);
@@ -258,7 +258,7 @@ impl Page {
             let space = if text.is_empty() { "" } else { " " };
             write!(text, "{space}| {}", facts.join("; ")).unwrap();
         }
-        Said(text)
+        Response(text)
     }
 }
 

@@ -73,7 +73,7 @@ fn detach_requeues_in_order() {
 }
 
 #[test]
-fn requeued_messages_go_back_to_their_place() {
+fn requeued_messages_return_to_their_place() {
     let mut q = Page::new(config());
     q.publish("a b c d e");
     q.attach(1);
@@ -128,12 +128,12 @@ fn settling_is_answered_when_asked() {
         outcome: Outcome::Accepted,
         answer: true,
     };
-    q.say(settle(1)).is("settled 1 1..=2");
-    q.say(settle(5)).is("settled 5 1..=2");
+    q.send(settle(1)).is("settled 1 1..=2");
+    q.send(settle(5)).is("settled 5 1..=2");
 }
 
 #[test]
-fn one_delivery_that_is_never_settled_pins_no_others() {
+fn one_unsettled_delivery_keeps_no_others_in_memory() {
     let mut q = Page::new(config());
     q.attach(1);
     for n in 0..10_000u32 {
@@ -164,7 +164,7 @@ fn fetched_messages_are_held_until_settled() {
 }
 
 #[test]
-fn purge_takes_what_is_ready() {
+fn purge_removes_the_ready_messages() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d!");
     q.attach(1);
@@ -175,7 +175,7 @@ fn purge_takes_what_is_ready() {
 }
 
 #[test]
-fn delete_keeps_its_conditions_and_tells_everyone() {
+fn delete_checks_its_conditions_and_notifies_everyone() {
     let mut q = Page::new(config());
     q.publish("a! b");
     q.delete(false, true).is("refused NotEmpty");

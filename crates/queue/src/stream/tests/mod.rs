@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    fn home(&mut self, request: Request) {
+    fn send_to_stream(&mut self, request: Request) {
         let mut out = StreamOutput::default();
         self.stream.apply(request, self.now_ms, &mut out);
         self.after_home(out);
@@ -163,10 +163,10 @@ impl World {
         for Receipt { first, last, verdict, .. } in out.receipts.drain() {
             self.receipts.extend((first..=last).map(|seq| (seq, verdict)));
         }
-        self.carry(out.effects);
+        self.carry_out(out.effects);
     }
 
-    fn here(&mut self, request: Request) {
+    fn send_to_readers(&mut self, request: Request) {
         let mut out = ReadersOutput::default();
         self.readers.apply(request, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
             take(&mut self.got, &self.disk, lent)
@@ -176,12 +176,12 @@ impl World {
 
     fn after_readers(&mut self, out: ReadersOutput) {
         self.loads.extend(out.loads);
-        self.carry(out.effects);
+        self.carry_out(out.effects);
         let follows = !self.readers.is_empty();
         if follows != self.follows {
             self.follows = follows;
             let consumers = follows.then(|| self.readers.consumers());
-            self.home(Request::Follow { follower: Follower(1), consumers });
+            self.send_to_stream(Request::Follow { follower: Follower(1), consumers });
             if !follows {
                 self.readers = Readers::default();
                 self.news.clear();
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    fn carry(&mut self, effects: Vec<Effect>) {
+    fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::News { news, .. } => self.news.push(*news),
@@ -216,7 +216,7 @@ impl World {
             self.published += 1;
             let message = message(&self.published.to_string(), value);
             let publish = Publish { publisher: PublisherId(1), seq: self.published, message, patient: false };
-            self.home(Request::Publish(publish));
+            self.send_to_stream(Request::Publish(publish));
         }
     }
 
@@ -291,7 +291,7 @@ impl World {
 
     fn attach(&mut self, consumer: u64, replay: Replay) {
         self.got.insert(consumer, Got::default());
-        self.here(Request::Attach(Attach {
+        self.send_to_readers(Request::Attach(Attach {
             consumer: ConsumerId(consumer),
             mode: Mode::Replay(Box::new(replay)),
             priority: 0,
@@ -307,7 +307,7 @@ impl World {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| !got.granting) else { return };
         (got.credit, got.granting, got.drain) = (credit.into(), true, drain);
         let (delivery_count, consumer, echo) = (got.count, ConsumerId(consumer), true);
-        self.here(Request::Grant { consumer, delivery_count, credit, drain, echo });
+        self.send_to_readers(Request::Grant { consumer, delivery_count, credit, drain, echo });
     }
 }
 
@@ -320,7 +320,7 @@ impl World {
         if credit > 0 {
             got.granting = true;
             let consumer = ConsumerId(consumer);
-            self.here(Request::Grant { consumer, delivery_count, credit, drain, echo: true });
+            self.send_to_readers(Request::Grant { consumer, delivery_count, credit, drain, echo: true });
         }
     }
 }
@@ -330,7 +330,7 @@ fn from(start: Start) -> Replay {
 }
 
 /// Returns a stream of ten messages in five chunks of two.
-fn ten() -> World {
+fn ten_messages() -> World {
     let mut world = World::new();
     for _ in 0..5 {
         world.publish(2, 0);
@@ -362,7 +362,7 @@ fn a_receipt_leaves_when_the_message_is_written() {
 }
 
 #[test]
-fn what_could_not_be_written_is_written_later_and_nothing_new_is_taken() {
+fn unwritten_chunks_are_retried_and_new_messages_rejected() {
     let mut world = World::new();
     world.publish(CHUNK_ENTRIES_MAX.into(), 0);
     world.poll();
@@ -384,7 +384,7 @@ fn what_could_not_be_written_is_written_later_and_nothing_new_is_taken() {
 }
 
 #[test]
-fn a_consumer_begins_where_it_wants() {
+fn a_consumer_starts_where_it_asks() {
     let expect = [
         (Start::First, 0..10),
         (Start::Last, 8..10),
@@ -395,7 +395,7 @@ fn a_consumer_begins_where_it_wants() {
         (Start::Time(u64::MAX), 10..10),
     ];
     for (start, offsets) in expect {
-        let mut world = ten();
+        let mut world = ten_messages();
         world.attach(1, from(start));
         world.grant(1, 100, false);
         world.settle();
@@ -406,7 +406,7 @@ fn a_consumer_begins_where_it_wants() {
         let later: Vec<_> = (offsets.start..14).collect();
         assert_eq!(world.got[&1].offsets, later, "{start:?}, and goes on");
     }
-    let mut world = ten();
+    let mut world = ten_messages();
     let third_ms = world.disk.chunks[2].at_ms;
     world.attach(1, from(Start::Time(third_ms)));
     world.grant(1, 1, false);
@@ -416,7 +416,7 @@ fn a_consumer_begins_where_it_wants() {
 
 #[test]
 fn only_credit_drives_a_consumer() {
-    let mut world = ten();
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.settle();
     assert!(world.got[&1].offsets.is_empty());
@@ -424,7 +424,13 @@ fn only_credit_drives_a_consumer() {
     world.settle();
     assert_eq!(world.got[&1].offsets, [0, 1, 2, 3, 4]);
     let outcome = Outcome::Rejected;
-    world.here(Request::Settle { consumer: ConsumerId(1), first: 1, last: 5, outcome, answer: false });
+    world.send_to_readers(Request::Settle {
+        consumer: ConsumerId(1),
+        first: 1,
+        last: 5,
+        outcome,
+        answer: false,
+    });
     world.settle();
     assert_eq!(world.got[&1].offsets.len(), 5, "settling moves nothing (S20, S21)");
     world.grant(1, 0, false);
@@ -432,8 +438,8 @@ fn only_credit_drives_a_consumer() {
 }
 
 #[test]
-fn a_drain_takes_everything_that_is_there() {
-    let mut world = ten();
+fn a_drain_delivers_all_written_messages() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::Offset(7)));
     world.grant(1, 100, true);
     world.settle();
@@ -443,7 +449,7 @@ fn a_drain_takes_everything_that_is_there() {
 }
 
 #[test]
-fn chunks_that_are_not_wanted_are_passed_over() {
+fn unwanted_chunks_are_skipped() {
     let mut world = World::new();
     for value in [1, 0, 2, 1, 0] {
         world.publish(2, value);
@@ -469,8 +475,8 @@ fn chunks_that_are_not_wanted_are_passed_over() {
 }
 
 #[test]
-fn what_retention_took_is_passed_over() {
-    let mut world = ten();
+fn messages_removed_by_retention_are_skipped() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.grant(1, 1, false);
     world.load(0, 1);
@@ -484,13 +490,13 @@ fn what_retention_took_is_passed_over() {
 }
 
 #[test]
-fn a_look_brings_so_many() {
-    let mut world = ten();
+fn a_browse_returns_at_most_n_messages() {
+    let mut world = ten_messages();
     let browse =
         |ticket, start, n| Request::Browse { ticket: Ticket(ticket), replay: Box::new(from(start)), n };
-    world.here(browse(1, Start::Offset(3), 4));
-    world.here(browse(2, Start::First, 100));
-    world.here(browse(3, Start::Next, 100));
+    world.send_to_readers(browse(1, Start::Offset(3), 4));
+    world.send_to_readers(browse(2, Start::First, 100));
+    world.send_to_readers(browse(3, Start::Next, 100));
     world.settle();
     assert_eq!(world.fetched[&1], [3, 4, 5, 6]);
     assert_eq!(world.fetched[&2].len(), 10);
@@ -499,8 +505,8 @@ fn a_look_brings_so_many() {
 }
 
 #[test]
-fn how_far_a_consumer_has_come() {
-    let mut world = ten();
+fn the_standing_of_a_consumer_follows_its_progress() {
+    let mut world = ten_messages();
     let standing = |world: &World| world.readers.standing(ConsumerId(1));
     world.attach(1, from(Start::First));
     assert_eq!(standing(&world), None, "nothing has been heard");
@@ -518,19 +524,19 @@ fn how_far_a_consumer_has_come() {
 }
 
 #[test]
-fn a_look_that_is_given_up_leaves_nothing() {
-    let mut world = ten();
+fn an_abandoned_browse_leaves_nothing() {
+    let mut world = ten_messages();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
     let give_up = || Request::GiveUp { ticket: Ticket(1) };
     // Before the first news of the stream.
-    world.here(browse());
-    world.here(give_up());
+    world.send_to_readers(browse());
+    world.send_to_readers(give_up());
     assert!(world.readers.is_empty() && !world.follows);
     // While it waits for the disk, whose answer still arrives.
-    world.here(browse());
+    world.send_to_readers(browse());
     world.read_news();
     assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
-    world.here(give_up());
+    world.send_to_readers(give_up());
     assert!(!world.readers.is_loading(Asked::Ticket(Ticket(1))) && !world.follows);
     world.settle();
     assert_eq!(world.readers.memory_bytes(), 0);
@@ -538,15 +544,15 @@ fn a_look_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn a_deleted_stream_tells_everybody() {
-    let mut world = ten();
+fn a_deleted_stream_notifies_everyone() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.settle();
     world.publish(1, 0);
     let delete = |if_unused| Request::Delete { ticket: Ticket(7), if_unused, if_empty: false };
-    world.home(delete(true));
+    world.send_to_stream(delete(true));
     assert_eq!(world.refused, [Asked::Ticket(Ticket(7))], "it is in use");
-    world.home(delete(false));
+    world.send_to_stream(delete(false));
     assert_eq!(world.receipts.last(), Some(&(11, Verdict::Released)));
     world.read_news();
     assert!(world.got[&1].gone);
@@ -555,13 +561,13 @@ fn a_deleted_stream_tells_everybody() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
+fn a_stream_that_cannot_be_opened_refuses_and_retries() {
     let mut world = World::new();
     let report = |ticket| Request::Report { ticket: Ticket(ticket) };
     world.attach(1, from(Start::First));
     world.grant(1, 10, false);
     world.publish(1, 0);
-    world.home(report(1));
+    world.send_to_stream(report(1));
     for round in 0..3 {
         world.now_ms = world.stream.next_deadline().unwrap_or(world.now_ms);
         world.poll();
@@ -570,7 +576,7 @@ fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
         world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
         world.after_home(out);
         world.publish(1, 0);
-        world.home(report(2 + round));
+        world.send_to_stream(report(2 + round));
         assert_eq!(
             world.refused.len() as u64,
             2 + round,
@@ -586,7 +592,7 @@ fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
 }
 
 #[test]
-fn a_damaged_stream_takes_and_gives_nothing() {
+fn a_damaged_stream_accepts_and_delivers_nothing() {
     let mut world = World::new();
     world.attach(1, from(Start::First));
     world.publish(1, 0);
@@ -608,8 +614,8 @@ fn a_damaged_stream_takes_and_gives_nothing() {
 }
 
 #[test]
-fn damage_that_a_reader_meets_is_its_own() {
-    let mut world = ten();
+fn damage_ends_only_the_reader_that_finds_it() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.attach(2, from(Start::Offset(8)));
     world.grant(1, 100, false);
@@ -626,7 +632,7 @@ fn damage_that_a_reader_meets_is_its_own() {
         &mut |_: Lent<'_>| true,
     );
     assert_eq!(out.damaged, [0]);
-    world.carry(out.effects);
+    world.carry_out(out.effects);
     world.settle();
     assert!(world.got[&1].gone && !world.got[&2].gone);
     assert_eq!(world.got[&2].offsets, [8, 9]);
@@ -644,7 +650,7 @@ fn memory_is_bounded_whatever_is_granted() {
     for n in 0..5000u64 {
         let publish =
             Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
-        world.home(Request::Publish(publish));
+        world.send_to_stream(Request::Publish(publish));
         if n % 50 == 0 {
             world.settle();
             let held = world.readers.memory_bytes();
@@ -658,7 +664,7 @@ fn memory_is_bounded_whatever_is_granted() {
 
 /// The reader would be the only one that keeps the chunk in memory.
 #[test]
-fn an_idle_reader_lets_go_of_what_the_tail_has_no_more() {
+fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     let mut world = World::new();
     world.attach(1, from(Start::First));
     world.settle();
@@ -670,7 +676,7 @@ fn an_idle_reader_lets_go_of_what_the_tail_has_no_more() {
     for n in 0..1000u64 {
         let publish =
             Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
-        world.home(Request::Publish(publish));
+        world.send_to_stream(Request::Publish(publish));
         world.settle();
     }
     let chunk = world.disk.chunks[0].clone();

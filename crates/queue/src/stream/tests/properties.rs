@@ -91,7 +91,7 @@ proptest! {
                 }
                 Step::Detach { which } if !wants.is_empty() => {
                     let (consumer, _) = wants.remove(which % wants.len());
-                    world.here(Request::Detach { consumer: ConsumerId(consumer), failed: true });
+                    world.send_to_readers(Request::Detach { consumer: ConsumerId(consumer), failed: true });
                 }
                 Step::Fill { which } if !wants.is_empty() => {
                     let (consumer, _) = wants[which % wants.len()];

@@ -11,7 +11,7 @@ fn filter(text: &str) -> Filter {
 }
 
 #[test]
-fn a_filter_says_where_to_begin_and_what_to_read() {
+fn a_filter_determines_the_start_and_the_chunks() {
     let of = |text: &str| {
         let Replay { start, bloom, matching } = Replay::matching(filter(text));
         assert_eq!(matching.as_deref(), Some(&filter(text)));
@@ -26,7 +26,7 @@ fn a_filter_says_where_to_begin_and_what_to_read() {
 }
 
 #[test]
-fn what_is_out_of_scope_is_not_read() {
+fn chunks_out_of_scope_are_not_read() {
     let mut world = World::new();
     for value in [1, 2, 1, 2, 1, 2, 1, 2] {
         world.publish(2, value);
@@ -76,7 +76,7 @@ proptest! {
     /// Reading within the scope of a filter delivers the same as filtering the whole stream, both for written
     /// messages and for later ones.
     #[test]
-    fn the_scope_of_a_filter_leaves_nothing_out(
+    fn reading_in_scope_misses_no_message(
         selector in selector(),
         chunks in proptest::collection::vec((1..4u64, 0..4u8), 0..8),
         later in proptest::collection::vec((1..4u64, 0..4u8), 0..4),

@@ -28,8 +28,8 @@ enum Step {
     Fetch { n: u32, settled: bool },
     Tick { ms: u64 },
     Close,
-    Stand { which: usize },
-    Fall { which: usize },
+    Commit { which: usize },
+    RollBack { which: usize },
     Pause,
     Refuse,
 }
@@ -66,8 +66,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
         2 => (0..30u64).prop_map(|ms| Step::Tick { ms }),
         10 => Just(Step::Close),
-        6 => any::<usize>().prop_map(|which| Step::Stand { which }),
-        4 => any::<usize>().prop_map(|which| Step::Fall { which }),
+        6 => any::<usize>().prop_map(|which| Step::Commit { which }),
+        4 => any::<usize>().prop_map(|which| Step::RollBack { which }),
         1 => Just(Step::Pause),
         1 => Just(Step::Refuse),
     ]
@@ -186,7 +186,7 @@ enum Event {
     /// A call, with the turn in which it was applied.
     Call(u64, Call),
     Close(u64),
-    Stands(u64),
+    Committed(u64),
     Now(u64),
 }
 
@@ -207,8 +207,8 @@ struct Reader {
 enum Fate {
     /// Its turn may still be rolled back.
     Open(u64),
-    Stood,
-    Fallen,
+    Committed,
+    RolledBack,
     /// Refused by the driver.
     Refused,
     /// Rejected because of a length limit.
@@ -402,7 +402,7 @@ impl Run {
 
     fn see(&mut self, delivery: &Delivery, costs_credit: bool) {
         let publish: u64 = delivery.message.route().key().parse().unwrap();
-        assert_eq!(self.fates[&publish], Fate::Stood, "{delivery:?}");
+        assert_eq!(self.fates[&publish], Fate::Committed, "{delivery:?}");
         // Its Detach may be on hold.
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == delivery.consumer.0) else {
             return;
@@ -457,43 +457,43 @@ impl Run {
                 Effect::DeadLetter { token, message, .. } => {
                     assert!(self.dead.insert(token));
                     let publish: u64 = message.route().key().parse().unwrap();
-                    assert_eq!(self.fates[&publish], Fate::Stood);
+                    assert_eq!(self.fates[&publish], Fate::Committed);
                 }
                 _ => {}
             }
         }
     }
 
-    fn stand(&mut self, turn: u64) {
+    fn commit(&mut self, turn: u64) {
         for fate in self.fates.values_mut() {
             if matches!(fate, Fate::Open(open) if *open <= turn) {
-                *fate = Fate::Stood;
+                *fate = Fate::Committed;
             }
         }
-        self.history.push(Event::Stands(turn));
-        self.late.stand(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.history.push(Event::Committed(turn));
+        self.late.commit(turn, &mut self.fifo, self.now_ms, &mut self.out);
         self.see_deliveries();
     }
 
     /// Closes the open turn and commits everything.
-    fn stand_all(&mut self) {
+    fn commit_all(&mut self) {
         self.close();
         while let Some(last) = self.late.turns().last().copied().filter(|_| !self.late.is_idle()) {
-            self.stand(last);
+            self.commit(last);
             self.close();
         }
     }
 
-    fn fall(&mut self, turn: u64) {
+    fn roll_back(&mut self, turn: u64) {
         for fate in self.fates.values_mut() {
             if matches!(fate, Fate::Open(open) if *open > turn) {
-                *fate = Fate::Fallen;
+                *fate = Fate::RolledBack;
             }
         }
         self.purges.values_mut().filter(|open| **open > turn).for_each(|open| *open = u64::MAX - 1);
         self.settling.retain(|(_, _, open)| *open <= turn);
         self.history.retain(|event| !matches!(event, Event::Call(of, _) if *of > turn));
-        self.late.fall(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.late.roll_back(turn, &mut self.fifo, self.now_ms, &mut self.out);
         self.see_deliveries();
     }
 
@@ -507,14 +507,14 @@ impl Run {
                 self.ask(Call::Timeout);
             }
             Step::Close => self.close(),
-            Step::Stand { which } => {
+            Step::Commit { which } => {
                 let turns = self.late.turns();
-                self.stand(choose(&turns, which));
+                self.commit(choose(&turns, which));
             }
-            Step::Fall { which } => {
+            Step::RollBack { which } => {
                 self.close();
                 let turns = self.late.turns();
-                self.fall(choose(&turns, which));
+                self.roll_back(choose(&turns, which));
             }
             Step::Pause => {
                 self.late.pauses ^= true;
@@ -538,9 +538,9 @@ impl Run {
             match event {
                 Event::Call(_, call) => call.apply(&mut fifo, now_ms, &mut out),
                 Event::Close(turn) => _ = turns.insert(*turn, fifo.close_turn()),
-                Event::Stands(turn) => {
+                Event::Committed(turn) => {
                     let (_, own) = turns.range(..=turn).next_back().unwrap();
-                    fifo.stand(*own, now_ms, &mut out);
+                    fifo.commit(*own, now_ms, &mut out);
                 }
                 Event::Now(now) => now_ms = *now,
             }
@@ -568,7 +568,7 @@ fn state(fifo: &Fifo) -> String {
         .iter()
         .map(|consumer| {
             let numbers = consumer.unsettled.numbers(0, u64::MAX);
-            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.here().map(entry)).collect())
+            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.entries().map(entry)).collect())
         })
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
@@ -579,7 +579,7 @@ fn state(fifo: &Fifo) -> String {
 }
 
 /// Describes the state that these facts restore: sequence number, delivery count, redelivered flag and annotations.
-fn learned(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
+fn restored_state(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
     let config = Config { message_ttl_ms: None, ..config.clone() };
     state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
 }
@@ -603,13 +603,13 @@ proptest! {
     /// After a rollback, the machine equals one that has never seen the rolled-back requests. Attaching, granting,
     /// detaching and deliveries are never in a turn that is rolled back.
     #[test]
-    fn what_falls_is_as_before(config in configs(), steps in steps()) {
+    fn a_rollback_restores_the_earlier_state(config in configs(), steps in steps()) {
         let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
         let drops = is_limited && config.overflow == Overflow::DropHead;
         let mut run = Run::new(config);
         for step in &steps {
             match step {
-                Step::Fall { .. } => {
+                Step::RollBack { .. } => {
                     run.step(step);
                     run.ask(Call::Timeout);
                     prop_assert_eq!(state(&run.fifo), state(&run.twin()));
@@ -618,15 +618,15 @@ proptest! {
                 | Step::Grant { .. }
                 | Step::Detach { .. }
                 | Step::Fetch { .. } => {
-                    run.stand_all();
+                    run.commit_all();
                     if let Some(call) = run.call(step, true) {
                         run.ask(call);
                     }
-                    run.stand_all();
+                    run.commit_all();
                 }
                 // After a rollback, drop-head may choose other messages than those it dropped when a turn was
                 // committed.
-                Step::Stand { .. } if drops => run.stand_all(),
+                Step::Commit { .. } if drops => run.commit_all(),
                 // Held requests may concern consumers, too. A cancelled consumer is removed when it has settled
                 // everything.
                 Step::Pause | Step::Cancel { .. } => {}
@@ -642,44 +642,44 @@ proptest! {
     /// In any order of events: no staged message is delivered or dead-lettered, credit is never exceeded (see
     /// [`Run::see`]), no committed message is lost, and every request is answered once.
     #[test]
-    fn what_stands_is_kept_and_answered_once(config in configs(), steps in steps()) {
+    fn committed_requests_are_kept_and_answered_once(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
         for step in &steps {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            let stood = learned(&run.config, run.late.facts.iter().cloned());
-            let live = learned(&run.config, live_facts(&run.fifo));
-            prop_assert_eq!(without_next(stood), without_next(live), "after {:?}", step);
+            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
+            let live = restored_state(&run.config, live_facts(&run.fifo));
+            prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
         run.late.pauses = true;
         run.step(&Step::Pause);
-        run.stand_all();
+        run.commit_all();
         for (publish, fate) in &run.fates {
             let expected = match fate {
-                Fate::Stood => vec![Verdict::Accepted],
-                Fate::Fallen | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
+                Fate::Committed => vec![Verdict::Accepted],
+                Fate::RolledBack | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
                 Fate::Full => vec![Verdict::Rejected(RejectReason::MaxLength)],
                 Fate::Open(_) => panic!("{publish} is open"),
             };
             prop_assert_eq!(run.receipts.remove(publish).unwrap_or_default(), expected, "{}", publish);
         }
         prop_assert!(run.receipts.is_empty(), "{:?}", run.receipts);
-        let fell = |turn: &u64| *turn == u64::MAX - 1;
-        let (fallen, stood): (Vec<_>, Vec<_>) = run.purges.iter().partition(|(_, turn)| fell(turn));
-        prop_assert!(run.refused.iter().eq(fallen.iter().map(|(ticket, _)| *ticket)));
-        prop_assert!(run.done.iter().eq(stood.iter().map(|(ticket, _)| *ticket)));
+        let is_rolled_back = |turn: &u64| *turn == u64::MAX - 1;
+        let (rolled_back, committed): (Vec<_>, Vec<_>) = run.purges.iter().partition(|(_, turn)| is_rolled_back(turn));
+        prop_assert!(run.refused.iter().eq(rolled_back.iter().map(|(ticket, _)| *ticket)));
+        prop_assert!(run.done.iter().eq(committed.iter().map(|(ticket, _)| *ticket)));
         let mut asked: Vec<_> = run.settling.iter().map(|(consumer, first, _)| (*consumer, *first)).collect();
         asked.sort_unstable();
         run.settled.sort_unstable();
         prop_assert_eq!(&run.settled, &asked);
         // Everything is committed: the facts restore all messages, and each dead letter waits only for its answer.
-        run.stand_all();
+        run.commit_all();
         for entry in run.fifo.leaving.iter() {
             let token = run.fifo.leaving.token_of(entry.seq);
             prop_assert!(token.is_some_and(|token| run.dead.contains(&token)), "{:?} is stuck", entry);
         }
-        let restored = learned(&run.config, run.late.facts.iter().cloned());
+        let restored = restored_state(&run.config, run.late.facts.iter().cloned());
         let report = run.fifo.report();
         let here = report.ready + report.unsettled + report.leaving;
         prop_assert!(restored.contains(&format!("ready: {here},")), "{} of {}", here, restored);

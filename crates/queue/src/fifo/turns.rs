@@ -1,5 +1,4 @@
-//! The end of a turn. A turn *stands* when its facts are committed. It *falls* when it is rolled back
-//! ([`super::uncommitted`]).
+//! Ends, commits and rolls back turns ([`super::uncommitted`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,14 +6,14 @@ use message::Message;
 
 use super::entry::Entry;
 use super::journal::Journal;
-use super::uncommitted::{Change, Closed, Fallen, Place, Uncommitted};
+use super::uncommitted::{Change, Closed, Place, RolledBack, Uncommitted};
 use super::{Counts, Fifo, Output};
 use crate::{Carrier, Deliver, Fact, FactPolicy, Marks, Put};
 
 impl Journal {
     /// Returns whether turns can be rolled back.
     #[inline]
-    pub fn can_fall(&self) -> bool {
+    pub fn can_roll_back(&self) -> bool {
         self.policy == FactPolicy::Always
     }
 
@@ -27,7 +26,7 @@ impl Journal {
     /// Removes a message for good. `from` is where it was.
     #[inline]
     pub fn leave(&mut self, entry: Entry, from: Place) {
-        match self.can_fall() {
+        match self.can_roll_back() {
             true => self.park(entry, from),
             false => self.gone(&entry),
         }
@@ -37,7 +36,7 @@ impl Journal {
     /// counts.
     #[inline]
     pub fn note(&mut self, entry: &Entry, from: Place) {
-        if self.can_fall() {
+        if self.can_roll_back() {
             self.note_change(entry, from);
         }
     }
@@ -67,7 +66,7 @@ impl Journal {
     }
 
     /// Restores the earlier marks of a message.
-    fn unmark(&mut self, entry: &mut Entry, marks: Marks) {
+    fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
         (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
         self.annotated.forget(entry.seq);
         marks.annotations.into_iter().for_each(|set| self.annotated.restore(entry.seq, set));
@@ -124,7 +123,7 @@ impl Fifo {
 
     /// Called when the facts of the turns up to `turn` are committed. Their staged messages become ready, and their
     /// parked messages are dropped. All consequences belong to the open turn.
-    pub fn stands(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    pub fn commit_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
         self.journal.live_bytes -= all.forget(turn);
         self.expire(now_ms, out);
@@ -139,10 +138,10 @@ impl Fifo {
 
     /// Called when the facts of all turns after `turn` will never be committed. Every message is restored to its state
     /// at the end of `turn`. The open turn must not have produced facts. All consequences of the rollback belong to it.
-    pub fn falls(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
-        let Some(fallen) = uncommitted.and_then(|all| all.fall(turn)) else { return };
-        let Fallen { staged, changes, before } = fallen;
+        let Some(rolled_back) = uncommitted.and_then(|all| all.roll_back(turn)) else { return };
+        let RolledBack { staged, changes, before } = rolled_back;
         for (_, entry) in &staged {
             self.journal.live_bytes -= entry.stored_bytes();
         }
@@ -165,9 +164,9 @@ impl Fifo {
             undone.insert(change.seq, change);
         }
         // A message that a consumer has stays with the consumer.
-        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.here_mut()) {
+        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.entries_mut()) {
             if let Some(change) = undone.remove(&entry.seq) {
-                self.journal.unmark(entry, change.marks);
+                self.journal.restore_marks(entry, change.marks);
             }
         }
         let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
@@ -175,7 +174,7 @@ impl Fifo {
         for (seq, Change { from, marks, parked, .. }) in undone.into_iter().rev() {
             let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.ready.take(seq));
             let Some(mut entry) = found else { continue };
-            self.journal.unmark(&mut entry, marks);
+            self.journal.restore_marks(&mut entry, marks);
             match from {
                 Place::Held { consumer, number } if let Some(slot) = self.consumers.slot(consumer) => {
                     self.held.add(&entry);
@@ -189,16 +188,16 @@ impl Fifo {
 
     /// [`Fifo::live_facts`] for a machine whose turns can be rolled back: reflects only committed facts. Parked
     /// messages count as live, staged ones do not.
-    pub(super) fn learned_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
+    pub(super) fn committed_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
         let Some(all) = &self.journal.uncommitted else { return };
-        let learned = all.learned_marks();
-        let mut say = |entry: &Entry| {
+        let committed = all.committed_marks();
+        let mut repeat = |entry: &Entry| {
             if !entry.journaled || entry.seq < first || entry.seq > last {
                 return;
             }
             let Some(put) = entry.put() else { return };
             each(put);
-            let marks = match learned.get(&entry.seq) {
+            let marks = match committed.get(&entry.seq) {
                 Some(marks) => (*marks).clone(),
                 None => self.journal.marks_of(entry),
             };
@@ -206,9 +205,9 @@ impl Fifo {
                 each(Fact::Returned { seq: entry.seq, marks });
             }
         };
-        self.ready.range(first, last).for_each(&mut say);
-        self.consumers.held().for_each(&mut say);
-        self.leaving.iter().for_each(&mut say);
-        all.parked().for_each(&mut say);
+        self.ready.range(first, last).for_each(&mut repeat);
+        self.consumers.held().for_each(&mut repeat);
+        self.leaving.iter().for_each(&mut repeat);
+        all.parked().for_each(&mut repeat);
     }
 }
