@@ -49,7 +49,7 @@ mod tests {
         grant.replace(10, 5);
         assert_eq!(grant.credit, 3);
         grant.replace(10, 1);
-        assert_eq!(grant.credit, 0, "a limit behind us leaves nothing");
+        assert_eq!(grant.credit, 0, "a limit that has been reached leaves no credit");
     }
 
     #[test]

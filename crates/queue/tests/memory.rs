@@ -80,7 +80,7 @@ fn page_out(fifo: &mut Fifo, out: &mut Output) {
             shown += 1;
             ((shown - 1) / BLOCK) as u32
         });
-        assert_eq!(run.map(|run| u64::from(run.messages)), Some(shown), "everything can leave memory");
+        assert_eq!(run.map(|run| u64::from(run.messages)), Some(shown), "everything can be paged out");
         fifo.handle_stored(out);
         out.facts.clear();
     }

@@ -96,7 +96,7 @@ pub(super) struct Reference {
     annotations: Blocks,
 }
 
-const _: () = assert!(size_of::<Option<Reference>>() <= 32, "what is kept of a message on the disk");
+const _: () = assert!(size_of::<Option<Reference>>() <= 32, "a reference takes at most 32 bytes");
 
 /// An entry that is stored on its own, in as little memory as possible.
 #[derive(Debug)]

@@ -619,7 +619,7 @@ fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
 
 /// Returns the delivery of a message that is about to be held for a consumer.
 fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> Lent<'a> {
-    let message = entry.message().expect("heads are taken in memory");
+    let message = entry.message().expect("a head is in memory when it is taken");
     let Entry { seq, delivery_count, redelivered, .. } = *entry;
     let number = consumer.unsettled.next_number();
     Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered }

@@ -122,7 +122,7 @@ fn a_publishers_annotations_count() {
         assert!(round.annotations().len() <= Annotations::BYTES_MAX);
         assert_eq!(keys(round.annotations()), ["x-a"]);
     }
-    assert_eq!(q.fifo.report().annotations_refused, 2, "what replaces others is not refused");
+    assert_eq!(q.fifo.report().annotations_refused, 2, "annotations that replace others are not refused");
 }
 
 #[test]

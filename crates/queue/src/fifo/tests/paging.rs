@@ -425,7 +425,7 @@ fn a_run_of_unsettled_messages_does_not_overlap_another_run() {
     q.publish("a! b! c! d! e!");
     q.attach(1);
     q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
-    assert_eq!(q.page_out(1).unwrap().messages, 1, "the newest first");
+    assert_eq!(q.page_out(1).unwrap().messages, 1, "the newest is paged out first");
     q.stored().is("| stored 1: 5..=5, 1 of 1");
     q.publish("f! g!");
     q.grant(1, 5, 2).is("1#6 f; 1#7 g");
@@ -451,7 +451,7 @@ fn the_age_of_messages_on_the_disk_is_checked() {
     q.load().is("| taken 1: 0..=0");
     assert_eq!((q.fifo.next_deadline(), q.fifo.report().expired), (Some(1090), 1));
     q.fifo.forget_loaded();
-    assert_eq!(q.fifo.next_deadline(), Some(1090), "the head stays");
+    assert_eq!(q.fifo.next_deadline(), Some(1090), "the head stays in memory");
 }
 
 #[test]

@@ -240,7 +240,7 @@ impl Run {
             self.fifo.time(self.now_ms, &mut out);
         }
         while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
-            assert!(out.loads.is_empty(), "one at a time");
+            assert!(out.loads.is_empty(), "at most one load is in flight");
             // A block of a run that was released is of no use.
             if self.fifo.runs().any(|run| run == load.run) {
                 self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
@@ -254,7 +254,7 @@ impl Run {
         if self.late
             && let Some(load) = out.loads.pop()
         {
-            assert!(self.coming.replace(load).is_none(), "one at a time");
+            assert!(self.coming.replace(load).is_none(), "at most one load is in flight");
         }
         self.purged += out
             .effects
@@ -692,7 +692,7 @@ proptest! {
                         prop_assert!(first <= last && (after == 0 || first > after + 1));
                         after = last;
                         for seq in first..=last {
-                            prop_assert!(seq <= put && gone.insert(seq), "{} is gone twice", seq);
+                            prop_assert!(seq <= put && gone.insert(seq), "{} is removed twice", seq);
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),

@@ -72,7 +72,7 @@ impl Shelf {
     /// Returns the annotations with which a message would be delivered.
     pub fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
         let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
-        let message = entry.message().or(on_disk).expect("it is somewhere");
+        let message = entry.message().or(on_disk).expect("the message is in memory or on the disk");
         let unread = entry.spot.and_then(|spot| fifo.journal.runs.annotations(spot.run, entry.seq));
         let set = fifo.journal.annotated.get(entry.seq).or(unread);
         notes(set.map_or_else(|| message.clone(), |set| message.annotated(set)).annotations())

@@ -28,7 +28,7 @@ fn a_publish_is_delivered_when_its_turn_is_committed() {
     q.publish("c").is("3 ok! | put 3 c");
     assert_eq!(q.close(), 2);
     q.commit(1).is("1#1 a; 1#2 b");
-    assert_eq!(q.close(), 2, "deliveries cannot fall");
+    assert_eq!(q.close(), 2, "deliveries are not rolled back");
     q.commit(2).is("1#3 c");
     assert_eq!((q.fifo.report().staged, q.fifo.report().unsettled), (0, 3));
 }
@@ -43,7 +43,7 @@ fn staged_messages_are_rolled_back_with_their_turn() {
     q.roll_back(1).is("");
     assert_eq!((q.fifo.report().staged, q.fifo.report().published, q.fifo.next_seq()), (1, 1, 2));
     q.publish("d").is("4 ok! | put 2 d");
-    assert_eq!(q.close(), 3, "turns are not counted again");
+    assert_eq!(q.close(), 3, "numbers of turns are not reused");
     q.attach(1);
     q.grant(1, 0, 9);
     q.commit(3).is("1#1 a; 1#2 d");

@@ -312,7 +312,7 @@ fn effect(effect: &Effect) -> String {
             format!("fetched [{}] of {ready}", all.join(", "))
         }
         Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
-        Effect::News { .. } => unreachable!("nobody follows a fifo"),
+        Effect::News { .. } => unreachable!("a fifo has no followers"),
         Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
         Effect::DeadLetter { token, message, reason, exchange, key, .. } => {
             let key = key.as_deref().unwrap_or("-");

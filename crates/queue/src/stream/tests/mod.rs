@@ -125,7 +125,7 @@ fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
     let got = got.get_mut(&lent.consumer.0).expect("a consumer");
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
     assert!(got.credit > 0, "credit is never exceeded");
-    assert!(lent.seq < disk.next, "nothing is shown that is not written");
+    assert!(lent.seq < disk.next, "only written messages are delivered");
     if got.full {
         return false;
     }
@@ -286,7 +286,7 @@ impl World {
             self.load(0, 2);
             self.go_on();
         }
-        panic!("it never comes to rest");
+        panic!("it never becomes idle");
     }
 
     fn attach(&mut self, consumer: u64, replay: Replay) {
@@ -345,7 +345,7 @@ fn a_receipt_leaves_when_the_message_is_written() {
     let mut world = World::new();
     world.publish(3, 0);
     world.poll();
-    assert_eq!(world.work, Some(Work::Open), "it is opened when it is first used");
+    assert_eq!(world.work, Some(Work::Open), "the first request opens it");
     world.do_work(0);
     assert!(world.receipts.is_empty());
     world.poll();
@@ -380,7 +380,7 @@ fn unwritten_chunks_are_retried_and_new_messages_rejected() {
     assert_eq!(world.receipts.last().map(|(_, verdict)| *verdict), Some(Verdict::Accepted));
     world.publish(1, 0);
     world.settle();
-    assert_eq!(world.disk.next, u64::from(CHUNK_ENTRIES_MAX) + 1, "and new ones are taken again");
+    assert_eq!(world.disk.next, u64::from(CHUNK_ENTRIES_MAX) + 1, "and new messages are accepted again");
 }
 
 #[test]
@@ -404,7 +404,7 @@ fn a_consumer_starts_where_it_asks() {
         world.publish(4, 0);
         world.settle();
         let later: Vec<_> = (offsets.start..14).collect();
-        assert_eq!(world.got[&1].offsets, later, "{start:?}, and goes on");
+        assert_eq!(world.got[&1].offsets, later, "{start:?}, and later messages");
     }
     let mut world = ten_messages();
     let third_ms = world.disk.chunks[2].at_ms;
@@ -432,7 +432,7 @@ fn only_credit_drives_a_consumer() {
         answer: false,
     });
     world.settle();
-    assert_eq!(world.got[&1].offsets.len(), 5, "settling moves nothing (S20, S21)");
+    assert_eq!(world.got[&1].offsets.len(), 5, "settling changes nothing");
     world.grant(1, 0, false);
     assert_eq!(world.got[&1].states.last().unwrap().available, 5);
 }
@@ -463,7 +463,7 @@ fn unwanted_chunks_are_skipped() {
     world.settle();
     assert_eq!(world.got[&1].offsets, [0, 1, 6, 7]);
     assert_eq!(world.got[&2].offsets, [0, 1, 2, 3, 6, 7, 8, 9]);
-    assert_eq!(world.got[&1].states.last().unwrap().available, 0, "the rest is of no concern to it");
+    assert_eq!(world.got[&1].states.last().unwrap().available, 0, "unwanted chunks are not available");
     for consumer in [1, 2] {
         world.grant(consumer, 100, false);
     }
@@ -471,7 +471,7 @@ fn unwanted_chunks_are_skipped() {
         world.publish(1, value);
         world.settle();
     }
-    assert_eq!(world.got[&1].offsets.last(), Some(&11), "also of what is written meanwhile");
+    assert_eq!(world.got[&1].offsets.last(), Some(&11), "the filter also applies to new chunks");
 }
 
 #[test]
@@ -501,7 +501,7 @@ fn a_browse_returns_at_most_n_messages() {
     assert_eq!(world.fetched[&1], [3, 4, 5, 6]);
     assert_eq!(world.fetched[&2].len(), 10);
     assert_eq!(world.fetched[&3], [0; 0]);
-    assert!(!world.follows, "nobody is left");
+    assert!(!world.follows, "no reader is left");
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn the_standing_of_a_consumer_follows_its_progress() {
     let mut world = ten_messages();
     let standing = |world: &World| world.readers.standing(ConsumerId(1));
     world.attach(1, from(Start::First));
-    assert_eq!(standing(&world), None, "nothing has been heard");
+    assert_eq!(standing(&world), None, "no news yet");
     world.settle();
     assert_eq!(standing(&world), Some(Standing::Behind), "without credit");
     world.grant(1, 10, false);
@@ -580,7 +580,7 @@ fn a_stream_that_cannot_be_opened_refuses_and_retries() {
         assert_eq!(
             world.refused.len() as u64,
             2 + round,
-            "whoever asks is told, also behind the first failure"
+            "every request is answered, also after the first failure"
         );
         assert_eq!(world.receipts.len() as u64, 2 + round);
     }
@@ -588,7 +588,7 @@ fn a_stream_that_cannot_be_opened_refuses_and_retries() {
     world.settle();
     world.publish(2, 0);
     world.settle();
-    assert_eq!(world.got[&1].offsets, [0, 1], "and its consumer has waited for it");
+    assert_eq!(world.got[&1].offsets, [0, 1], "the consumer stayed attached meanwhile");
 }
 
 #[test]
@@ -601,7 +601,7 @@ fn a_damaged_stream_accepts_and_delivers_nothing() {
     world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
     world.work = None;
     world.poll();
-    assert_eq!(world.work, None, "not at once");
+    assert_eq!(world.work, None, "it is not retried at once");
     world.now_ms = world.stream.next_deadline().unwrap();
     world.poll();
     assert_eq!(world.work.take(), Some(Work::Open));
@@ -671,7 +671,7 @@ fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     world.publish(2, 0);
     world.grant(1, 1, false);
     world.settle();
-    assert_eq!(world.got[&1].offsets, [0], "the chunk has another message");
+    assert_eq!(world.got[&1].offsets, [0], "one message of the chunk is left");
     let body = "x".repeat(1000);
     for n in 0..1000u64 {
         let publish =
@@ -681,8 +681,8 @@ fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     }
     let chunk = world.disk.chunks[0].clone();
     world.disk.chunks[0].data = Bytes::copy_from_slice(&chunk.data);
-    assert!(chunk.data.is_unique(), "somebody still holds it");
+    assert!(chunk.data.is_unique(), "no one else still holds the chunk");
     world.grant(1, 10_000, false);
     world.settle();
-    assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it reads on at its place");
+    assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it continues at its position");
 }

@@ -95,7 +95,7 @@ proptest! {
                 }
                 Step::Fill { which } if !wants.is_empty() => {
                     let (consumer, _) = wants[which % wants.len()];
-                    world.got.get_mut(&consumer).expect("it is there").full = true;
+                    world.got.get_mut(&consumer).expect("a consumer").full = true;
                 }
                 Step::MakeRoom { which } if !wants.is_empty() => world.make_room(wants[which % wants.len()].0),
                 Step::LetGo { which } if !wants.is_empty() => {
@@ -143,7 +143,7 @@ proptest! {
             prop_assert!(got.first().is_none_or(|first| *first >= begin));
         }
         let accepted = world.receipts.iter().filter(|(_, verdict)| *verdict == Verdict::Accepted).count();
-        prop_assert_eq!(accepted as u64, world.disk.next, "what is written has a receipt, and nothing else");
+        prop_assert_eq!(accepted as u64, world.disk.next, "exactly the written messages have an accepting receipt");
         prop_assert_eq!(world.receipts.len() as u64, world.published);
     }
 }
