@@ -159,6 +159,11 @@ impl Link {
         }
     }
 
+    /// Whether a delivery is arriving: its first transfer was received, its last was not.
+    pub fn is_receiving(&self) -> bool {
+        matches!(&self.end, End::Receiving(Receiving { partial: Some(_), .. }))
+    }
+
     pub(crate) fn terms(&self) -> Terms {
         let Self { max_message_size, snd_settle_mode, rcv_settle_mode, .. } = *self;
         Terms { max_message_size, snd_settle_mode, rcv_settle_mode }

@@ -77,13 +77,7 @@ impl Receiver {
     /// Sets (does not add to) the credit: so many more messages may come. `drain`: credit that the peer has no message
     /// for is handed back at once. `echo`: the peer is to answer with a FLOW.
     pub fn flow(&self, credit: u32, drain: bool, echo: bool) {
-        let mut state = self.link.shared().lock();
-        let Some(link) = state.links.get_mut(self.link.key) else { return };
-        link.draining |= drain;
-        if let Some((channel, number)) = link.number {
-            state.endpoint.grant(channel, number, credit, drain, echo);
-            state.kick();
-        }
+        grant(&mut self.link.shared().lock(), self.link.key, credit, drain, echo);
     }
 
     /// Has the peer send what it has for the current credit and hand back the rest, and waits until it has. Automatic
@@ -92,22 +86,25 @@ impl Receiver {
     /// # Errors
     /// Why the link is over.
     pub async fn drain(&self) -> Result<Drained, Error> {
+        // Under one lock: a message that arrived in between would be granted again.
         let (credit, before) = {
-            let state = self.link.shared().lock();
-            (credit(&state, self.link.key), self.link_received(&state))
+            let mut state = self.link.shared().lock();
+            let credit = credit(&state, self.link.key);
+            grant(&mut state, self.link.key, credit, true, false);
+            (credit, self.link_received(&state))
         };
-        self.flow(credit, true, false);
         let shared = self.link.shared();
         shared
             .wait(|state, cx| {
-                let left = self::credit(state, self.link.key);
+                // The first frame of a large message uses up its credit: the message itself arrives later.
+                let is_over = self::credit(state, self.link.key) == 0 && !is_receiving(state, self.link.key);
                 let Some(link) = state.links.get_mut(self.link.key) else {
                     return Poll::Ready(Err(Error::Closed));
                 };
                 if let Some(error) = &link.closed {
                     return Poll::Ready(Err(error.clone()));
                 }
-                if left > 0 {
+                if !is_over {
                     link.wakers.register(cx);
                     return Poll::Pending;
                 }
@@ -207,12 +204,26 @@ fn top_up(state: &mut State, key: usize, n: u32) {
     }
 }
 
+fn grant(state: &mut State, key: usize, credit: u32, drain: bool, echo: bool) {
+    let Some(link) = state.links.get_mut(key) else { return };
+    link.draining |= drain;
+    if let Some((channel, number)) = link.number {
+        state.endpoint.grant(channel, number, credit, drain, echo);
+        state.kick();
+    }
+}
+
 fn credit(state: &State, key: usize) -> u32 {
-    let credit = || {
-        let (channel, number) = state.links.get(key)?.number?;
-        Some(state.endpoint.session(channel)?.link(number)?.receiver_credit().credit())
-    };
-    credit().unwrap_or(0)
+    endpoint_link(state, key).map_or(0, |link| link.receiver_credit().credit())
+}
+
+fn is_receiving(state: &State, key: usize) -> bool {
+    endpoint_link(state, key).is_some_and(amqp10::Link::is_receiving)
+}
+
+fn endpoint_link(state: &State, key: usize) -> Option<&amqp10::Link> {
+    let (channel, number) = state.links.get(key)?.number?;
+    state.endpoint.session(channel)?.link(number)
 }
 
 impl Delivery {

@@ -14,6 +14,7 @@ use client::{
     SenderOptions, Session, Settle,
 };
 use server::{Script, start};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 async fn open(script: &Script) -> Connection {
     Connection::over(start(script.clone()), None, Options::default()).await.unwrap()
@@ -243,6 +244,48 @@ async fn drain_hands_back_what_is_not_used() {
         assert_eq!(number(&receiver.recv().await.unwrap().message), n);
     }
     assert_eq!(receiver.drain().await.unwrap().unused, 0);
+}
+
+/// Passes on what the server writes in small pieces, and lets all other tasks run after each.
+fn slowly(server: DuplexStream) -> DuplexStream {
+    let (ours, theirs) = tokio::io::duplex(100_000);
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    let (mut from_client, mut to_client) = tokio::io::split(ours);
+    tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
+    tokio::spawn(async move {
+        let mut piece = [0; 1000];
+        while let Ok(n @ 1..) = from_server.read(&mut piece).await {
+            if to_client.write_all(&piece[..n]).await.is_err() {
+                return;
+            }
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    theirs
+}
+
+/// The credit of a large message is used with its first frame, long before the message is there.
+#[tokio::test]
+async fn drain_waits_for_the_whole_of_the_last_message() {
+    let connection =
+        Connection::over(slowly(start(Script::default())), None, Options::default()).await.unwrap();
+    let session = connection.session().await.unwrap();
+    let sender = session.sender(Some("/queues/q"), SenderOptions::default()).await.unwrap();
+    let options = ReceiverOptions { credit: Credit::Manual, ..ReceiverOptions::default() };
+    let receiver = session.receiver(Some("/queues/q"), options).await.unwrap();
+    let _ = sender.send(numbered(1)).await.unwrap();
+    let _ = sender.send(Message::data(vec![7; 300_000]).encode()).await.unwrap();
+    receiver.flow(2, false, false);
+    let mut drain = std::pin::pin!(receiver.drain());
+    // It is polled after each piece.
+    let drained = poll_fn(|cx| {
+        cx.waker().wake_by_ref();
+        drain.as_mut().poll(cx)
+    });
+    let drained = drained.await.unwrap();
+    assert_eq!((drained.unused, drained.waiting), (0, 2));
 }
 
 #[tokio::test]

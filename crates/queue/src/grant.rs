@@ -1,13 +1,14 @@
-//! One consumer's credit.
+//! The credit of one consumer.
 
-/// What a consumer may still be sent. The queue owns `delivery_count`; the consumer only ever states a limit.
+/// The credit that a consumer has left. The queue counts deliveries in `delivery_count`. The consumer only
+/// sets a limit.
 ///
-/// Both numbers live in serial arithmetic (RFC 1982): they wrap, and only their differences mean anything.
+/// Both numbers wrap (RFC 1982). Only their differences are meaningful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
-    /// Deliveries sent, plus credit that a drain used up.
+    /// The number of deliveries sent, plus credit that drains used up.
     pub delivery_count: u32,
-    /// Deliveries that may still be sent.
+    /// The number of deliveries that may still be sent.
     pub credit: u32,
 }
 
@@ -16,21 +17,22 @@ impl Grant {
         Self { delivery_count, credit: 0 }
     }
 
-    /// Replaces the limit: `credit` deliveries counted from `delivery_count`, which lags behind ours by what
-    /// was on its way when the consumer spoke. A limit that lies behind us leaves no credit.
+    /// Replaces the limit: `credit` deliveries counted from `delivery_count`. The consumer's `delivery_count`
+    /// lags behind the queue's by the deliveries that were in flight when it was sent. A limit that has
+    /// already been reached leaves no credit.
     pub fn replace(&mut self, delivery_count: u32, credit: u32) {
         let ahead = self.delivery_count.wrapping_sub(delivery_count) as i32;
         let left = i64::from(credit) - i64::from(ahead);
         self.credit = left.clamp(0, i64::from(u32::MAX)) as u32;
     }
 
-    /// The one line that spends.
+    /// Uses one credit. Nothing else spends credit for a delivery.
     pub fn spend(&mut self) {
         debug_assert!(self.credit > 0, "a delivery without credit");
         (self.delivery_count, self.credit) = (self.delivery_count.wrapping_add(1), self.credit - 1);
     }
 
-    /// Uses up what is left.
+    /// Uses up the remaining credit.
     pub fn drain(&mut self) {
         self.delivery_count = self.delivery_count.wrapping_add(self.credit);
         self.credit = 0;
@@ -42,12 +44,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_counts_deliveries_under_way() {
+    fn a_grant_counts_deliveries_in_flight() {
         let mut grant = Grant { delivery_count: 12, credit: 0 };
         grant.replace(10, 5);
         assert_eq!(grant.credit, 3);
         grant.replace(10, 1);
-        assert_eq!(grant.credit, 0, "a limit behind us leaves nothing");
+        assert_eq!(grant.credit, 0, "a limit that has been reached leaves no credit");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! Queues as deterministic machines: requests in, effects and facts out.
+//! Queues as deterministic state machines: requests go in, effects and facts come out.
 //!
-//! Absent here: sockets, files, clocks, tasks, randomness, and every word of every protocol.
+//! This crate has no sockets, files, clocks, tasks or randomness, and it knows no protocol.
 
 #![forbid(unsafe_code)]
 

@@ -1,14 +1,14 @@
-//! The words between a queue and whoever keeps its backlog.
+//! The types between a queue and the component that stores its backlog.
 //!
-//! A queue asks for nothing to be written. Whoever drives it decides when memory is to be spared, takes a run of
-//! ready messages out ([`crate::Fifo::page_out`]), writes it where it likes, and says so
-//! ([`crate::Fifo::handle_stored`]); from then on the queue asks for what it needs, block by block.
+//! A queue never asks to be paged out. The component that drives it decides when to free memory. It takes a run of
+//! ready messages from the queue ([`crate::Fifo::page_out`]), writes it, and reports success
+//! ([`crate::Fifo::handle_stored`]). From then on, the queue asks for the messages that it needs, one block at a time.
 //!
 //! ```text
-//!   page_out ──► (written, synced) ──► handle_stored ──► Fact::Stored         the messages are forgotten
-//!   Output::loads ──► (read) ──► handle_loaded                                a block of them is back
-//!   Output::released ──► (its bytes may go, once the facts so far are safe)   nothing in the run is alive
-//!   living ──► (copied, synced) ──► handle_moved ──► Fact::Stored, released   a run without what is dead of it
+//!   page_out ──► (written, synced) ──► handle_stored ──► Fact::Stored         the messages leave memory
+//!   Output::loads ──► (read) ──► handle_loaded                                a block of messages is in memory again
+//!   Output::released ──► (freed once all facts so far are safe)               no message of the run is alive
+//!   living ──► (copied, synced) ──► handle_moved ──► Fact::Stored, released   the new run has only live messages
 //! ```
 
 use message::{Annotations, Message};
@@ -16,21 +16,21 @@ use ranges::{Range, Span};
 
 use crate::contract::{Deliver, PublisherId};
 
-/// Which messages of a queue have facts. Its driver says so ([`crate::Drive::policy`]).
+/// Which messages of a queue have facts. The driver of the queue chooses ([`crate::Drive::policy`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FactPolicy {
-    /// None: nothing survives the process.
+    /// No messages. Nothing survives the process.
     Never,
-    /// Durable messages that are not delivered settled at once. Everything applies at once.
+    /// Durable messages, except those that are settled as they are delivered. All requests apply at once.
     #[default]
     Durable,
-    /// Every accepted message. Turns can fall: nothing of a publish is delivered before its turn stands
-    /// ([`crate::Fifo::close_turn`]).
+    /// Every accepted message. Turns can be rolled back, so a message is delivered only after the turn of its publish
+    /// is committed ([`crate::Fifo::close_turn`]).
     Always,
 }
 
 impl FactPolicy {
-    /// Whether a message needs a fact to survive.
+    /// Returns whether a message needs a fact to survive.
     #[inline]
     pub fn needs_fact(self, message: &Message) -> bool {
         match self {
@@ -41,72 +41,75 @@ impl FactPolicy {
     }
 }
 
-/// What must survive the process. Facts restore the machine without running any decision again. [`FactPolicy`] says which
-/// messages have facts.
+/// A record of what must survive the process. Facts restore the machine without running any decision again.
+/// [`FactPolicy`] says which messages have facts.
 #[derive(Clone, Debug)]
 pub enum Fact {
     Put {
         seq: u64,
         message: Message,
-        /// When it arrived, in milliseconds since the epoch: its time to live counts from here.
+        /// The arrival time in milliseconds since the epoch. The message's time to live starts here.
         at_ms: u64,
     },
-    /// Settled, expired, dropped and dead-lettered alike. Ascending, not overlapping, inclusive. Says nothing
-    /// of messages in runs.
+    /// Messages were settled, expired, dropped or dead-lettered. The spans of a call ascend and do not overlap. Does
+    /// not cover messages in runs.
     Gone(Span),
-    /// Requeued: its marks from now on. They replace earlier ones.
+    /// The message was requeued and has these marks now. They replace earlier marks.
     Returned { seq: u64, marks: Marks },
-    /// A run is safe: its messages need no `Put` any more. Said again, it replaces what was said of the run,
-    /// also what was `Taken`.
+    /// A run is stored safely, so its messages no longer need a `Put`. If repeated, it replaces all earlier facts about
+    /// the run, including `Taken`.
     Stored(Stored),
-    /// What `Gone` is for messages of a run.
+    /// Messages of a run were removed. The counterpart of `Gone`.
     Taken(Taken),
-    /// Messages of the queue are lost: nothing of it is delivered any more, by no later life either. What is left
-    /// is kept until the queue is deleted.
+    /// Messages of the queue are lost. The queue delivers nothing any more, also not after a restart. The remaining
+    /// messages are kept until the queue is deleted.
     Damaged,
 }
 
-/// What deliveries have left on a message.
+/// What earlier deliveries have changed on a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Deliveries that failed.
+    /// The number of failed deliveries.
     pub delivery_count: u32,
-    /// Somebody has had it before.
+    /// True if the message was delivered before.
     pub redelivered: bool,
-    /// Deliveries in all, whatever became of them. Quorum queues count them; elsewhere 0.
+    /// The number of all deliveries, whatever their outcome. Only quorum queues count them; elsewhere 0.
     pub acquired_count: u32,
-    /// Not delivered before this time, in milliseconds since the epoch. Only quorum queues delay messages.
+    /// The message is not delivered before this time, in milliseconds since the epoch. Only quorum queues delay
+    /// messages.
     pub due_ms: Option<u64>,
-    /// What consumers have set since the message was last put, merged.
+    /// The merged annotations that consumers have set since the last `Put` of the message.
     pub annotations: Option<Annotations>,
 }
 
-/// A [`Fact::Put`] whose message is lent: whoever keeps it has a form of its own for it.
+/// A [`Fact::Put`] with a borrowed message. The receiver stores the message in its own format.
 #[derive(Clone, Copy, Debug)]
 pub struct Put<'a> {
     pub seq: u64,
     pub message: &'a Message,
     pub at_ms: u64,
-    /// Its publisher is patient and there are consumers: the message may well be settled before it is written.
+    /// Present if the publisher pipelines and the queue has consumers. The message may well be settled before it is
+    /// written.
     pub brief: Option<Brief>,
 }
 
-/// Who waits for the receipt of a message, and what tells how soon it may be settled.
+/// The publisher of a message whose writing may be deferred, and data to estimate how soon the message will be settled
+/// (docs/decisions/0022).
 #[derive(Clone, Copy, Debug)]
 pub struct Brief {
     pub publisher: PublisherId,
-    /// The publisher's number for it.
+    /// The publisher's number for the message.
     pub number: u64,
-    /// Ready messages in front of it.
+    /// The number of ready messages before it.
     pub ahead: u64,
-    /// Messages that consumers have accepted in this life of the queue.
+    /// The number of messages that consumers have accepted since the queue was started.
     pub acknowledged: u64,
 }
 
-/// What a queue hands up while it applies a request: its deliveries, and the messages that it stores.
+/// Receives the deliveries and the stored messages of a queue while it applies a request.
 pub trait Carrier: Deliver {
-    /// Called for each message that has a fact, before the facts of the same request, which do not repeat it. Returns true if
-    /// the receipt of the message leaves by another way; only a [`Put::brief`] message may do that.
+    /// Called for each message that has a fact, before the other facts of the request, which do not repeat it. Returns
+    /// true if the caller sends the receipt itself later. This is allowed only if the message has [`Put::brief`].
     fn put(&mut self, put: Put<'_>) -> bool;
 }
 
@@ -116,7 +119,7 @@ impl From<Put<'_>> for Fact {
     }
 }
 
-/// Messages of a run that are gone, by their positions in it, which start at 0; inclusive.
+/// Removed messages of a run. Their positions in the run start at 0. The bounds are inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub run: u32,
@@ -124,7 +127,7 @@ pub struct Taken {
     pub last: u32,
     /// How many of them were durable.
     pub durable: u32,
-    /// Bytes of those that were durable.
+    /// The total size of the durable ones, in bytes.
     pub bytes: u64,
 }
 
@@ -142,37 +145,37 @@ impl Range for Taken {
     }
 }
 
-/// A run of messages, all of one level of priority and in order.
+/// A run: messages of one priority level in order, which were written together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// The queue's number for it.
+    /// The queue's number for the run.
     pub run: u32,
-    /// Any message of these priorities between these seqs stands in the run, or is gone.
+    /// Every message of these priorities with a sequence number in this range is in the run or was removed.
     pub first: u64,
     pub last: u64,
-    /// The lowest and the highest; a message without one has 0.
+    /// The lowest and the highest priority. A message without a priority counts as 0.
     pub priorities: (u8, u8),
-    /// Messages that were written, also those that are not alive any more.
+    /// The number of messages that were written, including those that are no longer alive.
     pub messages: u32,
-    /// Those alive that survive the process, and their bytes.
+    /// The number of live durable messages, and their size in bytes.
     pub durable: u32,
     pub bytes: u64,
     pub ages: Ages,
 }
 
-/// When the messages of a run arrived and when they die, in milliseconds since the epoch.
+/// When the messages of a run arrived and when they expire, in milliseconds since the epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ages {
     pub first_arrival_ms: u64,
     pub last_arrival_ms: u64,
-    /// The earliest end that a message's own time to live imposes.
+    /// The earliest expiry time that a message's own time to live causes.
     pub first_end_ms: Option<u64>,
-    /// The latest, if every message has one.
+    /// The latest one, if every message has a time to live.
     pub last_end_ms: Option<u64>,
 }
 
 impl Ages {
-    /// Adds a message; they come in order of arrival, more or less.
+    /// Adds a message. The calls are roughly in order of arrival.
     pub(crate) fn add(this: Option<Self>, at_ms: u64, ttl_ms: Option<u32>) -> Self {
         let end_ms = ttl_ms.map(|ttl| at_ms.saturating_add(u64::from(ttl)));
         let Some(ages) = this else {
@@ -191,13 +194,13 @@ impl Ages {
         }
     }
 
-    /// Nothing dies before this time.
+    /// Returns a time before which no message expires.
     pub(crate) fn earliest_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
         let imposed = queue_ttl_ms.map(|ttl| self.first_arrival_ms.saturating_add(ttl));
         self.first_end_ms.into_iter().chain(imposed).min()
     }
 
-    /// Everything is dead from this time on.
+    /// Returns a time from which on all messages have expired.
     pub(crate) fn latest_ms(&self, queue_ttl_ms: Option<u64>) -> Option<u64> {
         let imposed = queue_ttl_ms.map(|ttl| self.last_arrival_ms.saturating_add(ttl));
         self.last_end_ms.into_iter().chain(imposed).min()
@@ -208,25 +211,25 @@ impl Ages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageOut {
     pub run: u32,
-    /// Messages that were shown.
+    /// The number of messages that were passed to the callback.
     pub messages: u32,
 }
 
-/// What is alive of a run, for it to be moved.
+/// The live messages of a run that is to be moved.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Living {
     /// Positions in the run, ascending.
     pub positions: Vec<u32>,
-    /// From this position on nothing has been read. A block must begin there in the new place.
+    /// No message from this position on has been read. In the new run, a block must begin at this message.
     pub unread: u32,
 }
 
-/// Where a living message of a run stands in its new place.
+/// The new position of a live message of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moved {
     /// Its position in the old run.
     pub from: u32,
-    /// The byte of the new run at which its block begins.
+    /// The offset in the new run at which its block begins, in bytes.
     pub block: u32,
 }
 
@@ -234,15 +237,15 @@ pub struct Moved {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     pub run: u32,
-    /// The byte of the run at which the block begins; 0, or what a block before it named as the next.
+    /// The offset in the run at which the block begins, in bytes: 0, or the `next` of an earlier block.
     pub block: u32,
 }
 
-/// A block that was read: all its messages, in order.
+/// A block that was read: all of its messages in order.
 #[derive(Debug, Default)]
 pub struct Block {
     pub messages: Vec<Loaded>,
-    /// Where the next block of the run begins, if this is not the last.
+    /// The offset of the next block of the run. `None` for the last block.
     pub next: Option<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What a queue takes in memory whose consumer never settles: a budget, and a reference for each message.
+//! Bounds the memory of a queue whose consumer never settles: a budget, plus one reference for each message.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -28,7 +28,7 @@ impl Carrier for Nobody {
 struct Weighing;
 
 thread_local! {
-    /// Of this thread: what it was given by others and gives back makes it negative.
+    /// The bytes of this thread. Memory that comes from other threads and is freed here makes the number negative.
     static BYTES: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
 }
@@ -62,8 +62,8 @@ const REFERENCE: isize = 32;
 const BUDGET: isize = 4 << 20;
 const RUN: u64 = 1 << 20;
 
-/// Chunks that are not full and the list of all chunks, what is known of each run, what one call says, and the list of
-/// what a run that is being written is made of.
+/// Covers chunks that are not full, the list of all chunks, the data about each run, the output of one call, and the
+/// list of messages of a run that is being written.
 const SLACK: isize = 3 << 20;
 
 const BLOCK: u64 = 1000;
@@ -72,7 +72,7 @@ fn config() -> Config {
     Config::new("q")
 }
 
-/// As a shard does behind a turn; the disk takes everything at once.
+/// Pages out as a shard does after a turn. The disk writes everything at once.
 fn page_out(fifo: &mut Fifo, out: &mut Output) {
     while fifo.pageable_bytes() > BUDGET as u64 {
         let mut shown = 0;
@@ -80,7 +80,7 @@ fn page_out(fifo: &mut Fifo, out: &mut Output) {
             shown += 1;
             ((shown - 1) / BLOCK) as u32
         });
-        assert_eq!(run.map(|run| u64::from(run.messages)), Some(shown), "everything can leave memory");
+        assert_eq!(run.map(|run| u64::from(run.messages)), Some(shown), "everything can be paged out");
         fifo.handle_stored(out);
         out.facts.clear();
     }
@@ -124,7 +124,7 @@ fn a_consumer_that_never_settles_costs_a_reference_a_message() {
     }
     assert_eq!(fifo.report().unsettled, MESSAGES);
 
-    // What is given back can be read again, and what is settled takes nothing.
+    // Requeued messages can be read again, and settled messages take no memory.
     let (first, last) = (MESSAGES / 2, MESSAGES / 2);
     let outcome = Outcome::Released;
     fifo.apply(Request::Settle { consumer, first, last, outcome, answer: false }, 0, &mut out, &mut Nobody);

@@ -1,4 +1,4 @@
-//! House rule: a queue speaks no protocol.
+//! Checks that a queue knows no protocol.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a message costs: a warm queue takes it, delivers it and forgets it without the allocator.
+//! Checks that a warm queue accepts, delivers and removes messages without allocating.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -89,7 +89,7 @@ impl Bench {
         }
     }
 
-    /// Everyone gets `credit` more; then everyone settles what came, in one range.
+    /// Grants `credit` more to every consumer. Then each settles its deliveries in one range.
     fn consume(&mut self, credit: u32) {
         for id in 0..CONSUMERS {
             let delivery_count = self.granted[id as usize];

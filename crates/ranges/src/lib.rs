@@ -1,28 +1,29 @@
-//! Ranges of consecutive numbers that become one where they meet.
+//! Merges consecutive numbers into ranges.
 //!
-//! Receipts, settlements and facts say the same of many numbers. They arrive mostly in order, so the newest range is
-//! lengthened if the next one continues it:
+//! Receipts, settlements and facts often carry the same value for many consecutive numbers. They arrive mostly in
+//! order, so the newest range is extended if the next one continues it:
 //!
 //! ```text
 //!   [1..=3 accepted] [4..=4 released]  +  [5..=5 released]  ->  [1..=3 accepted] [4..=5 released]
 //! ```
 //!
-//! What a range says beside its numbers, and when two ranges say the same, is the business of whoever implements [`Range`].
-//! Absent here: ranges that overlap or have gaps, and searching for a range or cutting one.
+//! A type that implements [`Range`] decides what a range holds besides its numbers, and when two ranges may be joined.
+//!
+//! This crate does not handle overlapping ranges or ranges with gaps, and it does not search or split ranges.
 
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
-/// Consecutive numbers, all with the same verdict, outcome or whatever else the range holds.
+/// A range of consecutive numbers that share one value, for example a verdict or an outcome.
 pub trait Range {
-    /// Returns true if `next` begins right behind this range and says the same.
+    /// Returns true if `next` starts immediately after this range and holds the same value.
     fn joins(&self, next: &Self) -> bool;
 
-    /// Lengthens this range by `next`, which it joins.
+    /// Extends this range by `next`. The caller has checked that the two ranges join.
     fn lengthen(&mut self, next: &Self);
 
-    /// Lengthens this range by `next` if it joins it. Returns true if it does.
+    /// Extends this range by `next` if the two ranges join. Returns true if they do.
     #[inline]
     fn join(&mut self, next: &Self) -> bool {
         let joins = self.joins(next);
@@ -33,9 +34,9 @@ pub trait Range {
     }
 }
 
-/// A list of ranges, the newest last.
+/// A list of ranges. The newest is the last.
 pub trait Ranges<R> {
-    /// Lengthens the last range by `next` if they join, and appends `next` otherwise.
+    /// Extends the last range by `next` if they join. Appends `next` otherwise.
     fn push_joined(&mut self, next: R);
 }
 
@@ -57,14 +58,14 @@ impl<R: Range> Ranges<R> for VecDeque<R> {
     }
 }
 
-/// Keeps only the newest range: lengthens it by `next` if they join, and replaces it otherwise. Returns the replaced one,
-/// which has ended.
+/// Keeps only the newest range: extends it by `next` if they join, and replaces it otherwise. Returns the replaced
+/// range, which is then complete.
 #[inline]
 pub fn replace_joined<R: Range>(newest: &mut Option<R>, next: R) -> Option<R> {
     if newest.as_mut().is_some_and(|newest| newest.join(&next)) { None } else { newest.replace(next) }
 }
 
-/// A range that says nothing beside its numbers, `first..=last`.
+/// A range `first..=last` without a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
     pub first: u64,
@@ -92,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    /// Numbers that have one colour.
+    /// A range of numbers with one colour.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     struct Painted {
         span: Span,
@@ -109,7 +110,7 @@ mod tests {
         }
     }
 
-    /// The ranges of what was said of each number, found number by number.
+    /// Computes the expected ranges, number by number.
     fn ranges_of(model: &BTreeMap<u64, u8>) -> Vec<Painted> {
         let mut ranges: Vec<Painted> = Vec::new();
         for (&number, &colour) in model {
@@ -122,9 +123,9 @@ mod tests {
     }
 
     proptest! {
-        /// Ranges of any length, with and without gaps between them, pushed in order: the fewest that say the same.
+        /// Pushes ranges of any length in order, with and without gaps. The result has the fewest possible ranges.
         #[test]
-        fn joined_ranges_are_what_is_said_of_each_number(
+        fn joined_ranges_cover_the_same_numbers_and_values(
             steps in vec((0u64..3, 1u64..5, 0u8..2), 0..100),
         ) {
             let (mut list, mut queue, mut newest) = (Vec::new(), VecDeque::new(), None);
@@ -145,7 +146,7 @@ mod tests {
             }
         }
 
-        /// Spans in any order are not joined out of order, and cover the same numbers.
+        /// Spans that are pushed out of order keep their order and cover the same numbers.
         #[test]
         fn spans_out_of_order_cover_the_same_numbers(numbers in vec(0u64..20, 0..40)) {
             let mut spans: Vec<Span> = Vec::new();

@@ -1,7 +1,7 @@
-//! The words between gates and queues (`docs/contract.md`): requests go down, effects come up.
+//! The message types between gates and queues (`docs/contract.md`). Gates send requests, and queues answer with
+//! effects. A gate is the part of the broker that translates one protocol.
 //!
-//! The words are the same for every protocol and every driver. No request is answered by anything but the
-//! effects listed here, and every effect names the request it answers.
+//! The types are the same for every protocol and every driver. A request is answered only by the effects listed here.
 
 mod replay;
 
@@ -12,64 +12,64 @@ use ranges::{Range, Ranges};
 
 pub use self::replay::{BloomFilter, Chunk, FilterValues, Follower, News, Replay, Retained, Start};
 
-/// A consumer of one queue. Never reused, so that late mail to a dead consumer cannot reach a living one.
+/// The id of a consumer of one queue. Ids are never reused, so a late message for a closed consumer cannot reach
+/// another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ConsumerId(pub u64);
 
-/// A publisher as its receipts see it. Never reused.
+/// The id of a publisher in its receipts. Ids are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublisherId(pub u64);
 
-/// Correlates a request that expects one answer with that answer. Chosen by whoever asks.
+/// Matches an answer to its request. The requester chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// What is asked of a queue.
+/// A request to a queue.
 #[derive(Debug)]
 pub enum Request {
-    /// Store one message. It is in exactly one [`Receipt`].
+    /// Stores one message. It is covered by exactly one [`Receipt`].
     Publish(Publish),
-    /// Become a consumer. Answered by [`Effect::Attached`] or [`Effect::Refused`].
+    /// Adds a consumer. Answered by [`Effect::Attached`] or [`Effect::Refused`].
     Attach(Attach),
-    /// No new deliveries; what is unsettled may still be settled. Answered by [`Effect::Gone`].
+    /// Stops deliveries to the consumer. It may still settle its unsettled deliveries. Answered by [`Effect::Gone`].
     Cancel { consumer: ConsumerId },
-    /// Forget the consumer and requeue what it has not settled; `failed` raises the delivery count of that.
+    /// Removes the consumer and requeues its unsettled deliveries. With `failed`, their delivery count is raised.
     /// Answered by [`Effect::Gone`].
     Detach { consumer: ConsumerId, failed: bool },
-    /// The consumer's whole grant, not an addition to it: `credit` deliveries counted from `delivery_count`
-    /// (both wrap, RFC 1982). With `drain` what cannot be used at once is used up; with `drain` or `echo`
-    /// one [`Effect::CreditState`] follows the deliveries.
+    /// Sets the consumer's credit: `credit` deliveries counted from `delivery_count`. This replaces the previous grant.
+    /// Both numbers wrap (RFC 1982). With `drain`, credit that cannot be used at once is used up. With `drain` or
+    /// `echo`, one [`Effect::CreditState`] follows the deliveries.
     Grant { consumer: ConsumerId, delivery_count: u32, credit: u32, drain: bool, echo: bool },
-    /// Up to `n` messages without a consumer. Unless `settled`, they are held under `holder` as if it were a
-    /// consumer that had been cancelled; the holder keeps its numbers until its Detach. Answered by
-    /// [`Effect::Fetched`].
+    /// Takes up to `n` messages without a consumer. Unless `settled`, they are held under `holder`, as for a cancelled
+    /// consumer. The holder keeps its delivery numbers until its Detach. Answered by [`Effect::Fetched`].
     Fetch { ticket: Ticket, holder: ConsumerId, n: u32, settled: bool },
-    /// Up to `n` messages of a stream without a consumer, from any place. Answered by [`Effect::Fetched`].
+    /// Reads up to `n` messages of a stream from any position, without a consumer. Answered by [`Effect::Fetched`].
     Browse { ticket: Ticket, replay: Box<Replay>, n: u32 },
-    /// Nobody waits for the answer to a Browse any more. Not answered.
+    /// Abandons a Browse: the requester no longer waits for the answer. Not answered.
     GiveUp { ticket: Ticket },
-    /// To a stream: so many consumers read it at this follower; `None` follows no more. Answered by
-    /// [`Effect::News`], when it begins and whenever there are any.
+    /// Tells a stream how many of its consumers are at this follower. `None` ends the following. Answered by
+    /// [`Effect::News`] when it starts, and whenever there is something new.
     Follow { follower: Follower, consumers: Option<u32> },
-    /// Settle the consumer's deliveries `first..=last` (its own consecutive numbers; unknown ones are
-    /// ignored). With `answer`, [`Effect::Settled`] follows.
+    /// Settles the consumer's deliveries `first..=last`, which are its own consecutive numbers. Unknown numbers are
+    /// ignored. With `answer`, [`Effect::Settled`] follows.
     Settle { consumer: ConsumerId, first: u64, last: u64, outcome: Outcome, answer: bool },
-    /// The dead letter of this token has been dealt with.
+    /// Answers [`Effect::DeadLetter`] with the same token.
     DeadLettered { token: u64, arrival: Arrival },
-    /// Somebody has declared the queue again, which uses it ([`Config::expires_ms`]).
+    /// Reports that the queue was declared again. This counts as a use ([`Config::expires_ms`]).
     Use,
-    /// New settings, from a policy or a new declaration.
+    /// Sets new settings, from a policy or a new declaration.
     Configure(Box<Config>),
-    /// Drop everything that is ready. Answered by [`Effect::Done`].
+    /// Removes all ready messages. Answered by [`Effect::Done`].
     Purge { ticket: Ticket },
-    /// Delete the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or [`Effect::Refused`].
+    /// Deletes the queue. Answered by [`Effect::Done`] and [`Effect::Deleted`], or by [`Effect::Refused`].
     Delete { ticket: Ticket, if_unused: bool, if_empty: bool },
-    /// Answered by [`Effect::Report`].
+    /// Asks for a report. Answered by [`Effect::Report`].
     Report { ticket: Ticket },
 }
 
 impl Request {
-    /// Gives a request that is answered by ticket another ticket.
+    /// Replaces the ticket of a request that has one.
     pub fn set_ticket(&mut self, new: Ticket) {
         match self {
             Self::Fetch { ticket, .. }
@@ -92,79 +92,82 @@ impl Request {
     }
 }
 
-/// One message to store.
+/// A message to store.
 #[derive(Clone, Debug)]
 pub struct Publish {
     pub publisher: PublisherId,
-    /// The publisher's own number for this message; comes back in the receipt.
+    /// The publisher's own number for this message. The receipt repeats it.
     pub seq: u64,
     pub message: Message,
-    /// The publisher goes on without this receipt: it may come later, when the message is settled.
+    /// True if the publisher pipelines: it continues without this receipt, which may be sent later, when the message is
+    /// settled.
     pub patient: bool,
 }
 
-/// One consumer to add.
+/// A consumer to add.
 #[derive(Debug)]
 pub struct Attach {
     pub consumer: ConsumerId,
     pub mode: Mode,
-    /// Higher is served first while it has credit. Default 0.
+    /// Consumers with a higher priority are served first while they have credit. The default is 0.
     pub priority: i32,
-    /// Refuse when there is another consumer, and refuse every later one.
+    /// Refuses the attach if there is another consumer, and refuses every later consumer.
     pub exclusive: bool,
-    /// Deliveries are settled as they are sent: at most once.
+    /// Deliveries count as settled when they are sent (at most once).
     pub settled: bool,
-    /// The first delivery count of the consumer's grants.
+    /// The initial delivery count of the consumer's grants.
     pub delivery_count: u32,
-    /// Bytes of the largest delivery that the consumer takes; `None` is any. A queue passes over the consumer for a
-    /// larger one, as if it had no credit. Streams leave this to the gate.
+    /// The size of the largest delivery that the consumer accepts, in bytes. `None` means no limit. For a larger
+    /// message, a queue skips the consumer as if it had no credit. Streams leave this check to the gate.
     pub message_bytes_max: Option<u64>,
 }
 
-/// How a consumer reads.
+/// The way in which a consumer reads.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// Each message goes to one consumer and leaves the queue when settled. Refused by streams.
+    /// Each message goes to one consumer and leaves the queue when it is settled. Streams refuse this mode.
     Take,
-    /// Look without taking. Not offered by the fifo machine yet: refused.
+    /// Reads without removing messages. The fifo machine does not support this mode and refuses it.
     Browse,
-    /// From any place, again and again. Streams only: refused by the fifo machine.
+    /// Reads from any position, as often as wanted. For streams only; the fifo machine refuses this mode.
     Replay(Box<Replay>),
 }
 
-/// What a consumer says of a delivery.
+/// A consumer's outcome for a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Done: the message leaves the queue.
+    /// Processed. The message leaves the queue.
     Accepted,
-    /// Invalid: dead-lettered or dropped; counts as a failed delivery.
+    /// Invalid. The message is dead-lettered or dropped. Counts as a failed delivery.
     Rejected,
-    /// Not processed: back to its place; does not count as a failed delivery.
+    /// Not processed. The message returns to its position. Does not count as a failed delivery.
     Released,
-    /// Back to its place, or dead-lettered if `undeliverable_here`; `failed` raises the delivery count. The
-    /// annotations are merged into the message's own, for every later delivery and for the dead letter.
+    /// The message returns to its position, or is dead-lettered if `undeliverable_here`. With `failed`, its delivery
+    /// count is raised. The annotations are merged into the message's own, for all later deliveries and for the dead
+    /// letter.
     Modified { failed: bool, undeliverable_here: bool, annotations: Option<Box<Annotations>> },
 }
 
-/// What became of a dead letter.
+/// The result of publishing a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// A queue has it: the message is forgotten.
+    /// A queue has taken it. The message can be forgotten.
     Taken,
-    /// None takes it: at-most-once drops it and counts it, at-least-once tries again.
+    /// No queue takes it. With at-most-once, the message is dropped and counted. With at-least-once, it is sent again
+    /// later.
     Refused,
-    /// None has it, but one would, and cannot store it at the moment: it is tried again in any case.
+    /// No queue has taken it, but one would if it could store messages at the moment. It is always sent again later.
     Unavailable,
 }
 
-/// What became of the publishes `first..=last` of one publisher.
+/// The verdict on the publishes `first..=last` of one publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub publisher: PublisherId,
     pub first: u64,
     pub last: u64,
     pub verdict: Verdict,
-    /// The verdict stands on a fact that the log must have first.
+    /// True if the verdict depends on a fact that must be in the log first.
     pub journaled: bool,
 }
 
@@ -182,12 +185,12 @@ impl Range for Receipt {
     }
 }
 
-/// Receipts in the order of their publishes, as few as will do.
+/// Receipts in the order of their publishes, merged where possible.
 #[derive(Debug, Default)]
 pub struct Receipts(Vec<Receipt>);
 
 impl Receipts {
-    /// Answers for one publish.
+    /// Adds the receipt of one publish.
     pub(crate) fn push(&mut self, publisher: PublisherId, seq: u64, verdict: Verdict, journaled: bool) {
         self.push_all(Receipt { publisher, first: seq, last: seq, verdict, journaled });
     }
@@ -196,17 +199,17 @@ impl Receipts {
         self.0.push_joined(receipt);
     }
 
-    /// Refuses a publish.
+    /// Rejects a publish.
     pub fn reject(&mut self, publisher: PublisherId, seq: u64, reason: RejectReason) {
         self.push(publisher, seq, Verdict::Rejected(reason), false);
     }
 
-    /// None of them stands on a fact any more.
+    /// Marks all receipts as independent of facts.
     pub(crate) fn leave_at_once(&mut self) {
         self.0.iter_mut().for_each(|receipt| receipt.journaled = false);
     }
 
-    /// Takes them all out.
+    /// Takes out all receipts.
     pub fn drain(&mut self) -> impl Iterator<Item = Receipt> {
         self.0.drain(..)
     }
@@ -216,8 +219,8 @@ impl Receipts {
     }
 }
 
-/// What a queue has to say, beside its receipts. As in a [`Receipt`], `journaled` says that an effect stands on facts of its
-/// turn or an earlier one. Effects without it stand on none.
+/// What a queue sends besides its receipts. As in a [`Receipt`], `journaled` means that an effect depends on facts of
+/// its turn or of an earlier one. Effects without this field depend on none.
 #[derive(Debug)]
 pub enum Effect {
     Attached {
@@ -229,7 +232,7 @@ pub enum Effect {
         asked: Asked,
         why: Refusal,
     },
-    /// The consumer is no more.
+    /// The consumer was removed, or gets no more deliveries.
     Gone {
         consumer: ConsumerId,
         reason: GoneReason,
@@ -246,13 +249,13 @@ pub enum Effect {
         consumer: ConsumerId,
         state: CreditState,
     },
-    /// Answers Fetch; `ready` messages are left.
+    /// Answers Fetch and Browse. `ready` is the number of ready messages that are left.
     Fetched {
         ticket: Ticket,
         deliveries: Vec<Delivery>,
         ready: u64,
     },
-    /// What a follower must know of a stream.
+    /// New information about a stream, for a follower.
     News {
         follower: Follower,
         news: Box<News>,
@@ -263,14 +266,14 @@ pub enum Effect {
         last: u64,
         journaled: bool,
     },
-    /// Deliveries were taken back from the consumer.
+    /// Deliveries that the queue has taken back from the consumer.
     Revoked {
         consumer: ConsumerId,
         first: u64,
         last: u64,
     },
-    /// Publish this message to `exchange` (already marked with its death), then send
-    /// [`Request::DeadLettered`].
+    /// Asks the receiver to publish this message to `exchange`, then to send [`Request::DeadLettered`]. The message
+    /// already records its death.
     DeadLetter {
         token: u64,
         message: Message,
@@ -279,13 +282,13 @@ pub enum Effect {
         key: Option<Arc<str>>,
         journaled: bool,
     },
-    /// Answers Purge and Delete with the number of ready messages that went.
+    /// Answers Purge and Delete with the number of ready messages that were removed.
     Done {
         ticket: Ticket,
         messages: u64,
         journaled: bool,
     },
-    /// The queue has decided its own end; the catalog must forget it. Nothing follows.
+    /// The queue has ended. The catalog must forget it. No other effect follows.
     Deleted {
         reason: DeletedReason,
     },
@@ -296,7 +299,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// Whether it stands on facts.
+    /// Returns whether the effect depends on facts.
     pub fn is_journaled(&self) -> bool {
         match self {
             Self::Settled { journaled, .. }
@@ -317,52 +320,52 @@ impl Effect {
     }
 }
 
-/// What became of a publish.
+/// The result of a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Accepted,
     Rejected(RejectReason),
-    /// Nobody has it: the queue went away.
+    /// No queue has the message: the queue was deleted.
     Released,
 }
 
-/// Why a queue would not take a message.
+/// Why a queue does not take a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RejectReason {
-    /// At `max-length` or `max-length-bytes` with overflow `reject-publish`.
+    /// The queue is at `max-length` or `max-length-bytes`, and its overflow is not `drop-head`.
     MaxLength,
-    /// The queue cannot store at the moment.
+    /// The queue cannot store messages at the moment.
     Unavailable,
     /// See [`Refusal::Damaged`].
     Damaged,
 }
 
-/// Which request was refused.
+/// The request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Asked {
     Consumer(ConsumerId),
     Ticket(Ticket),
 }
 
-/// Why a request was refused. Each gate owns the one table from here to its protocol's errors.
+/// Why a request was refused. Each gate maps these reasons to its protocol's errors in one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     NotFound,
-    /// Another consumer is exclusive, or an exclusive one was asked for beside others.
+    /// There is an exclusive consumer, or an exclusive consumer was requested while there are others.
     ExclusiveConsumer,
     /// The queue belongs to another connection.
     LockedQueue,
     InUse,
     NotEmpty,
-    /// The queue type does not do this.
+    /// The queue type does not support the request.
     NotSupported,
-    /// The disk does not let the queue be opened at the moment.
+    /// The queue cannot be opened at the moment because of the disk.
     Unavailable,
-    /// Messages of the queue are damaged on the disk: nothing but its deletion is possible.
+    /// Messages of the queue are damaged on the disk. The queue can only be deleted.
     Damaged,
 }
 
-/// Why a consumer is gone.
+/// Why a consumer has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoneReason {
     Cancelled,
@@ -372,42 +375,42 @@ pub enum GoneReason {
     Damaged,
 }
 
-/// Why a queue is gone.
+/// Why a queue has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletedReason {
     Asked,
-    /// `auto_delete` and the last consumer left.
+    /// The queue has `auto_delete`, and its last consumer left.
     Unused,
-    /// `x-expires`.
+    /// The queue was unused for the time of `x-expires`.
     Expired,
 }
 
 /// What a queue can do for a consumer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// True when reading removes (`move`), false when it does not (`copy`).
+    /// True if reading removes messages (`move`), false if it does not (`copy`).
     pub moves: bool,
 }
 
-/// One message on its way to one consumer.
+/// A message that is sent to a consumer.
 #[derive(Debug)]
 pub struct Delivery {
     pub consumer: ConsumerId,
-    /// The consumer's own number: 1, 2, 3, ...
+    /// The consumer's own delivery number: 1, 2, 3, ...
     pub number: u64,
-    /// The message's place in the queue; never reused.
+    /// The message's sequence number in the queue. Never reused. In a stream, its offset.
     pub seq: u64,
     pub message: Message,
-    /// Failed deliveries before this one.
+    /// The number of failed deliveries before this one.
     pub delivery_count: u32,
-    /// It has been delivered to somebody before.
+    /// True if the message was delivered before.
     pub redelivered: bool,
 }
 
-/// Offers deliveries to consumers while a machine works, before any of its effects.
+/// Receives deliveries while a machine works. They come before all effects of the call.
 pub trait Deliver {
-    /// Offers a delivery to its consumer. Returns true if it was taken. A delivery of a queue that is not taken becomes an
-    /// effect. A reader of a stream whose delivery is not taken waits for the consumer's next Grant.
+    /// Offers a delivery to its consumer. Returns true if it was taken. If it was not, a queue turns the delivery into
+    /// an effect, and the reader of a stream waits for the consumer's next Grant.
     fn deliver(&mut self, lent: Lent<'_>) -> bool;
 }
 
@@ -417,11 +420,11 @@ impl<F: FnMut(Lent<'_>) -> bool> Deliver for F {
     }
 }
 
-/// A delivery whose message is lent, for as long as it takes to send it.
+/// A delivery with a borrowed message, which is valid only during the call.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent<'a> {
     pub consumer: ConsumerId,
-    /// As in [`Delivery`], as is all that follows.
+    /// This and all fields below are as in [`Delivery`].
     pub number: u64,
     pub seq: u64,
     pub message: &'a Message,
@@ -430,7 +433,7 @@ pub struct Lent<'a> {
 }
 
 impl Lent<'_> {
-    /// One that lasts.
+    /// Returns a copy that owns its message.
     pub fn to_delivery(&self) -> Delivery {
         let Self { consumer, number, seq, message, delivery_count, redelivered } = *self;
         Delivery { consumer, number, seq, message: message.clone(), delivery_count, redelivered }
@@ -444,39 +447,39 @@ impl Delivery {
     }
 }
 
-/// The consumer's credit as the queue sees it, in the order of its deliveries.
+/// The consumer's credit as the queue sees it after the deliveries sent so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreditState {
     pub delivery_count: u32,
     pub credit: u32,
-    /// Ready messages, 0 for an inactive consumer.
+    /// The number of ready messages. 0 for an inactive consumer.
     pub available: u32,
-    /// Answers a drain.
+    /// True if this answers a drain.
     pub drained: bool,
 }
 
-/// Settings of one queue, with policies already merged in.
+/// The settings of one queue, with its policy merged in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     pub name: Arc<str>,
-    /// Delete the queue when its last consumer leaves.
+    /// Deletes the queue when its last consumer leaves.
     pub auto_delete: bool,
     pub single_active_consumer: bool,
     pub max_length: Option<u64>,
     pub max_length_bytes: Option<u64>,
     pub overflow: Overflow,
     pub message_ttl_ms: Option<u64>,
-    /// Delete the queue when it has been unused this long.
+    /// Deletes the queue when it was unused for this long.
     pub expires_ms: Option<u64>,
     pub dead_letter: Option<DeadLetter>,
-    /// Number of levels minus one; `None` is a plain fifo.
+    /// The highest priority, which is the number of priority levels minus one. `None` means a plain fifo.
     pub max_priority: Option<u8>,
-    /// It is a stream; of the settings above a stream has `name` and `max_length_bytes`.
+    /// Present for a stream. A stream uses only `name` and `max_length_bytes` of the settings above.
     pub stream: Option<StreamConfig>,
 }
 
 impl Config {
-    /// A plain fifo without limits: what a queue is without arguments and policies.
+    /// Returns the settings of a queue without arguments and policies: a plain fifo without limits.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self {
             name: name.into(),
@@ -494,14 +497,14 @@ impl Config {
     }
 }
 
-/// Settings of a stream.
+/// The settings of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// Bytes of a segment at most: what is too old or too much goes segment by segment.
+    /// The maximum size of a segment, in bytes. Retention removes whole segments.
     pub segment_bytes: u64,
-    /// How long a message is kept, in milliseconds.
+    /// How long a message is retained, in milliseconds.
     pub age_max_ms: Option<u64>,
-    /// Bytes of the filter of each chunk whose messages have filter values.
+    /// The size of each chunk's filter, in bytes, for chunks whose messages have filter values.
     pub filter_bytes: u8,
 }
 
@@ -520,55 +523,55 @@ pub enum Overflow {
     RejectPublishDlx,
 }
 
-/// Where dead messages go.
+/// Where dead messages are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     pub exchange: Arc<str>,
-    /// Replaces the routing keys if given.
+    /// Replaces the routing keys if present.
     pub key: Option<Arc<str>>,
-    /// Keep and retry until the target has it; else one attempt.
+    /// True: keep the message and retry until a target has taken it. False: one attempt.
     pub at_least_once: bool,
 }
 
-/// What the machine knows of itself.
+/// What the machine reports about itself.
 ///
-/// `published` is the sum of `staged`, `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`,
-/// apart from what was purged, restored, or dead-lettered without having been taken in.
+/// `published` is the sum of `staged`, `ready`, `unsettled`, `leaving`, `acknowledged`, `dropped` and `dead_lettered`.
+/// The sum does not account for messages that were purged, restored, or dead-lettered without being accepted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub ready: u64,
     pub unsettled: u64,
-    /// On their way to where dead letters go, those that wait for their turn included.
+    /// Dead letters that have not arrived at their target, including those that have not been sent yet.
     pub leaving: u64,
-    /// Taken in, and not to be delivered before their facts are committed. 0 for classic queues.
+    /// Accepted, but not delivered before their facts are committed. 0 for classic queues.
     pub staged: u64,
     pub ready_bytes: u64,
     pub unsettled_bytes: u64,
-    /// Without those that were cancelled.
+    /// Does not count cancelled consumers.
     pub consumers: u32,
     /// See [`Refusal::Damaged`].
     pub damaged: bool,
-    /// The next message is on the disk and has been asked for.
+    /// The next message is on the disk and is being read.
     pub reading: bool,
-    /// Bytes of a delivery of the next message, if it is in memory.
+    /// The size of a delivery of the next message in bytes, if the message is in memory.
     pub next_bytes: Option<u64>,
     /// Only with a single active consumer.
     pub active_consumer: Option<u64>,
-    /// Taken in; refused ones do not count.
+    /// Accepted messages. Rejected ones do not count.
     pub published: u64,
     pub delivered: u64,
-    /// Of `delivered`, those that had been delivered before.
+    /// The part of `delivered` that had been delivered before.
     pub redelivered: u64,
-    /// Accepted, or settled as they were sent.
+    /// Accepted by consumers, or delivered as settled.
     pub acknowledged: u64,
-    /// Died of age, whether dead-lettered or dropped.
+    /// Expired, whether dead-lettered or dropped.
     pub expired: u64,
-    /// Thrown away: nowhere to send dead letters, or refused there.
+    /// Discarded: there is no dead-letter exchange, or no queue took the dead letter.
     pub dropped: u64,
-    /// Taken by where dead letters go.
+    /// Taken by a dead-letter target.
     pub dead_lettered: u64,
-    /// How often a consumer's annotations were not kept, because there is no room for them with the message or its queue.
+    /// How often a consumer's annotations were discarded because the message or its queue had no capacity for them.
     pub annotations_refused: u64,
-    /// Only of a stream: what is kept of it. Its `ready` messages are all that are kept.
+    /// Only for a stream: what is retained of it. All retained messages count as `ready`.
     pub stream: Option<Retained>,
 }

@@ -1,4 +1,5 @@
-//! The words for streams: where a consumer begins, which messages it is shown, and what a stream tells its readers.
+//! The message types for streams: where a consumer starts, which messages it receives, and what a stream tells its
+//! readers.
 
 use std::sync::Arc;
 
@@ -7,27 +8,27 @@ use message::{Filter, ScopeValues};
 
 use super::GoneReason;
 
-/// Where a consumer begins (behaviour B.9).
+/// Where a consumer starts (docs/compatibility.md, Streams).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Start {
-    /// The oldest message that is kept.
+    /// The oldest retained message.
     First,
-    /// The beginning of the last chunk.
+    /// The start of the last chunk.
     Last,
-    /// What is published from now on.
+    /// The next message that is published.
     #[default]
     Next,
     Offset(u64),
-    /// The first chunk that was written at this time or later, in milliseconds since the epoch.
+    /// The first chunk written at or after this time, in milliseconds since the epoch.
     Time(u64),
 }
 
-/// Chunks that a consumer wants to see: a coarse filter, for a chunk may hold other messages, too.
+/// A filter for chunks. It is coarse: a wanted chunk may also contain messages that are not wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BloomFilter {
-    /// Those with a message of one of these filter values.
+    /// Wants chunks with at least one message that has one of these filter values.
     pub values: Vec<Box<[u8]>>,
-    /// And those with a message that has none.
+    /// Also wants chunks with at least one message without a filter value.
     pub unfiltered: bool,
 }
 
@@ -36,13 +37,13 @@ pub struct BloomFilter {
 pub struct Replay {
     pub start: Start,
     pub bloom: Option<Arc<BloomFilter>>,
-    /// Which messages of those chunks it is shown.
+    /// Selects the messages of these chunks that the consumer receives.
     pub matching: Option<Arc<Filter>>,
 }
 
 impl Replay {
-    /// Shows what a filter wants: from where on and of which chunks, the filter says itself or leaves open. Where it
-    /// speaks of offsets and of times, the offset counts, for it is exact.
+    /// Returns the replay for a message filter. The start and the wanted chunks are derived from the filter where it
+    /// limits them. If it limits both offset and time, the start is the offset, because an offset is exact.
     pub fn matching(filter: Filter) -> Self {
         let scope = filter.scope();
         let start = scope.offset.map(Start::Offset).or(scope.at_ms.map(Start::Time));
@@ -55,65 +56,65 @@ impl Replay {
     }
 }
 
-/// Where consumers of a stream are. Chosen by the driver.
+/// A place where a stream has consumers. The caller assigns the number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Follower(pub u32);
 
-/// What is kept of a stream, and may be read.
+/// The part of a stream that is retained and may be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// The oldest offset.
+    /// The oldest retained offset.
     pub first: u64,
-    /// The offset of the next message to come.
+    /// The offset of the next message to be written.
     pub next: u64,
-    /// On the disk.
+    /// The size on the disk, in bytes.
     pub bytes: u64,
-    /// Where the first and the last chunk were written in time, in milliseconds since the epoch.
+    /// When the first and the last chunk were written, in milliseconds since the epoch.
     pub times_ms: Option<(u64, u64)>,
     /// The first offset of each segment, ascending.
     pub segments: Arc<[u64]>,
 }
 
 impl Retained {
-    /// Messages that are kept.
+    /// Returns the number of retained messages.
     pub fn messages(&self) -> u64 {
         self.next - self.first.min(self.next)
     }
 }
 
-/// What a follower must know of a stream.
+/// New information about a stream, for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct News {
     pub retained: Retained,
-    /// What was written since the last news, in order.
+    /// The chunks written since the previous news, in order.
     pub chunks: Vec<Chunk>,
-    /// There is nothing more to come, for this reason.
+    /// Why the stream has ended. No more news follows.
     pub end: Option<GoneReason>,
 }
 
-/// Messages that stand together.
+/// A block of messages that are written and read together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// The offset of its first message.
+    /// The offset of the first message.
     pub first: u64,
-    /// Messages in it.
+    /// The number of messages.
     pub entries: u32,
-    /// When it was closed, in milliseconds since the epoch. Never falls.
+    /// When the chunk was closed, in milliseconds since the epoch. Never decreases from chunk to chunk.
     pub at_ms: u64,
-    /// The messages, as [`message::Entries`] reads them.
+    /// The messages, encoded as [`message::Entries`] reads them.
     pub data: Bytes,
-    /// What filters of chunks look for; `None` if no message has a value. Not known of a chunk that was read back:
-    /// whoever has read it has looked.
+    /// The filter values of the messages. `None` if no message has one, and for a chunk that was read from the disk:
+    /// the disk has already applied the filter.
     pub values: Option<Arc<FilterValues>>,
 }
 
 impl Chunk {
-    /// The offset behind its last message.
+    /// Returns the offset after the last message.
     pub fn end(&self) -> u64 {
         self.first + u64::from(self.entries)
     }
 
-    /// Whether a filter wants to see it.
+    /// Returns whether the filter wants this chunk.
     pub fn is_wanted(&self, filter: Option<&BloomFilter>) -> bool {
         let Some(filter) = filter else { return true };
         match &self.values {
@@ -129,8 +130,8 @@ impl Chunk {
 /// The filter values of a chunk's messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterValues {
-    /// Each once.
+    /// The distinct values.
     pub values: Vec<Box<str>>,
-    /// There is a message without one.
+    /// True if at least one message has no filter value.
     pub none: bool,
 }

@@ -1,12 +1,13 @@
-//! The messages of one queue whose writing is deferred, and the judgement whether that pays (docs/decisions/0022).
+//! Tracks the messages of one queue whose writing is deferred, and judges whether deferring pays
+//! (docs/decisions/0022).
 //!
 //! ```text
-//!   defer ──settle──> accepted; the log never hears of it
+//!   defer ──settle──> accepted; never written
 //!     │
-//!     └──write_due, or before anything else is said of it──> facts
+//!     └──write_due, or before any other fact about the queue──> facts
 //! ```
 //!
-//! The messages are in their queue. Here are their numbers.
+//! The queue holds the messages. This module holds only their numbers.
 
 use std::collections::VecDeque;
 
@@ -15,38 +16,41 @@ use ranges::{Range, Ranges};
 use crate::fifo::{Fifo, stored_bytes};
 use crate::{Brief, Fact, PublisherId, Put, Receipt, Verdict};
 
-/// How long one is kept: what a publisher may have under way is settled by then, 99 times in 100, and records that nobody waits for
-/// are kept as long.
+/// How long the writing of a message is deferred. In 99 of 100 cases, consumers settle within this time what a
+/// publisher may have in flight. The shard holds records that no receipt waits for equally long.
 pub const DEFERRED_MS: u64 = 20;
 
-/// Over so long it is judged whether consumers settle what is kept of a queue: several times as long as it is kept.
+/// The period after which consumers are judged: do they settle deferred messages in time? It is several times as long
+/// as [`DEFERRED_MS`].
 const JUDGED_MS: u64 = 100;
 
-/// So long nothing is kept of a queue whose consumers had twice settled less than half in time: its publishers need not wait for
-/// them.
+/// How long nothing is deferred once consumers have settled less than half in time in two periods. Publishers then do
+/// not have to wait for these consumers.
 const SLOW_MS: u64 = 1000;
 
-/// Behind so many ready messages one is kept in any case: consumers that settle 200,000 a second need [`DEFERRED_MS`] for them.
+/// Up to this backlog, messages are always deferred: consumers that settle 200,000 a second need [`DEFERRED_MS`] for
+/// it.
 const AHEAD: u64 = 4096;
 
-/// And behind as many as consumers settle in this time, in milliseconds: their publishers go slower while they wait, and so what
-/// has piled up in a bad moment is soon gone. It would stay for ever if they went on as fast as they can.
+/// Messages are also deferred if consumers settle the backlog within this time, in milliseconds. Publishers slow down
+/// while they wait, so a backlog from a short disturbance soon drains. It would never drain if they continued at full
+/// speed.
 const CATCH_UP_MS: u64 = 5000;
 
 /// A time at which all deferred messages are due.
 pub const ALL_DUE: u64 = u64::MAX;
 
-/// Consecutive messages of one publisher that came at one time and are of one size.
+/// Consecutive messages of one publisher that arrived at the same time and have the same size.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
-    /// The queue's numbers for them.
+    /// Their sequence numbers in the queue.
     first: u64,
     last: u64,
-    /// The publisher's number for the first.
+    /// The publisher's number for the first message.
     number: u64,
     publisher: PublisherId,
     at_ms: u64,
-    /// Of the record of each.
+    /// The size of each record.
     bytes: u64,
 }
 
@@ -55,7 +59,7 @@ impl Run {
         self.last - self.first + 1
     }
 
-    /// What of it lies in `first..=last`, which is some.
+    /// Returns the part within `first..=last`. The part is not empty.
     fn within(&self, first: u64, last: u64) -> Self {
         let first = first.max(self.first);
         let number = self.number + (first - self.first);
@@ -86,18 +90,18 @@ impl Range for Run {
     }
 }
 
-/// How much a queue defers.
+/// How much of a queue is deferred.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferral {
     pub messages: u64,
-    /// Of their records.
+    /// The size of their records.
     pub bytes: u64,
 }
 
-/// What is deferred of one queue.
+/// The deferred messages of one queue.
 #[derive(Debug, Default)]
 pub(super) struct Deferred {
-    /// The oldest first, which have the lowest numbers.
+    /// In order of sequence numbers, the oldest first.
     runs: VecDeque<Run>,
     deferral: Deferral,
     pace: Pace,
@@ -123,22 +127,22 @@ impl Deferred {
         let brief = brief?;
         let (bytes, Brief { publisher, number, .. }) = (stored_bytes(message), brief);
         let run = Run { first: seq, last: seq, number, publisher, at_ms, bytes };
-        (self.pace.allows(brief, at_ms) && self.keep(run, room)).then_some(bytes)
+        (self.pace.allows(brief, at_ms) && self.defer_run(run, room)).then_some(bytes)
     }
 
-    /// Keeps a run of one message, if there is room for it.
-    fn keep(&mut self, run: Run, room: u64) -> bool {
+    /// Defers a run of one message, if its record has at most `room` bytes.
+    fn defer_run(&mut self, run: Run, room: u64) -> bool {
         if run.bytes > room {
             return false;
         }
-        self.pace.kept += 1;
+        self.pace.deferred += 1;
         self.deferral.messages += 1;
         self.deferral.bytes += run.bytes;
         self.runs.push_joined(run);
         true
     }
 
-    /// Takes `first..=last` out, which are gone, and calls `each` with what is deferred of them. Returns how many they are.
+    /// Removes `first..=last`, which have left the queue. Calls `each` with the deferred ones. Returns their number.
     pub fn settle(&mut self, first: u64, last: u64, mut each: impl FnMut(Run)) -> u64 {
         let before = self.deferral.messages;
         let mut at = self.runs.partition_point(|run| run.last < first);
@@ -191,36 +195,36 @@ impl Deferred {
     }
 }
 
-/// Whether the consumers of a queue settle what is kept of it.
+/// Judges whether the consumers of a queue settle deferred messages in time. The fields describe the current period.
 #[derive(Debug, Default)]
 struct Pace {
     since_ms: u64,
-    /// Messages that have been kept since then.
-    kept: u64,
-    /// Those that were written because it was time.
+    /// The number of messages that were deferred.
+    deferred: u64,
+    /// The number of deferred messages that had to be written because they were due.
     late: u64,
-    /// Those that consumers had accepted until then, kept or not.
+    /// The number of messages that consumers had accepted before the period, deferred or not.
     acknowledged: u64,
-    /// In the period before, less than half was settled in time, or nothing was kept.
+    /// True if in the previous period more than half was late without a backlog, or nothing was deferred.
     was_late: bool,
-    /// Nothing is kept.
+    /// True if nothing is deferred.
     slow: bool,
-    /// Messages that consumers settle in [`CATCH_UP_MS`], as they did of late.
+    /// The number of messages that consumers settle in [`CATCH_UP_MS`] at their recent speed.
     reach: u64,
 }
 
 impl Pace {
-    /// Whether it is worth it to keep another message.
+    /// Returns whether deferring another message is likely to pay.
     fn allows(&mut self, Brief { ahead, acknowledged, .. }: Brief, now_ms: u64) -> bool {
         let period_ms = if self.slow { SLOW_MS } else { JUDGED_MS };
         let length_ms = now_ms.saturating_sub(self.since_ms);
         if length_ms >= period_ms {
-            // One bad moment, be it a second, says little of those who were fast before it.
+            // The reach falls slowly: one bad second says little about consumers that were fast before it.
             let settled = acknowledged - self.acknowledged;
             let reach = (settled * CATCH_UP_MS / length_ms).max(self.reach - self.reach.div_ceil(8));
-            // Nor are those slow who have a backlog to settle first, and will soon have.
+            // Consumers that catch up on a backlog do not count as slow if they will soon be done.
             let is_behind = reach * DEFERRED_MS / CATCH_UP_MS < ahead && ahead <= reach;
-            let was_late = self.slow || 2 * self.late > self.kept && !is_behind;
+            let was_late = self.slow || 2 * self.late > self.deferred && !is_behind;
             let slow = was_late && self.was_late && !self.slow;
             *self = Self { since_ms: now_ms, acknowledged, was_late, slow, reach, ..Self::default() };
         }
@@ -240,13 +244,13 @@ mod tests {
     const MAX: u64 = 2_000;
 
     proptest! {
-        /// Whatever is deferred and settled in any order, each receipt is given once, and what is left adds up.
+        /// Messages are deferred and settled in any order. Each gets one receipt, and the totals stay correct.
         #[test]
         fn each_is_settled_once(
             steps in vec((0u64..3, 0u64..3, 1u64..3, 0u64..3, 0u64..40, 0u64..8), 1..200),
         ) {
             let mut deferred = Deferred::default();
-            // Publisher, number and bytes by seq.
+            // Publisher, number and bytes by sequence number.
             let mut model: BTreeMap<u64, (u64, u64, u64)> = BTreeMap::new();
             let (mut next, mut numbers, mut now_ms) = (1, [0; 3], 0);
             for (gap, publisher, bytes, later_ms, first, more) in steps {
@@ -263,7 +267,7 @@ mod tests {
                         bytes,
                     };
                     let room = MAX - model.values().map(|m| m.2).sum::<u64>();
-                    prop_assert_eq!(deferred.keep(run, room), bytes <= room);
+                    prop_assert_eq!(deferred.defer_run(run, room), bytes <= room);
                     if bytes <= room {
                         model.insert(next, (publisher, number, bytes));
                     }
@@ -289,7 +293,7 @@ mod tests {
     }
 
     impl Pace {
-        /// Of consumers that settled a hundred in a millisecond, and then nothing.
+        /// Consumers that settled 100 messages per millisecond in one period, and nothing afterwards.
         fn fast() -> Self {
             let mut pace = Self::default();
             assert!(pace.allows_behind(0, JUDGED_MS));
@@ -304,20 +308,20 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_backlog_to_settle_is_not_slow() {
+    fn consumers_that_catch_up_are_not_slow() {
         for (ahead, slow) in [(0, true), (1_750, true), (1_751, false), (437_500, false), (437_501, true)] {
-            let mut pace = Pace { kept: 10, late: 6, was_late: true, ..Pace::fast() };
+            let mut pace = Pace { deferred: 10, late: 6, was_late: true, ..Pace::fast() };
             pace.allows_behind(ahead, 2 * JUDGED_MS);
             assert_eq!(pace.slow, slow, "{ahead}");
         }
     }
 
     #[test]
-    fn whoever_is_late_twice_is_slow_until_in_time() {
+    fn consumers_late_twice_are_slow_until_in_time() {
         let mut pace = Pace::fast();
         let mut period = |late, length_ms| {
             let since_ms = pace.since_ms;
-            pace = Pace { kept: 10, late, ..std::mem::take(&mut pace) };
+            pace = Pace { deferred: 10, late, ..std::mem::take(&mut pace) };
             pace.allows_behind(0, since_ms + length_ms);
             pace.slow
         };
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_fast_may_be_so_again() {
+    fn recently_fast_consumers_may_catch_up() {
         let mut pace = Pace::fast();
         assert!(pace.allows_behind(500_000, 2 * JUDGED_MS - 1));
         assert!(!pace.allows_behind(437_501, 2 * JUDGED_MS) && pace.allows_behind(437_500, 2 * JUDGED_MS));

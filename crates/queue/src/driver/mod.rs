@@ -1,23 +1,26 @@
-//! Drivers: each decides when requests of one queue are applied, which messages have facts, and when receipts leave.
+//! Drivers. The driver of a queue decides when requests are applied, which messages have facts, and when receipts are
+//! sent.
 //!
 //! ```text
 //!   request ──admit──> Fifo::apply ──> Output ──close──> Mark      (facts, receipts and effects of a turn)
 //!                                                         │
-//!                        leaves: what waited for it <──stands      (its facts are written, synced or committed)
-//!                        undone: everything behind it <──falls     (facts behind it will never be committed)
+//!          sent: what waited for the turn <──handle_reached      (its facts are written, synced or committed)
+//!          rolled back: all later turns   <──handle_rolled_back  (their facts will never be committed)
 //! ```
 //!
-//! | driver | has facts | a publish is delivered | a receipt leaves |
+//! A turn is one iteration of the shard's event loop.
+//!
+//! | driver | has facts | a publish is delivered | a receipt is sent |
 //! |---|---|---|---|
 //! | [`Driver::Transient`] | nothing | at once | at once |
 //! | [`Driver::Solo`] | durable messages | at once | when its record is written (`x-fsync`: synced) or its message is settled |
 //! | `Late`, in tests of the fifo ([`FactPolicy::Always`]) | every accepted message | when its turn is committed | when its turn is committed |
 //!
-//! A driver decides and carries nothing. Facts of all queues of a shard go to the log through one journal. What waits for
-//! `Written` or `Synced` stays in the [`Output`] and travels with the records, so that no queue is looked up when the log
-//! answers. What waits for `Committed` stays with its driver, because a commit concerns one queue.
+//! A driver only decides. The facts of all queues of a shard go to the log through one journal. What waits for
+//! `Written` or `Synced` stays in the [`Output`] and travels with the records. Therefore no queue has to be found when
+//! the log answers. What waits for `Committed` stays with its driver, because a commit concerns one queue.
 //!
-//! Absent here: the log, files, clocks.
+//! This module has no log, files or clocks.
 
 mod deferred;
 mod solo;
@@ -29,18 +32,18 @@ pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
 use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
 
-/// What becomes of a request that has just come.
+/// What happens to a request that has just arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// Apply it.
     Now,
-    /// Keep it, and all that come after it, until the driver admits it.
+    /// Hold it and all later requests until the driver admits it.
     Hold,
-    /// Answer it with this reason and do not apply it. Only publishes are refused.
+    /// Refuse it with this reason without applying it. Only publishes are refused.
     Refuse(RejectReason),
 }
 
-/// What facts have reached. Each level includes those before it.
+/// The level of safety that facts have reached. Each level includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The operating system has them: they survive the process.
@@ -51,38 +54,38 @@ pub enum Level {
     Committed,
 }
 
-/// The end of a turn, as [`Drive::close`] returns it.
+/// Marks the end of a turn. Returned by [`Drive::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// Counts the turns of a queue whose turns can fall. 0 for other queues.
+    /// The number of the turn, in a queue whose turns can be rolled back. 0 for other queues.
     pub turn: u64,
-    /// The level that the facts so far must reach before what stands on them leaves.
+    /// The level that the facts must reach before what depends on them is sent.
     pub level: Level,
 }
 
-/// The state of the storage, as far as it matters to new messages.
+/// The state of the storage, as far as it matters for new messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Health {
-    /// The log takes nothing new: it has failed, or the disk is full.
+    /// The log accepts nothing new: it has failed, or the disk is full.
     pub log_refuses: bool,
-    /// Messages take too much memory and cannot leave for the disk.
+    /// Messages take too much memory and cannot be paged out.
     pub memory_is_stuck: bool,
 }
 
-/// What every driver does. Calls come in this order for each turn: `admit` for each request, `close` once.
+/// The methods of every driver. In each turn, `admit` is called for each request, then `close` is called once.
 pub trait Drive {
-    /// Returns which messages have facts. Never changes.
+    /// Returns which messages have facts. The answer never changes.
     fn policy(&self) -> FactPolicy;
 
-    /// Decides what becomes of a request.
+    /// Decides what happens to a request.
     fn admit(&self, request: &Request, health: Health) -> Admission;
 
-    /// Ends a turn. Afterwards `output` has the facts for the journal, the receipts and effects that leave at once, and
-    /// those that leave when the journal has brought its facts to the level of the mark.
+    /// Ends a turn. Afterwards, `output` holds the facts for the journal. It also holds the receipts and effects that
+    /// are sent at once, and those that are sent when the facts have reached the level of the mark.
     fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark;
 
-    /// The facts up to `mark` have reached its level: what waited for that is in `output` afterwards.
-    fn stands(
+    /// Called when the facts up to `mark` have reached its level. Afterwards, `output` holds what waited for this.
+    fn handle_reached(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -91,8 +94,9 @@ pub trait Drive {
         deliver: &mut dyn Deliver,
     );
 
-    /// The facts behind `mark` will never be committed: everything behind it is undone. Its publishes are refused.
-    fn falls(
+    /// Called when the facts after `mark` will never be committed. All later turns are rolled back and their publishes
+    /// rejected.
+    fn handle_rolled_back(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -107,17 +111,18 @@ pub trait Drive {
 pub enum Driver {
     /// Nothing survives the process.
     Transient,
-    /// The classic durable queue, on one node.
+    /// For a classic durable queue on one node.
     Solo(Solo),
 }
 
 impl Driver {
-    /// The driver of a classic queue. Without `logged` nothing of the queue survives; with `fsync` receipts wait for a sync.
+    /// Returns the driver of a classic queue. Without `logged`, nothing of the queue survives. With `fsync`, receipts
+    /// wait for a sync.
     pub fn classic(logged: bool, fsync: bool) -> Self {
         if logged { Self::Solo(Solo::new(fsync)) } else { Self::Transient }
     }
 
-    /// Whether the facts of the queue go to the log.
+    /// Returns whether the facts of the queue go to the log.
     pub fn is_logged(&self) -> bool {
         matches!(self, Self::Solo(_))
     }
@@ -127,14 +132,14 @@ impl Driver {
         matches!(self, Self::Solo(solo) if solo.syncs())
     }
 
-    /// Whether receipts wait for a sync from now on.
+    /// Sets whether receipts wait for a sync.
     pub fn set_fsync(&mut self, fsync: bool) {
         if let Self::Solo(solo) = self {
             solo.set_fsync(fsync);
         }
     }
 
-    /// What is deferred.
+    /// Returns how much is deferred.
     pub fn deferral(&self) -> Deferral {
         match self {
             Self::Transient => Deferral::default(),
@@ -170,14 +175,14 @@ impl Drive for Driver {
         }
     }
 
-    /// Nothing waits here: it travels with the records of the journal.
-    fn stands(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    /// Does nothing: what waits for the log travels with the records of the journal.
+    fn handle_reached(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
 
-    /// Nothing falls: one log decides alone.
-    fn falls(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    /// Does nothing: with a single log, turns are never rolled back.
+    fn handle_rolled_back(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
 }
 
-/// Whether a queue has decided its own end: nothing follows that.
+/// Returns whether a queue has ended. `Deleted` is always the last effect.
 pub fn ends(effects: &[Effect]) -> bool {
     matches!(effects.last(), Some(Effect::Deleted { .. }))
 }

@@ -1,4 +1,4 @@
-//! The drivers of the product, with the real machine.
+//! Tests the drivers of the product with the real machine.
 
 use std::sync::Arc;
 
@@ -18,17 +18,17 @@ fn publish(seq: u64, durable: bool) -> Request {
     Request::Publish(Publish { publisher: PublisherId(1), seq, message, patient: true })
 }
 
-/// A receipt: the first and the last publish, what became of them, and whether that stands on facts.
+/// A receipt: the first and the last publish, the verdict, and whether it depends on facts.
 type Answer = (u64, u64, Verdict, bool);
 
-/// A queue as a shard has it.
+/// A queue with its driver, as a shard holds it.
 struct Queue {
     driver: Driver,
     fifo: Fifo,
     out: Output,
 }
 
-/// What a shard does with messages: Solo may defer them.
+/// Takes messages as a shard does: Solo may defer them.
 struct Upward<'a>(&'a mut Driver, Vec<u64>);
 
 impl Deliver for Upward<'_> {
@@ -65,7 +65,7 @@ impl Queue {
         queue
     }
 
-    /// Returns what goes to the journal at once.
+    /// Returns the messages that go to the journal at once.
     fn ask(&mut self, request: Request) -> Vec<u64> {
         assert_eq!(self.driver.admit(&request, HEALTHY), Admission::Now);
         let mut upward = Upward(&mut self.driver, Vec::new());
@@ -77,7 +77,7 @@ impl Queue {
         self.ask(Request::Settle { consumer: ConsumerId(1), first, last, outcome, answer: false });
     }
 
-    /// The receipts and facts of a turn, and the level for which they wait.
+    /// Returns the receipts and facts of a turn, and the level that they wait for.
     fn close(&mut self) -> (Vec<Answer>, String, Level) {
         let mark = self.driver.close(&mut self.fifo, &mut self.out);
         let receipts = self.out.receipts.drain().map(|r| (r.first, r.last, r.verdict, r.journaled)).collect();
@@ -94,7 +94,7 @@ impl Queue {
 }
 
 #[test]
-fn only_publishes_that_cannot_be_kept_are_refused() {
+fn only_publishes_that_cannot_be_stored_are_refused() {
     let unavailable = Admission::Refuse(RejectReason::Unavailable);
     let log = Health { log_refuses: true, ..HEALTHY };
     let memory = Health { memory_is_stuck: true, ..HEALTHY };
@@ -130,14 +130,14 @@ fn a_queue_with_fsync_defers_nothing_and_waits_for_a_sync() {
 }
 
 #[test]
-fn what_is_settled_in_time_leaves_without_facts() {
+fn messages_settled_in_time_have_no_facts() {
     let mut queue = Queue::new(Driver::classic(true, false));
     (1..=4).for_each(|seq| assert_eq!(queue.ask(publish(seq, true)), []));
     assert_eq!(queue.close(), (vec![], String::new(), Level::Written));
     assert_eq!(queue.driver.deferral().messages, 4);
     queue.settle(1, 2, Outcome::Accepted);
     assert_eq!(queue.close(), (vec![(1, 2, Verdict::Accepted, false)], String::new(), Level::Written));
-    // Before anything else is said of a queue, what it defers is written.
+    // Deferred messages are written before any other fact of the queue.
     queue.settle(4, 4, Outcome::Released);
     let receipts = vec![(3, 4, Verdict::Accepted, true)];
     assert_eq!(queue.close(), (receipts, "put 3; put 4; returned 4; returned 4".into(), Level::Written));
@@ -145,7 +145,7 @@ fn what_is_settled_in_time_leaves_without_facts() {
 }
 
 #[test]
-fn what_a_queue_defers_at_its_end_is_released() {
+fn deferred_messages_are_released_when_the_queue_ends() {
     let mut queue = Queue::new(Driver::classic(true, false));
     queue.ask(publish(1, true));
     queue.ask(publish(2, true));

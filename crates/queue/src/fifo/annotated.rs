@@ -1,8 +1,8 @@
-//! Annotations that consumers have given messages of this queue ([`crate::Outcome::Modified`]).
+//! The annotations that consumers have set on messages of this queue ([`crate::Outcome::Modified`]).
 //!
-//! They stand beside the entries, by seq, so that a queue whose consumers set none pays nothing for them. A message
-//! that is written to a run is written with them. Those of a ready message leave memory then; those of a message that is
-//! held, or has come back, stay until it goes.
+//! They are stored by sequence number outside the entries, so a queue without them pays nothing. When a message is
+//! written to a run, its annotations are written with it. Those of a ready message then leave memory. Those of an
+//! unsettled or requeued message stay until the message is removed.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,18 @@ use message::{Annotations, Message};
 
 use super::entry::{Body, Entry};
 
-/// Most bytes that the annotations of one queue may take in memory. Beyond it a message keeps the annotations that it
-/// has, and the new ones are counted as refused: the consumers of one queue could otherwise fill the memory of the node.
-/// Each queue may take as much.
+/// The maximum memory for the annotations of one queue, in bytes. Beyond it, a message keeps its present annotations,
+/// and new ones are counted as refused. Without this bound, the consumers of one queue could fill the memory of the
+/// node.
 pub(super) const ANNOTATED_BYTES_MAX: u64 = if cfg!(test) { 64 << 10 } else { 64 << 20 };
 
-/// About the bytes that one entry takes beside its annotations.
+/// The approximate memory overhead of one entry, in bytes.
 const OVERHEAD: u64 = 64;
 
 /// The annotations of a queue's messages.
 #[derive(Default)]
 pub(super) struct Annotated {
-    /// Boxed, for hardly a queue ever has any; `None` if no message has.
+    /// `None` if no message has annotations. Boxed because few queues ever have any.
     sets: Option<Box<Sets>>,
     refused: u64,
 }
@@ -29,28 +29,28 @@ pub(super) struct Annotated {
 #[derive(Default)]
 struct Sets {
     by_seq: BTreeMap<u64, Annotations>,
-    /// See [`ANNOTATED_BYTES_MAX`].
+    /// The approximate memory, limited by [`ANNOTATED_BYTES_MAX`].
     bytes: u64,
 }
 
 impl Annotated {
-    /// Whether no message has annotations here.
+    /// Returns true if there are no annotations.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.sets.is_none()
     }
 
-    /// About the bytes that they take.
+    /// Returns the approximate memory of all annotations, in bytes.
     pub fn bytes(&self) -> u64 {
         self.sets.as_ref().map_or(0, |sets| sets.bytes)
     }
 
-    /// How often a consumer's annotations were left out.
+    /// Returns how often a consumer's annotations were refused.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Annotations that were refused since are not counted.
+    /// Resets the count of refused annotations to an earlier value.
     pub fn set_refused(&mut self, refused: u64) {
         self.refused = refused;
     }
@@ -59,14 +59,14 @@ impl Annotated {
         self.sets.as_ref()?.by_seq.get(&seq)
     }
 
-    /// The message as it is delivered, if that differs from what was published.
+    /// Returns the message with its annotations, or `None` if it has none here.
     pub fn shown(&self, seq: u64, message: &Message) -> Option<Message> {
         self.get(seq).map(|annotations| message.annotated(annotations))
     }
 
-    /// Merges annotations into those of a message. Returns whether that changes anything. Annotations for which there
-    /// is no room are refused and counted: all of a message's, its publisher's included, may take
-    /// [`Annotations::BYTES_MAX`].
+    /// Merges annotations into those of a message. Returns whether this changed anything. Annotations are refused and
+    /// counted if they do not fit: all annotations of a message, including its publisher's, may have
+    /// [`Annotations::BYTES_MAX`] bytes.
     pub fn merge(&mut self, entry: &Entry, newer: &Annotations) -> bool {
         let before = self.get(entry.seq);
         let merged = before.map_or_else(|| newer.clone(), |older| older.merged(newer));
@@ -74,9 +74,9 @@ impl Annotated {
             return false;
         }
         let fits = match entry.body {
-            Body::Here { ref message, .. } => message.has_room_for(&merged),
-            // Which keys it has is not known here: none of them counts as replaced.
-            Body::Away { annotations, .. } => {
+            Body::InMemory { ref message, .. } => message.has_room_for(&merged),
+            // The keys of the publisher's annotations are not in memory, so none of them counts as replaced.
+            Body::OnDisk { annotations, .. } => {
                 let shrinks = before.is_some_and(|older| merged.len() <= older.len());
                 shrinks || annotations.bytes() + merged.len() <= Annotations::BYTES_MAX
             }
@@ -90,7 +90,7 @@ impl Annotated {
         true
     }
 
-    /// Takes back what an earlier life or another place knew of a message, whatever the room.
+    /// Sets the annotations of a message to a known value, without checking any limit.
     pub fn restore(&mut self, seq: u64, annotations: Annotations) {
         let sets = self.sets.get_or_insert_default();
         sets.bytes += bytes_of(&annotations);
@@ -99,7 +99,7 @@ impl Annotated {
         }
     }
 
-    /// The message is gone, or is kept with its annotations from now on.
+    /// Called when the message was removed, or was stored together with its annotations.
     #[inline]
     pub fn forget(&mut self, seq: u64) {
         if !self.is_empty() {
@@ -107,7 +107,7 @@ impl Annotated {
         }
     }
 
-    /// Takes the annotations of a message out.
+    /// Removes and returns the annotations of a message.
     #[cold]
     pub fn take(&mut self, seq: u64) -> Option<Annotations> {
         let sets = self.sets.as_mut()?;

@@ -1,15 +1,15 @@
-//! A deque in chunks.
+//! A deque made of chunks.
 
 use std::collections::VecDeque;
 
-/// Elements of a chunk.
+/// The number of elements in a chunk.
 const CHUNK: usize = if cfg!(test) { 4 } else { 256 };
 
-/// A deque that grows without copying what it holds, and gives its memory back chunk by chunk.
+/// A deque that grows without copying its elements and frees its memory chunk by chunk.
 pub(super) struct Chunks<T> {
-    /// None is empty.
+    /// No chunk is empty.
     chunks: VecDeque<VecDeque<T>>,
-    /// The memory of a chunk that was emptied, for the next: a queue in balance does not allocate.
+    /// The memory of an emptied chunk, for reuse. A queue whose length is stable does not allocate.
     spare: VecDeque<T>,
     len: usize,
 }
@@ -73,7 +73,7 @@ impl<T> Chunks<T> {
         element
     }
 
-    /// Takes the first element out for which `before` is false, if `is` says that it is the one.
+    /// Removes the first element for which `before` is false, if `is` is true for it.
     pub fn remove(&mut self, before: impl Fn(&T) -> bool, is: impl Fn(&T) -> bool) -> Option<T> {
         let at = self.chunk_of(&before);
         let chunk = self.chunks.get_mut(at)?;
@@ -86,7 +86,7 @@ impl<T> Chunks<T> {
         Some(element)
     }
 
-    /// Cuts off everything from the first element on for which `before` is false.
+    /// Splits off all elements from the first one for which `before` is false.
     pub fn split_off(&mut self, before: impl Fn(&T) -> bool) -> Self {
         let at = self.chunk_of(&before);
         let mut behind = Self { chunks: self.chunks.split_off(at), ..Self::default() };
@@ -111,19 +111,20 @@ impl<T> Chunks<T> {
         self.chunks.iter_mut().flatten()
     }
 
-    /// From the first element on for which `before` is false; finding it costs a search.
+    /// Iterates from the first element for which `before` is false. Finds it by binary search.
     pub fn iter_from(&self, before: impl Fn(&T) -> bool) -> impl Iterator<Item = &T> {
         let at = self.chunk_of(&before);
         let from = self.chunks.get(at).map_or(0, |chunk| chunk.partition_point(&before));
         self.chunks.range(at..).flatten().skip(from)
     }
 
-    /// The first chunk with an element for which `before` is false.
+    /// Returns the first chunk that has an element for which `before` is false.
     fn chunk_of(&self, before: impl Fn(&T) -> bool) -> usize {
         self.chunks.partition_point(|chunk| chunk.back().is_some_and(&before))
     }
 
-    /// The first chunk grows with its queue, for most queues are short; later ones are whole.
+    /// Returns an empty chunk. The first chunk grows with the queue, because most queues are short. Later
+    /// ones have full capacity.
     fn fresh(&mut self) -> VecDeque<T> {
         let chunk = std::mem::take(&mut self.spare);
         match chunk.capacity() == 0 && !self.chunks.is_empty() {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_keep_the_order() {
+    fn elements_stay_in_order_at_both_ends() {
         let mut chunks: Chunks<u32> = (10..20).collect();
         (0..10).rev().for_each(|n| chunks.push_front(n));
         check(&chunks, 0..20);
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_cut_and_searched_anywhere() {
+    fn it_splits_and_searches_at_any_position() {
         for cut in 0..=11 {
             let mut chunks: Chunks<u32> = (0..11).collect();
             assert!(chunks.iter_from(|n| *n < cut).copied().eq(cut..11));
@@ -199,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_was_emptied_is_used_again() {
+    fn an_emptied_chunk_is_reused() {
         let mut chunks: Chunks<u32> = (0..4).collect();
         for n in 4..100 {
             chunks.push_back(n);

@@ -1,4 +1,4 @@
-//! Who reads, in which order they are served, and who must wait.
+//! The consumers of a queue, and the order in which they are served.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use super::unsettled::Unsettled;
 use crate::grant::Grant;
 use crate::{Attach, ConsumerId};
 
-/// Place of a consumer in [`Consumers`], valid until it is removed.
+/// The index of a consumer in [`Consumers`]. Valid until the consumer is removed.
 pub(super) type Slot = u32;
 
 const NONE: Slot = Slot::MAX;
@@ -26,9 +26,9 @@ const NONE: Slot = Slot::MAX;
 pub(super) enum Standing {
     /// Is sent messages while it has credit.
     Serving,
-    /// Another one is the single active consumer.
+    /// Waits, because another consumer is the single active one.
     Waiting,
-    /// Not a consumer any more, or never one: may only settle what it has.
+    /// Was cancelled, or only fetches. It may settle its messages, but is sent no more.
     Holding,
 }
 
@@ -38,28 +38,29 @@ pub(super) struct Consumer {
     pub settled: bool,
     /// See [`Attach::message_bytes_max`].
     pub message_bytes_max: Option<u64>,
-    /// Forgotten once it holds nothing. One that fetches is not: its numbers go on.
+    /// True if it is removed once it holds no messages. False for a holder that fetches, because its numbering
+    /// continues.
     pub cancelled: bool,
     pub grant: Grant,
     pub unsettled: Unsettled,
     priority: i32,
     exclusive: bool,
-    /// Order of attachment.
+    /// The order of attachment.
     age: u64,
     in_ring: bool,
     before: Slot,
     after: Slot,
 }
 
-/// Consumers of one priority that can be served, the next one first. Neighbours know each other by slot, so
-/// that entering, turning and leaving cost the same for any number of consumers.
+/// The consumers of one priority that can be served, the next one first. Neighbours refer to each other by slot, so
+/// entering, rotating and leaving take constant time.
 struct Ring {
     priority: i32,
     first: Slot,
     last: Slot,
 }
 
-/// A consumer that was refused because of others.
+/// The error of an attach that was refused because of other consumers.
 pub(super) struct NotAlone;
 
 #[derive(Default)]
@@ -67,9 +68,9 @@ pub(super) struct Consumers {
     slots: Vec<Option<Consumer>>,
     free: Vec<Slot>,
     by_id: BTreeMap<ConsumerId, Slot>,
-    /// All but the holding ones, in the order in which they become the active one.
+    /// All consumers except holders, in the order in which they become the active one.
     ranked: BTreeSet<(Reverse<i32>, u64, Slot)>,
-    /// None is empty; ascending by priority, so that the next one to serve is in the last.
+    /// Sorted by priority, ascending, so the next consumer to serve is in the last ring. No ring is empty.
     rings: Vec<Ring>,
     next_age: u64,
     exclusive: bool,
@@ -82,7 +83,7 @@ impl Consumers {
         Self { single_active, ..Self::default() }
     }
 
-    /// Consumers, without those that only hold.
+    /// Returns the number of consumers without holders.
     pub fn count(&self) -> usize {
         self.ranked.len()
     }
@@ -95,19 +96,19 @@ impl Consumers {
         self.slots[slot as usize].as_mut().expect("a slot in use")
     }
 
-    /// The single active consumer, if the queue has one.
+    /// Returns the single active consumer, if the queue has one.
     pub fn active(&self) -> Option<ConsumerId> {
         let slot = self.active?;
         self.slots[slot as usize].as_ref().map(|consumer| consumer.id)
     }
 
-    /// Who is served next.
+    /// Returns the consumer that is served next.
     pub fn next(&self) -> Option<Slot> {
         self.rings.last().map(|ring| ring.first)
     }
 
-    /// Who is served with the next message: `first`, whose turn it is, or the next one for whom the message is not too
-    /// large. `fits` says whether it takes so many bytes at most.
+    /// Returns the consumer that is served with the next message. This is `first`, or the next consumer that accepts a
+    /// message of this size. `fits` returns whether the delivery has at most the given number of bytes.
     #[inline(always)]
     pub fn next_for(&self, first: Slot, fits: impl Fn(u64) -> bool) -> Option<Slot> {
         match self.slots.get(first as usize)?.as_ref()?.message_bytes_max {
@@ -116,7 +117,7 @@ impl Consumers {
         }
     }
 
-    /// Looks at each that has credit, in the order in which they are served.
+    /// Finds the first consumer that accepts the message, in the order in which they are served.
     fn pass_over(&self, fits: impl Fn(u64) -> bool) -> Option<Slot> {
         self.rings.iter().rev().find_map(|ring| {
             let mut slot = ring.first;
@@ -152,12 +153,12 @@ impl Consumers {
         Ok(slot)
     }
 
-    /// Where fetched messages are held until settled.
+    /// Returns the slot under which fetched messages are held until they are settled.
     pub fn hold(&mut self, id: ConsumerId) -> Slot {
         self.slot(id).unwrap_or_else(|| self.insert(id, Grant::new(0)))
     }
 
-    /// Makes it a mere holder. Returns the one that became active in its place.
+    /// Turns a consumer into a holder. Returns the consumer that became active instead, if any.
     pub fn retire(&mut self, slot: Slot) -> Option<Slot> {
         self.leave_ring(slot);
         let consumer = self.get(slot);
@@ -178,7 +179,7 @@ impl Consumers {
         self.promote()
     }
 
-    /// Forgets a holder.
+    /// Removes a holder.
     pub fn remove(&mut self, slot: Slot) -> Consumer {
         let consumer = self.slots[slot as usize].take().expect("a slot in use");
         debug_assert!(consumer.standing == Standing::Holding && !consumer.in_ring);
@@ -187,8 +188,8 @@ impl Consumers {
         consumer
     }
 
-    /// Turns the single active consumer on or off. Returns those for whom that is news: all when there is one from now
-    /// on, and those that need not wait any more when there is none.
+    /// Turns the single active consumer on or off. Returns the consumers that must be notified: all of them when it is
+    /// turned on, and those that were waiting when it is turned off.
     pub fn set_single_active(&mut self, single_active: bool) -> Vec<Slot> {
         if self.single_active == single_active {
             return Vec::new();
@@ -212,7 +213,7 @@ impl Consumers {
         news
     }
 
-    /// Its credit or standing changed: into the ring or out of it.
+    /// Called when a consumer's credit or standing has changed. Adds the consumer to its ring or removes it.
     pub fn regrant(&mut self, slot: Slot) {
         let consumer = self.get(slot);
         if consumer.standing == Standing::Serving && consumer.grant.credit > 0 {
@@ -222,12 +223,12 @@ impl Consumers {
         }
     }
 
-    /// It was sent a message: others of its priority come first now.
+    /// Called after a consumer was sent a message. Moves it behind the other consumers of its priority.
     pub fn turn(&mut self, slot: Slot) {
         let consumer = self.get(slot);
         let has_credit = consumer.grant.credit > 0;
         if has_credit && consumer.after == NONE {
-            return; // already the last of its ring
+            return; // it is already the last of its ring
         }
         self.leave_ring(slot);
         if has_credit {
@@ -235,14 +236,14 @@ impl Consumers {
         }
     }
 
-    /// Everyone's id, holders included, in the order of ids; forgets them all.
+    /// Removes everything. Returns all ids, including those of holders, in ascending order.
     pub fn clear(&mut self) -> Vec<ConsumerId> {
         let ids = self.by_id.keys().copied().collect();
         *self = Self::new(self.single_active);
         ids
     }
 
-    /// Takes from everyone what it holds.
+    /// Removes and returns the unsettled messages of all consumers.
     pub fn take_held(&mut self) -> Vec<Entry> {
         let consumers = self.slots.iter_mut().flatten();
         let held = consumers.map(|consumer| std::mem::replace(&mut consumer.unsettled, Unsettled::new()));
@@ -315,7 +316,7 @@ impl Consumers {
             self.get(after).before = before;
         }
         if before != NONE && after != NONE {
-            return; // no end of the ring has moved
+            return; // the ends of the ring stay the same
         }
         let at = self.rings.binary_search_by_key(&priority, |ring| ring.priority).expect("its ring");
         if before == NONE && after == NONE {
@@ -327,17 +328,18 @@ impl Consumers {
         }
     }
 
-    /// What all of them hold, as far as all is known of it.
+    /// Iterates over unsettled messages whose complete entries are in memory.
     pub fn held(&self) -> impl Iterator<Item = &Entry> {
-        self.unsettled().flat_map(Unsettled::here)
+        self.unsettled().flat_map(Unsettled::entries)
     }
 
-    /// What all of them hold that stands in a run.
+    /// Iterates over unsettled messages that are in runs.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         self.unsettled().flat_map(Unsettled::references)
     }
 
-    /// What the consumer in this slot holds, if one is there; `None` behind the last slot.
+    /// Returns the unsettled messages of the consumer in this slot: `Some(None)` for a free slot, `None` after the
+    /// last slot.
     pub fn unsettled_at(&self, slot: usize) -> Option<Option<&Unsettled>> {
         Some(self.slots.get(slot)?.as_ref().map(|consumer| &consumer.unsettled))
     }

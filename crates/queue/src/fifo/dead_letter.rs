@@ -1,4 +1,4 @@
-//! Messages that died here and must arrive elsewhere before they may be forgotten.
+//! Dead letters. They are kept until they have arrived at their target.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,18 +9,18 @@ use super::uncommitted::Place;
 use super::{Fifo, Output};
 use crate::{Arrival, Deliver, Effect, Loaded};
 
-/// Most messages on their way at a time. Beyond it, expiry and drop-head wait: their messages stay ready
-/// (and an expired one is not delivered); rejected ones queue for it.
+/// The maximum number of dead letters that are being sent or wait for a retry. Beyond it, expiry and drop-head
+/// pause: their messages stay ready, and expired ones are not delivered. Rejected messages are queued.
 pub const LEAVING_MAX: usize = 1000;
 
 /// How long a dead letter that was not taken waits before it is sent again.
 pub const DEAD_LETTER_RETRY_MS: u64 = 5_000;
 
-/// One dead message.
+/// A dead message.
 ///
 /// ```text
 ///   kill ──► on its way ──DeadLettered──► gone
-///    │          ▲    ▲ │refused, at least once; or the disk says no
+///    │          ▲    ▲ │ refused (at-least-once), or unavailable
 ///    ▼          │    │ ▼
 ///   queued ─room┘   waits
 /// ```
@@ -31,14 +31,15 @@ struct Dead {
 
 #[derive(Default)]
 pub(super) struct Leaving {
-    /// By token. A token is one attempt, so that a late answer cannot hit the next one.
+    /// By token. Each attempt has its own token, so a late answer cannot be taken for the answer to a later
+    /// attempt.
     on_way: BTreeMap<u64, Dead>,
     /// With the time of the next attempt, ascending.
     waiting: VecDeque<(u64, Dead)>,
-    /// Found no room: oldest first. Bounded by what consumers hold, and by [`LEAVING_MAX`] for what never
-    /// was in the queue.
+    /// Waiting for room to be sent, the oldest first. Bounded by what consumers hold, and by [`LEAVING_MAX`]
+    /// for messages that the queue did not accept.
     queued: VecDeque<Dead>,
-    /// How many have left that queue.
+    /// The number of messages that have left `queued` so far.
     unqueued: u64,
     last_token: u64,
 }
@@ -48,24 +49,24 @@ impl Leaving {
         self.on_way.len() + self.waiting.len() + self.queued.len()
     }
 
-    /// The number of the first that is queued, of all that ever were.
+    /// Returns the number of the first queued message, counted over all messages that were ever queued.
     pub fn first_queued(&self) -> u64 {
         self.unqueued
     }
 
-    /// Those that are queued, from this number on.
+    /// Iterates over the queued messages from this number on.
     pub fn queued_from(&self, number: u64) -> impl Iterator<Item = &Entry> {
         let passed = number.saturating_sub(self.unqueued) as usize;
         self.queued.iter().skip(passed).map(|dead| &dead.entry)
     }
 
-    /// Those that are leaving and not queued.
+    /// Iterates over the dead messages that are not queued.
     pub fn unqueued(&self) -> impl Iterator<Item = &Entry> {
         let waiting = self.waiting.iter().map(|(_, dead)| dead);
         self.on_way.values().chain(waiting).map(|dead| &dead.entry)
     }
 
-    /// When the next attempt is due.
+    /// Returns when the next attempt is due.
     pub fn next_retry_ms(&self) -> Option<u64> {
         self.waiting.front().map(|(due_ms, _)| *due_ms)
     }
@@ -74,20 +75,21 @@ impl Leaving {
         self.on_way.len() + self.waiting.len() < LEAVING_MAX
     }
 
-    /// Gives a queued message its body again, if it is one that will be sent soon.
+    /// Restores the body of a queued message from a block, if the message will be sent soon. Returns true if it
+    /// did.
     pub fn fill(&mut self, run: u32, loaded: &Loaded) -> bool {
         let wants = |entry: &Entry| {
-            !entry.is_here() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
+            !entry.is_in_memory() && entry.seq == loaded.seq && entry.spot.is_some_and(|spot| spot.run == run)
         };
         let found = self.queued.iter_mut().take(LEAVING_MAX).find(|dead| wants(&dead.entry));
         let Some(dead) = found else { return false };
-        dead.entry.body = Body::Here { message: loaded.message.clone(), at_ms: loaded.at_ms };
+        dead.entry.body = Body::InMemory { message: loaded.message.clone(), at_ms: loaded.at_ms };
         true
     }
 
-    /// Lets go of bodies that can be read again and will not be sent soon.
-    pub fn forget_bodies(&mut self) {
-        self.queued.iter_mut().for_each(|dead| dead.entry.forget_body());
+    /// Frees the bodies of queued messages that can be read again.
+    pub fn free_bodies(&mut self) {
+        self.queued.iter_mut().for_each(|dead| dead.entry.free_body());
     }
 
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
@@ -96,7 +98,7 @@ impl Leaving {
         dead.map(|dead| &mut dead.entry)
     }
 
-    /// Takes messages out, by seq.
+    /// Removes and returns the messages that `wants` selects, by sequence number.
     pub fn take(&mut self, wants: impl Fn(&Entry) -> bool) -> BTreeMap<u64, Entry> {
         let on_way = self.on_way.extract_if(.., |_, dead| wants(&dead.entry)).map(|(_, dead)| dead);
         let mut taken: Vec<Dead> = on_way.collect();
@@ -111,7 +113,7 @@ impl Leaving {
         taken.into_iter().map(|dead| (dead.entry.seq, dead.entry)).collect()
     }
 
-    /// Sends a message again at this time, which is now.
+    /// Schedules a message to be sent again at `due_ms`.
     pub fn wait(&mut self, entry: Entry, reason: DeathReason, due_ms: u64) {
         let at = self.waiting.partition_point(|(due, _)| *due <= due_ms);
         self.waiting.insert(at, (due_ms, Dead { entry, reason }));
@@ -122,14 +124,14 @@ impl Leaving {
         self.on_way.iter().find(|(_, dead)| dead.entry.seq == seq).map(|(token, _)| *token)
     }
 
-    /// Everything on its way out.
+    /// Iterates over all dead messages.
     pub fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.unqueued().chain(self.queued_from(0))
     }
 }
 
 impl Fifo {
-    /// Whether a ready message may die now.
+    /// Returns whether a ready message may be killed now: there is room for a dead letter, or none is needed.
     pub(super) fn can_kill(&self) -> bool {
         self.config.dead_letter.is_none() || (self.leaving.queued.is_empty() && self.leaving.has_room())
     }
@@ -138,7 +140,7 @@ impl Fifo {
     pub(super) fn kill(&mut self, entry: Entry, reason: DeathReason, now_ms: u64, out: &mut Output) {
         self.journal.note(&entry, Place::Ready);
         let dead = Dead { entry, reason };
-        if self.can_kill() && (dead.entry.is_here() || self.config.dead_letter.is_none()) {
+        if self.can_kill() && (dead.entry.is_in_memory() || self.config.dead_letter.is_none()) {
             self.send(dead, now_ms, out);
         } else {
             self.leaving.queued.push_back(dead);
@@ -146,7 +148,7 @@ impl Fifo {
         }
     }
 
-    /// Dead-letters a message that the queue did not take.
+    /// Dead-letters a message that the queue did not accept.
     pub(super) fn kill_refused(&mut self, entry: Entry, now_ms: u64, out: &mut Output) {
         if self.leaving.queued.len() < LEAVING_MAX {
             self.kill(entry, DeathReason::MaxLength, now_ms, out);
@@ -155,7 +157,7 @@ impl Fifo {
         }
     }
 
-    /// The answer to [`Effect::DeadLetter`].
+    /// Handles the answer to [`Effect::DeadLetter`].
     pub(super) fn dead_lettered(
         &mut self,
         token: u64,
@@ -168,7 +170,7 @@ impl Fifo {
         let again = match arrival {
             Arrival::Taken => false,
             Arrival::Refused => self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once),
-            // The disk says no, not the target: what was confirmed does not go with a bad moment.
+            // The target cannot store at the moment. A confirmed message must not be lost because of that.
             Arrival::Unavailable => true,
         };
         if again {
@@ -184,7 +186,7 @@ impl Fifo {
         self.make_room(now_ms, out, deliver);
     }
 
-    /// Sends again what is due.
+    /// Sends the dead letters whose retry is due.
     pub(super) fn retry(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while self.leaving.next_retry_ms().is_some_and(|due_ms| due_ms <= now_ms) {
             if let Some((_, dead)) = self.leaving.waiting.pop_front() {
@@ -194,7 +196,7 @@ impl Fifo {
         self.make_room(now_ms, out, deliver);
     }
 
-    /// Lets those go that waited for room: the queued first, then heads of the queue.
+    /// Sends what waited for room: first the queued messages, then heads of the queue.
     pub(super) fn make_room(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         while (self.config.dead_letter.is_none() || self.leaving.has_room()) && !self.load_queued(out) {
             let Some(dead) = self.leaving.queued.pop_front() else { break };
@@ -206,9 +208,10 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Reads the first of the queued again if it must be sent and is not in memory; returns whether that is so.
+    /// Requests the body of the first queued message, if the message can be sent but its body is not in memory.
+    /// Returns true in this case.
     fn load_queued(&mut self, out: &mut Output) -> bool {
-        let first = self.leaving.queued.front().filter(|dead| !dead.entry.is_here());
+        let first = self.leaving.queued.front().filter(|dead| !dead.entry.is_in_memory());
         let Some(spot) = first.and_then(|dead| dead.entry.spot) else { return false };
         if self.config.dead_letter.is_none() || !self.leaving.has_room() {
             return false;

@@ -1,4 +1,4 @@
-//! Time and size: what dies of age, what is too much, and when the queue itself has been unused too long.
+//! Expiry of messages, length limits, and the expiry of an unused queue.
 
 use message::DeathReason;
 
@@ -8,7 +8,7 @@ use super::{Fifo, Output};
 use crate::{DeletedReason, Deliver, Overflow};
 
 impl Fifo {
-    /// When [`Fifo::handle_timeout`] has something to do, in milliseconds since the epoch.
+    /// Returns when [`Fifo::handle_timeout`] must be called next, in milliseconds since the epoch.
     pub fn next_deadline(&self) -> Option<u64> {
         if self.end.is_some() {
             return None;
@@ -18,7 +18,7 @@ impl Fifo {
         age.into_iter().chain(retry).chain(self.unused_deadline()).min()
     }
 
-    /// Time has passed: expires heads, sends dead letters again, ends an unused queue.
+    /// Called when time has passed: expires heads, retries dead letters, and deletes an unused queue.
     pub fn handle_timeout(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         if self.end.is_some() {
             return;
@@ -34,7 +34,7 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// Expires the head of each level, as long as dead letters have room.
+    /// Expires the head of each level, while there is room for dead letters.
     #[inline]
     pub(super) fn expire(&mut self, now_ms: u64, out: &mut Output) {
         if self.ages {
@@ -48,14 +48,14 @@ impl Fifo {
         }
     }
 
-    /// Takes the next message to deliver.
+    /// Removes and returns the next message to deliver.
     pub(super) fn take_head(&mut self, now_ms: u64, out: &mut Output) -> Option<Entry> {
         let level = self.next_level(now_ms, out)?;
         self.ready.pop(level)
     }
 
-    /// The level of the next message to deliver, which is in memory. An expired head that cannot die yet holds up the
-    /// rest: it must not be delivered, and nothing may overtake it.
+    /// Returns the level of the next message to deliver, if this message is in memory. An expired head that cannot be
+    /// dead-lettered yet blocks the queue: it must not be delivered, and no message may overtake it.
     #[inline(always)]
     pub(super) fn next_level(&mut self, now_ms: u64, out: &mut Output) -> Option<usize> {
         if self.ages {
@@ -79,7 +79,7 @@ impl Fifo {
         self.ready.top()
     }
 
-    /// Whether this much more would be beyond a limit. Ready and staged messages count.
+    /// Returns whether adding this much would exceed a limit. Ready and staged messages count.
     #[inline]
     pub(super) fn overflows(&self, messages: u64, bytes: u64) -> bool {
         let Self { config, ready, journal, .. } = self;
@@ -87,7 +87,7 @@ impl Fifo {
             || config.max_length_bytes.is_some_and(|limit| ready.bytes() + journal.staged().1 + bytes > limit)
     }
 
-    /// Drops heads until the limits hold, as long as dead letters have room.
+    /// Drops heads until the limits are met, while there is room for dead letters.
     #[inline]
     pub(super) fn shed(&mut self, now_ms: u64, out: &mut Output) {
         if self.overflows(0, 0) && self.config.overflow == Overflow::DropHead {
@@ -124,7 +124,7 @@ impl Fifo {
     }
 
     fn age_deadline(&self) -> Option<u64> {
-        // Without room the deadline would be due again and again; the answer that makes room expires.
+        // Without room, the deadline would be due again and again. The answer that makes room also expires messages.
         if !self.ages || !self.can_kill() {
             return None;
         }
@@ -132,7 +132,7 @@ impl Fifo {
         let queue_ttl_ms = self.config.message_ttl_ms;
         let due = heads.filter_map(|head| match head {
             Head::Entry(head) => head.expires_ms(queue_ttl_ms),
-            // What is being read will be looked at when it is there.
+            // Its age is checked when it has been read.
             _ if self.reading.is_some() => None,
             away => self.journal.runs.get(away.load()?.run)?.ages.earliest_ms(queue_ttl_ms),
         });
@@ -141,7 +141,7 @@ impl Fifo {
 
     fn unused_deadline(&self) -> Option<u64> {
         let expires_ms = self.config.expires_ms?;
-        // A new queue learns the time with its first call, and must ask for one.
+        // A new queue learns the time from its first call, so it asks for a call at once.
         let used = self.used_ms.map_or(0, |used_ms| used_ms.saturating_add(expires_ms));
         (self.consumers.count() == 0).then_some(used)
     }

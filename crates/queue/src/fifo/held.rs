@@ -1,19 +1,19 @@
-//! Runs of what has been taken out of its level: held by consumers, come back behind others, or leaving.
+//! Pages out messages that have left their level: unsettled, requeued after other messages, or dead-lettered.
 //!
-//! A run of ready messages takes its place in the level. Of a run of these every message keeps its own place, as a
-//! reference of a few bytes, and the body is let go.
+//! A run of ready messages replaces them in the level. Here, every message keeps its own place as a reference of a few
+//! bytes, and only its body is freed.
 
 use super::entry::{Entry, MEMORY_OVERHEAD, Spot};
 use super::paging::{Places, RUN_BYTES_MIN, Writing};
 use super::{Fifo, Output};
 use crate::{Ages, Fact, Stored};
 
-/// What all consumers hold together.
+/// Totals of the unsettled messages of all consumers.
 #[derive(Default)]
 pub(super) struct Held {
     messages: u64,
     bytes: u64,
-    /// Of these, what stands in runs.
+    /// The part of them that is in runs.
     stored_messages: u64,
     stored_bytes: u64,
 }
@@ -47,7 +47,7 @@ impl Held {
         }
     }
 
-    /// About the bytes of memory that runs of it would spare.
+    /// Returns the approximate memory that paging them out would free, in bytes.
     pub fn pageable_bytes(&self) -> u64 {
         let messages = self.messages - self.stored_messages;
         messages * MEMORY_OVERHEAD + self.bytes - self.stored_bytes
@@ -55,8 +55,8 @@ impl Held {
 }
 
 impl Fifo {
-    /// Begins to write a run of what has been taken out of one level, the newest first, for a consumer that settles in
-    /// order needs its oldest no longer soon. All of it that lies between the run's first and last is in the run.
+    /// Starts to write a run of messages that have left one level. Prefers the newest: a consumer that settles in
+    /// order will soon settle the oldest. The run contains every such message between its first and its last.
     pub(super) fn page_out_held(
         &mut self,
         bytes_max: u64,
@@ -68,10 +68,10 @@ impl Fifo {
         let others = others.map(|entry| (ready.level_of(entry.priority()), entry));
         let mut taken: Vec<(usize, &Entry)> = ready.taken_before().chain(others).collect();
         taken.sort_unstable_by_key(|(level, entry)| (*level, entry.seq));
-        let firsts = journal.runs.firsts();
-        // Whether a run of its level, or the level's end, lies between a message and the next.
+        let first_seqs = journal.runs.first_seqs();
+        // Returns whether a run of the same level, or the end of the level, lies between a message and the next one.
         let apart = |(level, entry): (usize, &Entry), (next_level, next): (usize, &Entry)| {
-            let run = firsts.get(firsts.partition_point(|first| *first < (level, entry.seq)));
+            let run = first_seqs.get(first_seqs.partition_point(|first| *first < (level, entry.seq)));
             level != next_level || run.is_some_and(|first| *first < (level, next.seq))
         };
         let mut end = taken.len();
@@ -108,12 +108,12 @@ impl Fifo {
         Some((Writing { run, level, last, messages, ages, places }, messages))
     }
 
-    /// The run is safe: what is still there of it is kept as references from now on.
+    /// Called when the run is stored safely. Its messages that are still here become references.
     pub(super) fn stored_held(&mut self, writing: Writing, out: &mut Output) {
         let Writing { run, level, messages, ages, places, .. } = writing;
         let (mut positions, mut marks) = (Vec::new(), Vec::new());
         let (mut durable, mut bytes, mut live_bytes) = (0, 0, 0);
-        let mut stands = |entry: &mut Entry| {
+        let mut set_spot = |entry: &mut Entry| {
             let Ok(index) = places.binary_search_by_key(&entry.seq, |(seq, _)| *seq) else { return };
             let (index, block) = (index as u32, places[index].1);
             positions.push(index);
@@ -128,15 +128,15 @@ impl Fifo {
             entry.spot = Some(Spot { run, block, index });
         };
         let unplaced = |entry: &&mut Entry| entry.spot.is_none();
-        self.ready.stored(level, &mut stands);
+        self.ready.stored(level, &mut set_spot);
         for unsettled in self.consumers.unsettled_mut() {
             let mut any = false;
-            for entry in unsettled.here_mut().filter(unplaced) {
-                stands(entry);
+            for entry in unsettled.entries_mut().filter(unplaced) {
+                set_spot(entry);
                 if entry.spot.is_some() {
                     self.held.stored_messages += 1;
                     self.held.stored_bytes += entry.len();
-                    entry.forget_body();
+                    entry.free_body();
                     any = true;
                 }
             }
@@ -144,8 +144,8 @@ impl Fifo {
                 unsettled.narrow();
             }
         }
-        self.leaving.iter_mut().filter(unplaced).for_each(stands);
-        self.leaving.forget_bodies();
+        self.leaving.iter_mut().filter(unplaced).for_each(set_spot);
+        self.leaving.free_bodies();
         positions.sort_unstable();
         let Some(((first, _), (last, _))) = places.first().zip(places.last()) else { return };
         if positions.is_empty() {
@@ -157,7 +157,7 @@ impl Fifo {
         let (first, last) = (*first, *last);
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
         self.journal.runs.add_held(&stored, level, positions.len() as u32);
-        self.journal.runs.say(run, priorities, &positions, messages, |fact| out.facts.push(fact));
+        self.journal.runs.repeat(run, priorities, &positions, messages, |fact| out.facts.push(fact));
         out.facts.append(&mut marks);
     }
 }

@@ -1,4 +1,4 @@
-//! Facts on their way out.
+//! Collects the facts of a call.
 
 use message::Message;
 use ranges::{Range, Ranges, Span};
@@ -11,36 +11,36 @@ use super::uncommitted::Uncommitted;
 use super::{Fifo, Output};
 use crate::{Fact, FactPolicy, Marks};
 
-/// Ranges beyond this give their memory back after the call.
+/// The capacity for ranges that is kept between calls.
 const KEPT_RANGES: usize = 1024;
 
-/// Messages that went during one call, merged into ranges.
+/// The facts of one queue, and the messages that were removed during the current call, merged into ranges.
 #[derive(Default)]
 pub(super) struct Journal {
     pub policy: FactPolicy,
     gone: Vec<Span>,
-    /// Bytes of the messages that were put and have neither gone nor been stored in a run.
+    /// The bytes of all records that were put and whose messages were neither removed nor stored in a run.
     pub live_bytes: u64,
     pub runs: Runs,
     pub annotated: Annotated,
-    /// Boxed, for classic queues have none.
+    /// Boxed because classic queues have none.
     pub uncommitted: Option<Box<Uncommitted>>,
-    /// Boxed, for hardly a queue ever has one.
+    /// Boxed because it is rarely present.
     pub repeating: Option<Box<Repeating>>,
 }
 
 impl Journal {
-    /// Whether the queue has facts.
+    /// Returns whether the queue has facts.
     pub fn keeps(&self) -> bool {
         self.policy != FactPolicy::Never
     }
 
-    /// The journal has it now.
+    /// Called when the journal has received the message.
     pub fn put(&mut self, entry: &Entry) {
         self.live_bytes += entry.stored_bytes();
     }
 
-    /// The journal need not restore this one any more.
+    /// Called when the message need not be restored any more.
     pub fn gone(&mut self, entry: &Entry) {
         self.annotated.forget(entry.seq);
         if entry.spot.is_some() {
@@ -53,13 +53,13 @@ impl Journal {
         self.gone.push_joined(Span { first: entry.seq, last: entry.seq });
     }
 
-    /// The message as consumers have annotated it; `None` if none has.
+    /// Returns the message with the annotations that consumers have set, or `None` if there are none.
     #[inline]
     pub fn shown(&self, entry: &Entry) -> Option<Message> {
         if self.annotated.is_empty() { None } else { self.annotated.shown(entry.seq, entry.message()?) }
     }
 
-    /// What is written of a message, if it is in memory: with its annotations.
+    /// Returns the fact that stores the message with its annotations, if it is in memory.
     pub fn put_of(&self, entry: &Entry) -> Option<Fact> {
         let put = entry.put()?;
         match (put, self.shown(entry)) {
@@ -68,7 +68,7 @@ impl Journal {
         }
     }
 
-    /// The marks of a message, with its annotations.
+    /// Returns the fact with a message's marks and annotations.
     pub fn returned(&self, seq: u64, marks: Marks) -> Fact {
         Fact::Returned { seq, marks: Marks { annotations: self.annotated.get(seq).cloned(), ..marks } }
     }
@@ -78,10 +78,10 @@ impl Journal {
         self.runs.take_in(spot, entry, &mut self.annotated)
     }
 
-    /// Ends the call: what went follows everything else that was said in it.
+    /// Ends the call. Facts about removed messages come after all other facts of the call.
     #[inline]
     pub fn flush(&mut self, out: &mut Output) {
-        if self.runs.has_news() {
+        if self.runs.has_output() {
             self.runs.flush(&mut out.facts, &mut out.released);
         }
         if !self.gone.is_empty() {
@@ -102,7 +102,7 @@ impl Journal {
 }
 
 impl Journal {
-    /// Calls `each` with the facts of a message that stands in no run.
+    /// Calls `each` with the facts of a message that is in no run.
     pub fn repeat(&self, entry: &Entry, each: &mut dyn FnMut(Fact)) {
         let Some(put) = self.put_of(entry) else { return };
         each(put);
@@ -112,39 +112,39 @@ impl Journal {
         }
     }
 
-    /// A message goes back to where the repetition may have been: repeats it now.
+    /// Repeats a returned message now, because the repetition may have passed its new place already.
     pub fn repeat_returned(&self, entry: &Entry, facts: &mut Vec<Fact>) {
         if self.repeating.as_ref().is_some_and(|repeating| repeating.wants(entry)) {
             self.repeat(entry, &mut |fact| facts.push(fact));
         }
     }
 
-    /// Messages have gone back without [`Self::repeat_returned`]: the repetition begins again.
+    /// Restarts the repetition. Called when messages were put back without [`Self::repeat_returned`].
     pub fn repeat_from_first(&mut self) {
         self.repeating.iter_mut().for_each(|repeating| repeating.begin_again());
     }
 }
 
 impl Fifo {
-    /// About how many bytes the facts of the living messages take that are in no run.
+    /// Returns the approximate size of the facts of live messages that are in no run, in bytes.
     pub fn live_bytes(&self) -> u64 {
         self.journal.live_bytes + self.journal.annotated.bytes()
     }
 
-    /// The facts of what is alive between `first` and `last` and in no run, said again: enough to restore it
-    /// without the facts that were said before. The order is that of nothing in particular.
+    /// Repeats the facts of the live messages between `first` and `last` that are in no run. These facts
+    /// restore the messages without earlier facts. They come in no particular order.
     pub fn live_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
-        if self.journal.can_fall() {
-            return self.learned_facts(first, last, each);
+        if self.journal.can_roll_back() {
+            return self.committed_facts(first, last, each);
         }
-        let mut say = |entry: &Entry| {
+        let mut repeat = |entry: &Entry| {
             if !entry.journaled || entry.spot.is_some() || entry.seq < first || entry.seq > last {
                 return;
             }
             self.journal.repeat(entry, &mut each);
         };
-        self.ready.range(first, last).for_each(&mut say);
-        self.consumers.held().for_each(&mut say);
-        self.leaving.iter().for_each(&mut say);
+        self.ready.range(first, last).for_each(&mut repeat);
+        self.consumers.held().for_each(&mut repeat);
+        self.leaving.iter().for_each(&mut repeat);
     }
 }

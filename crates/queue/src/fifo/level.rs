@@ -1,12 +1,13 @@
-//! Messages of one priority that wait for a consumer, in memory and on the disk.
+//! The ready messages of one priority level, in memory and on the disk.
 //!
 //! ```text
-//!   returned   what came back and lies behind the head
+//!   returned   requeued messages with higher numbers than the head
 //!   head       the oldest, in memory               ──► pop
 //!   rest       run on the disk │ references │ in memory │ run │ in memory ◄── push
 //! ```
 //!
-//! What was taken out of a level had a lower seq than all of its head and rest, but for what had come back before.
+//! A message that was taken out has a lower sequence number than all of `head` and `rest`. The exception are messages
+//! that were put back before it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,38 +17,38 @@ use crate::{Load, Loaded};
 
 #[derive(Default)]
 pub(super) struct Level {
-    /// Ascending by seq. Empty only if `rest` is, or begins with what is not in memory.
+    /// Ascending by sequence number. Empty only if `rest` is empty or begins with messages that are not in memory.
     head: Chunks<Entry>,
     rest: VecDeque<Part>,
-    /// By seq. The head of the level is the lower of the first of these and that of `head`.
+    /// By sequence number. The next message is the first of this map or of `head`, whichever has the lower number.
     returned: BTreeMap<u64, Lone>,
-    /// Seqs that are being written: the first of those still here, and the last.
+    /// The sequence numbers that are being written: the first that is still here, and the last.
     paging: Option<(u64, u64)>,
 }
 
-/// None is empty.
+/// No part is empty.
 enum Part {
-    /// With their bodies.
-    Here(Chunks<Entry>),
-    /// Without: they have been read, and let go.
+    /// Messages with their bodies.
+    InMemory(Chunks<Entry>),
+    /// Messages that were read, and whose bodies were freed again.
     References(Chunks<Reference>),
-    Away(Rest),
+    Unread(Rest),
 }
 
-/// What has not been read of a run.
+/// The messages of a run that have not been read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rest {
     pub load: Load,
-    /// The position in the run of the first message of that block.
+    /// The position in the run of the block's first message.
     pub index: u32,
-    /// No seq in it is lower.
+    /// A lower bound of their sequence numbers.
     pub seq: u64,
-    /// Messages that are alive, at least one, and their bytes.
+    /// The number of live messages, at least one, and their bytes.
     pub messages: u64,
     pub bytes: u64,
 }
 
-/// What comes next.
+/// What comes next in a level.
 pub(super) enum Head<'a> {
     Entry(&'a Entry),
     Reference(Reference),
@@ -55,7 +56,7 @@ pub(super) enum Head<'a> {
 }
 
 impl Head<'_> {
-    /// What must be read, if it is not in memory.
+    /// Returns the block that must be read, if the message is not in memory.
     pub fn load(&self) -> Option<Load> {
         match self {
             Self::Entry(_) => None,
@@ -80,49 +81,49 @@ impl Level {
         }
     }
 
-    /// The lowest seq of head and rest.
+    /// Returns the lowest sequence number of `head` and `rest`.
     fn lowest(&self) -> Option<u64> {
         if let Some(front) = self.head.front() {
             return Some(front.seq);
         }
         match self.rest.front()? {
-            Part::Here(part) => part.front().map(|entry| entry.seq),
+            Part::InMemory(part) => part.front().map(|entry| entry.seq),
             Part::References(part) => part.front().map(|reference| reference.seq),
-            Part::Away(rest) => Some(rest.seq),
+            Part::Unread(rest) => Some(rest.seq),
         }
     }
 
     pub fn head(&self) -> Option<Head<'_>> {
         if self.returned_is_next() {
             return self.returned.first_key_value().map(|(_, lone)| match lone {
-                Lone::Here(entry) => Head::Entry(entry),
-                Lone::Away(reference) => Head::Reference(*reference),
+                Lone::Full(entry) => Head::Entry(entry),
+                Lone::Compact(reference) => Head::Reference(*reference),
             });
         }
         if let Some(front) = self.head.front() {
             return Some(Head::Entry(front));
         }
         match self.rest.front()? {
-            Part::Here(part) => part.front().map(Head::Entry),
+            Part::InMemory(part) => part.front().map(Head::Entry),
             Part::References(part) => part.front().copied().map(Head::Reference),
-            Part::Away(rest) => Some(Head::Rest(rest)),
+            Part::Unread(rest) => Some(Head::Rest(rest)),
         }
     }
 
     pub fn push(&mut self, entry: Entry) {
         match self.rest.back_mut() {
             None => self.head.push_back(entry),
-            Some(Part::Here(last)) => last.push_back(entry),
-            Some(_) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
+            Some(Part::InMemory(last)) => last.push_back(entry),
+            Some(_) => self.rest.push_back(Part::InMemory(Chunks::from_iter([entry]))),
         }
     }
 
-    /// Behind everything else; its messages are not in memory.
+    /// Appends the messages of a run that are not in memory.
     pub fn push_rest(&mut self, rest: Rest) {
-        self.rest.push_back(Part::Away(rest));
+        self.rest.push_back(Part::Unread(rest));
     }
 
-    /// The next one, unless that has not been read; its body may have been let go.
+    /// Removes and returns the next message, unless it has not been read. Its body may have been freed.
     pub fn pop(&mut self) -> Option<Entry> {
         if self.returned_is_next() {
             return self.returned.pop_first().map(|(_, lone)| lone.into());
@@ -144,7 +145,8 @@ impl Level {
         entry
     }
 
-    /// Takes out the message of this seq, if it is in memory. Nothing of the level may be on its way to the disk.
+    /// Removes and returns the message with this sequence number, if it is in memory. No run of the level may be in
+    /// the process of being written.
     pub fn take(&mut self, seq: u64) -> Option<Entry> {
         if let Some(lone) = self.returned.remove(&seq) {
             return Some(lone.into());
@@ -155,10 +157,10 @@ impl Level {
             return Some(entry);
         }
         let at = self.rest.iter().position(|part| match part {
-            Part::Here(part) => part.iter_from(before).next().is_some_and(is),
-            Part::References(_) | Part::Away(_) => false,
+            Part::InMemory(part) => part.iter_from(before).next().is_some_and(is),
+            Part::References(_) | Part::Unread(_) => false,
         })?;
-        let Some(Part::Here(part)) = self.rest.get_mut(at) else { return None };
+        let Some(Part::InMemory(part)) = self.rest.get_mut(at) else { return None };
         let entry = part.remove(before, is);
         if part.is_empty() {
             self.rest.remove(at);
@@ -178,34 +180,35 @@ impl Level {
 
     fn advance(&mut self) {
         if self.head.is_empty()
-            && let Some(Part::Here(_)) = self.rest.front()
-            && let Some(Part::Here(next)) = self.rest.pop_front()
+            && let Some(Part::InMemory(_)) = self.rest.front()
+            && let Some(Part::InMemory(next)) = self.rest.pop_front()
         {
             self.head = next;
         }
     }
 
-    /// Forgets what has not been read of the run that comes next.
+    /// Removes the unread messages of the run that comes next.
     pub fn pop_rest(&mut self) -> Option<Rest> {
-        if !self.head.is_empty() || !matches!(self.rest.front(), Some(Part::Away(_))) {
+        if !self.head.is_empty() || !matches!(self.rest.front(), Some(Part::Unread(_))) {
             return None;
         }
-        let Some(Part::Away(rest)) = self.rest.pop_front() else { return None };
+        let Some(Part::Unread(rest)) = self.rest.pop_front() else { return None };
         self.advance();
         Some(rest)
     }
 
-    /// Back to its place by seq. The front costs nothing, so a whole range should come back last first.
+    /// Inserts a message by its sequence number. Inserting at the front is cheap, so put a whole range back in
+    /// descending order.
     pub fn put_back(&mut self, entry: Entry) {
         if self.lowest().is_some_and(|lowest| entry.seq > lowest) {
             self.returned.insert(entry.seq, entry.into());
             return;
         }
-        let Some(reference) = entry.reference().filter(|_| !entry.is_here()) else {
+        let Some(reference) = entry.reference().filter(|_| !entry.is_in_memory()) else {
             return self.head.push_front(entry);
         };
         if !self.head.is_empty() {
-            self.rest.push_front(Part::Here(std::mem::take(&mut self.head)));
+            self.rest.push_front(Part::InMemory(std::mem::take(&mut self.head)));
         }
         match self.rest.front_mut() {
             Some(Part::References(part)) => part.push_front(reference),
@@ -213,32 +216,32 @@ impl Level {
         }
     }
 
-    /// What is to be read next, if the head gets short.
+    /// Returns the block to be read next, if fewer than `short` messages are in the head.
     pub fn read_ahead(&self, short: usize) -> Option<Load> {
         if self.head.len() >= short {
             return None;
         }
         match self.rest.front()? {
-            Part::Here(_) => None,
+            Part::InMemory(_) => None,
             Part::References(part) => part.front().map(|reference| reference.spot.load()),
-            Part::Away(rest) => Some(rest.load),
+            Part::Unread(rest) => Some(rest.load),
         }
     }
 
-    /// What has not been read of a run and comes right behind the head.
+    /// Returns the unread messages of a run, if they come directly after the head.
     pub fn next_rest(&self) -> Option<&Rest> {
         match self.rest.front() {
-            Some(Part::Away(rest)) => Some(rest),
+            Some(Part::Unread(rest)) => Some(rest),
             _ => None,
         }
     }
 
-    /// Puts what was read of the rest behind the head. `Some(rest)` is what is left of it.
+    /// Appends the messages that were read to the head. `left` is the unread part that remains, if any.
     pub fn loaded(&mut self, entries: Vec<Entry>, left: Option<Rest>) {
         self.head.extend(entries);
         match left {
             Some(left) => {
-                if let Some(Part::Away(rest)) = self.rest.front_mut() {
+                if let Some(Part::Unread(rest)) = self.rest.front_mut() {
                     *rest = left;
                 }
             }
@@ -251,22 +254,23 @@ impl Level {
         }
     }
 
-    /// Gives those of a block their bodies again that lie in front, or have come back. Returns what that takes in memory.
+    /// Restores the bodies of a block's messages that are at the front of the rest or were requeued. Returns the memory
+    /// that they take.
     pub fn fill(&mut self, load: Load, block: Vec<Loaded>) -> u64 {
-        let stands = |reference: &Reference| reference.spot.load() == load;
+        let is_in_block = |reference: &Reference| reference.spot.load() == load;
         let mut bytes = 0;
         for loaded in block {
             let Loaded { seq, message, at_ms } = loaded;
             if let Some(lone) = self.returned.get_mut(&seq) {
-                if let Lone::Away(reference) = *lone
-                    && stands(&reference)
+                if let Lone::Compact(reference) = *lone
+                    && is_in_block(&reference)
                 {
                     let entry = reference.filled(message, at_ms);
                     bytes += entry.memory_bytes();
                     *lone = entry.into();
                 }
             } else if let Some(Part::References(part)) = self.rest.front_mut()
-                && part.front().is_some_and(|front| front.seq == seq && stands(front))
+                && part.front().is_some_and(|front| front.seq == seq && is_in_block(front))
                 && let Some(reference) = part.pop_front()
             {
                 let entry = reference.filled(message, at_ms);
@@ -280,17 +284,17 @@ impl Level {
         bytes
     }
 
-    /// Lets go of the bodies that can be read again, but for that of the very next message if `keeps_head`, for its age
-    /// is looked at. Returns what that spares.
+    /// Frees the bodies that can be read again. With `keeps_head`, keeps that of the next message, because its age is
+    /// checked. Returns the freed memory.
     pub fn forget_loaded(&mut self, keeps_head: bool) -> u64 {
         let next = match self.head() {
             Some(Head::Entry(head)) if keeps_head => head.seq,
             _ => 0,
         };
         let mut bytes = 0;
-        for entry in self.here_mut().filter(|entry| entry.spot.is_some() && entry.seq != next) {
+        for entry in self.entries_mut().filter(|entry| entry.spot.is_some() && entry.seq != next) {
             bytes += entry.memory_bytes();
-            entry.forget_body();
+            entry.free_body();
         }
         if bytes > 0 {
             self.narrow();
@@ -298,14 +302,14 @@ impl Level {
         bytes
     }
 
-    /// Bodies have been let go: what is kept of their entries becomes references.
+    /// Converts entries whose bodies were freed to references.
     pub fn narrow(&mut self) {
         self.returned.values_mut().for_each(Lone::narrow);
-        let head = Part::Here(std::mem::take(&mut self.head));
+        let head = Part::InMemory(std::mem::take(&mut self.head));
         for part in std::iter::once(head).chain(std::mem::take(&mut self.rest)) {
             match part {
-                Part::Here(part) if part.is_empty() => {}
-                Part::Here(part) if part.iter().any(|entry| !entry.is_here()) => {
+                Part::InMemory(part) if part.is_empty() => {}
+                Part::InMemory(part) if part.iter().any(|entry| !entry.is_in_memory()) => {
                     part.into_iter().for_each(|entry| self.append(entry));
                 }
                 part => self.rest.push_back(part),
@@ -315,16 +319,16 @@ impl Level {
     }
 
     fn append(&mut self, entry: Entry) {
-        let away = entry.reference().filter(|_| !entry.is_here());
+        let away = entry.reference().filter(|_| !entry.is_in_memory());
         match (self.rest.back_mut(), away) {
             (Some(Part::References(part)), Some(reference)) => part.push_back(reference),
             (_, Some(reference)) => self.rest.push_back(Part::References(Chunks::from_iter([reference]))),
-            (Some(Part::Here(part)), None) => part.push_back(entry),
-            (_, None) => self.rest.push_back(Part::Here(Chunks::from_iter([entry]))),
+            (Some(Part::InMemory(part)), None) => part.push_back(entry),
+            (_, None) => self.rest.push_back(Part::InMemory(Chunks::from_iter([entry]))),
         }
     }
 
-    /// Takes everything out.
+    /// Removes and returns everything.
     pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
         let mut entries: Vec<Entry> =
             std::mem::take(&mut self.returned).into_values().map(Entry::from).collect();
@@ -332,39 +336,41 @@ impl Level {
         let mut rests = Vec::new();
         for part in std::mem::take(&mut self.rest) {
             match part {
-                Part::Here(part) => entries.extend(part),
+                Part::InMemory(part) => entries.extend(part),
                 Part::References(part) => entries.extend(part.into_iter().map(Entry::from)),
-                Part::Away(rest) => rests.push(rest),
+                Part::Unread(rest) => rests.push(rest),
             }
         }
         (entries, rests)
     }
 
-    /// Those in memory.
+    /// Iterates over the messages in memory.
     #[cfg(test)]
-    pub fn here(&self) -> impl Iterator<Item = &Entry> {
-        self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::here))
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.parts().flat_map(Chunks::iter).chain(self.returned.values().filter_map(Lone::entry))
     }
 
-    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let rest = self
             .rest
             .iter_mut()
-            .filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
+            .filter_map(|part| if let Part::InMemory(part) = part { Some(part) } else { None });
         let parts = std::iter::once(&mut self.head).chain(rest).flat_map(Chunks::iter_mut);
-        parts.chain(self.returned.values_mut().filter_map(Lone::here_mut))
+        parts.chain(self.returned.values_mut().filter_map(Lone::entry_mut))
     }
 
-    /// Those in memory between `first` and `last`; the cost is that of what is found and of the parts.
+    /// Iterates over the messages in memory between `first` and `last`. The cost depends on the number of results and
+    /// of parts.
     pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         let parts = self.parts().flat_map(move |part| {
             part.iter_from(move |entry| entry.seq < first).take_while(move |entry| entry.seq <= last)
         });
         let returned = self.returned.range(first..=last.max(first));
-        parts.chain(returned.filter_map(|(_, lone)| lone.here()))
+        parts.chain(returned.filter_map(|(_, lone)| lone.entry()))
     }
 
-    /// The seq up to which at most `rows` lie in memory from `first` on, which is `last` if there are not so many.
+    /// Returns the sequence number of the `rows`-th message in memory from `first` on, or `last` if there are fewer up
+    /// to `last`.
     pub fn reach(&self, first: u64, last: u64, rows: usize) -> u64 {
         let parts = self.parts().flat_map(|part| part.iter_from(move |entry| entry.seq < first));
         let parts = parts.map(|entry| entry.seq).take_while(|seq| *seq <= last).take(rows);
@@ -374,15 +380,15 @@ impl Level {
         seqs.get(rows.saturating_sub(1)).copied().unwrap_or(last)
     }
 
-    /// Those that stand in no run and lie before the first that has never been taken out: nobody else's seq lies
-    /// between them but of what is taken out now, or in runs.
+    /// Iterates over the messages in no run that come before the first message that was never taken out. The numbers
+    /// between them belong only to messages that are out of the level now, or in runs.
     pub fn taken_before(&self) -> impl Iterator<Item = &Entry> {
         let fresh = self.parts().flat_map(Chunks::iter).find(|entry| entry.is_fresh());
         let end = fresh.map_or(u64::MAX, |entry| entry.seq);
         self.range(0, end.saturating_sub(1)).filter(|entry| entry.spot.is_none())
     }
 
-    /// Those that stand in a run and have been read.
+    /// Iterates over the messages that are in a run and have been read.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let parts = self.rest.iter().filter_map(|part| match part {
             Part::References(part) => Some(part.iter().copied()),
@@ -397,9 +403,9 @@ impl Level {
         let (mut here, mut away) = (vec![&mut self.head], Vec::new());
         for part in &mut self.rest {
             match part {
-                Part::Here(part) => here.push(part),
+                Part::InMemory(part) => here.push(part),
                 Part::References(part) => away.push(part),
-                Part::Away(_) => {}
+                Part::Unread(_) => {}
             }
         }
         let here = here.into_iter().flat_map(Chunks::iter_mut).filter_map(|entry| entry.spot.as_mut());
@@ -407,29 +413,31 @@ impl Level {
         here.chain(away).chain(self.returned.values_mut().filter_map(Lone::spot_mut))
     }
 
-    /// What has not been read of this run.
+    /// Returns the unread part of this run.
     pub fn rest_of(&mut self, run: u32) -> Option<&mut Rest> {
         self.rest.iter_mut().find_map(|part| match part {
-            Part::Away(rest) if rest.load.run == run => Some(rest),
+            Part::Unread(rest) if rest.load.run == run => Some(rest),
             _ => None,
         })
     }
 
-    /// What has not been read.
+    /// Iterates over the unread parts of runs.
     pub fn rests(&self) -> impl Iterator<Item = &Rest> {
-        self.rest.iter().filter_map(|part| if let Part::Away(rest) = part { Some(rest) } else { None })
+        self.rest.iter().filter_map(|part| if let Part::Unread(rest) = part { Some(rest) } else { None })
     }
 
     fn parts(&self) -> impl DoubleEndedIterator<Item = &Chunks<Entry>> {
-        let rest =
-            self.rest.iter().filter_map(|part| if let Part::Here(part) = part { Some(part) } else { None });
+        let rest = self
+            .rest
+            .iter()
+            .filter_map(|part| if let Part::InMemory(part) = part { Some(part) } else { None });
         std::iter::once(&self.head).chain(rest)
     }
 
-    /// Begins to write entries that stand in no run: the next ones of the last part that has any worth it, of the head
-    /// behind its first `keep` bytes of memory. Shows them as long as `each` wants more, and as long as nobody else's
-    /// seq can lie between them: behind one that was taken out before, only its neighbour. What breaks off so before it
-    /// takes `least` bytes of memory is not worth it.
+    /// Starts to page out entries that are in no run. Chooses the last part worth paging; keeps the first `keep` bytes
+    /// of the head. Passes entries to `each` until it returns false, or until another message's number could lie in
+    /// between: an entry that was taken out before must be followed directly by the next number. A stretch that takes
+    /// less than `least` bytes of memory is passed over, unless it is the last.
     pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) {
         if self.paging.is_some() {
             return;
@@ -451,22 +459,24 @@ impl Level {
         self.paging = last.map(|last| (first, last.seq));
     }
 
-    /// The writing has failed.
+    /// Called when the writing has failed.
     pub fn page_out_failed(&mut self) {
         self.paging = None;
     }
 
-    /// The writing has succeeded: the run takes the place of what was written and is still here, which `each` is
-    /// shown.
+    /// Called when the writing has succeeded. The run replaces those of the written messages that are still here. They
+    /// are passed to `each`.
     pub fn paged_out(&mut self, load: Load, mut each: impl FnMut(&Entry)) {
         let Some((from, last)) = self.paging.take() else { return };
         let holds = |part: &Chunks<Entry>| {
             part.front().is_some_and(|e| e.seq <= last) && part.back().is_some_and(|e| e.seq >= from)
         };
-        let at =
-            self.rest.iter().rposition(|part| if let Part::Here(part) = part { holds(part) } else { false });
+        let at = self
+            .rest
+            .iter()
+            .rposition(|part| if let Part::InMemory(part) = part { holds(part) } else { false });
         let part = match at.and_then(|at| self.rest.get_mut(at)) {
-            Some(Part::Here(part)) => part,
+            Some(Part::InMemory(part)) => part,
             _ => &mut self.head,
         };
         let behind = part.split_off(|entry| entry.seq <= last);
@@ -483,7 +493,7 @@ impl Level {
         }
         let rest = Rest { load, index: 0, seq: from, messages, bytes };
         let emptied = part.is_empty();
-        // Where the parts go that replace it.
+        // The position of the parts that replace it.
         let to = match at {
             None => 0,
             Some(at) if emptied => {
@@ -493,13 +503,13 @@ impl Level {
             Some(at) => at + 1,
         };
         if !behind.is_empty() {
-            self.rest.insert(to, Part::Here(behind));
+            self.rest.insert(to, Part::InMemory(behind));
         }
-        self.rest.insert(to, Part::Away(rest));
+        self.rest.insert(to, Part::Unread(rest));
     }
 }
 
-/// The seq from which on a part is worth writing.
+/// Returns the first sequence number of the stretch to page out.
 fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64) -> Option<u64> {
     let mut passed = 0;
     let mut found: Option<(u64, u64, &Entry)> = None;
@@ -521,7 +531,7 @@ fn worth_writing(part: &Chunks<Entry>, least: u64, keep: u64) -> Option<u64> {
     found.map(|(first, ..)| first)
 }
 
-/// Whether an entry can stand in a run behind another one.
+/// Returns whether an entry may follow `last` in a run.
 fn continues(last: Option<&Entry>, entry: &Entry) -> bool {
     entry.spot.is_none() && last.is_none_or(|last| last.is_fresh() || last.seq + 1 == entry.seq)
 }

@@ -1,4 +1,4 @@
-//! The fifo machine: one queue whose messages each go to one consumer.
+//! The fifo machine: a queue that delivers each message to one consumer.
 
 mod annotated;
 mod chunks;
@@ -6,7 +6,6 @@ mod consumers;
 mod dead_letter;
 mod entry;
 mod expire;
-mod falls;
 mod held;
 mod journal;
 mod level;
@@ -16,6 +15,7 @@ mod repeat;
 mod restore;
 mod runs;
 mod settle;
+mod turns;
 mod uncommitted;
 mod unsettled;
 
@@ -42,21 +42,21 @@ use crate::{
     Report, Request, Ticket, Verdict,
 };
 
-/// What a call had to say. Calls append; whoever carries it out empties it.
+/// The results of calls. Each call appends; the caller carries the results out and empties the output.
 #[derive(Debug, Default)]
 pub struct Output {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
     pub facts: Vec<Fact>,
-    /// Blocks to be read and brought to [`Fifo::handle_loaded`].
+    /// Blocks to be read and passed to [`Fifo::handle_loaded`].
     pub loads: Vec<Load>,
-    /// Runs that may be forgotten as soon as the facts so far are safe.
+    /// Runs that may be freed as soon as all facts so far are safe.
     pub released: Vec<u32>,
 }
 
-/// One queue: ready messages, consumers with what they hold, and messages on their way out.
+/// A queue: ready messages, consumers with their unsettled messages, and dead letters.
 ///
-/// Between calls either nothing is ready that may be delivered, or nobody may be sent the next message.
+/// Between calls, either no ready message may be delivered, or no consumer may be sent the next one.
 pub struct Fifo {
     config: Config,
     next_seq: u64,
@@ -64,25 +64,25 @@ pub struct Fifo {
     consumers: Consumers,
     leaving: Leaving,
     journal: Journal,
-    /// What all consumers hold together.
+    /// Totals of the unsettled messages of all consumers.
     held: Held,
-    /// Whether any message can die of age; spares the others the look at the head.
+    /// True if any message can expire. Otherwise the age of the head is never checked.
     ages: bool,
-    /// When the queue was last used, in milliseconds since the epoch; unknown before the first call.
+    /// When the queue was last used, in milliseconds since the epoch. Unknown before the first call.
     used_ms: Option<u64>,
     end: Option<End>,
     counts: Counts,
-    /// A run that is on its way to the disk. Boxed, for hardly a queue ever has one.
+    /// The run that is being written. Boxed because it is rarely present.
     writing: Option<Box<Writing>>,
-    /// A block that is on its way from the disk.
+    /// The block that is being read.
     reading: Option<Load>,
-    /// Who waits for a message to be read.
+    /// Requests that wait for a message to be read.
     waiting: Waiting,
-    /// Empty between calls; keeps its memory.
+    /// A buffer that is empty between calls and keeps its capacity.
     taken: Vec<Entry>,
 }
 
-/// Why the machine does nothing any more.
+/// Why the machine has stopped working.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
     Deleted,
@@ -122,9 +122,9 @@ impl Fifo {
         }
     }
 
-    /// Applies a request. `now_ms` counts from the epoch and never goes back. The carrier gets each stored message at once,
-    /// so the facts in `out` have no [`Fact::Put`]. It gets deliveries as long as `out` has no effect that they would
-    /// overtake; a delivery that it does not take becomes an effect.
+    /// Applies a request. `now_ms` counts from the epoch and never decreases. Stored messages are passed to the carrier
+    /// at once, so the facts in `out` contain no [`Fact::Put`]. Deliveries are passed to it while `out` has no effects,
+    /// which they would overtake. A delivery that the carrier does not take becomes an effect.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut Output, carrier: &mut dyn Carrier) {
         if let Some(end) = self.end {
             return self.apply_ended(end, request, out);
@@ -147,7 +147,7 @@ impl Fifo {
                 let known = self.consumers.slot(holder).is_some();
                 let deliveries = Vec::new();
                 self.fetch(Fetch { ticket, holder, known, n, settled, deliveries }, now_ms, out);
-                // What has been fetched may have been too large for those who have credit.
+                // The fetched messages may have been too large for the consumers with credit. The next one may fit.
                 self.dispatch(now_ms, out, carrier);
             }
             Request::Settle { consumer, first, last, outcome, answer } => {
@@ -161,7 +161,7 @@ impl Fifo {
                 let why = Refusal::NotSupported;
                 out.effects.push(Effect::Refused { asked: Asked::Ticket(ticket), why });
             }
-            // Nobody follows a queue that is read where it lives, and no look is under way.
+            // Only streams have followers and browse requests.
             Request::Follow { .. } | Request::GiveUp { .. } => {}
             Request::DeadLettered { token, arrival } => {
                 self.dead_lettered(token, arrival, now_ms, out, carrier);
@@ -189,19 +189,19 @@ impl Fifo {
             }
         }
         if self.ages {
-            // What has expired may have been too large for those who have credit.
+            // The expired messages may have been too large for the consumers with credit. The next one may fit.
             self.dispatch(now_ms, out, carrier);
         }
         self.journal.flush(out);
     }
 
-    /// Ready and unsettled messages.
+    /// Returns the numbers of ready and of unsettled messages.
     #[inline]
     pub fn depth(&self) -> (u64, u64) {
         (self.ready.len(), self.held.messages())
     }
 
-    /// What the machine knows of itself.
+    /// Returns what the machine knows of itself.
     pub fn report(&self) -> Report {
         let (ready, unsettled) = self.depth();
         Report {
@@ -232,7 +232,7 @@ impl Fifo {
         &self.config
     }
 
-    /// The seq of the next message to be published.
+    /// Returns the sequence number of the next message to be published.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
@@ -251,12 +251,12 @@ impl Fifo {
         self.next_seq += 1;
         self.counts.published += 1;
         self.ages |= message.ttl_ms().is_some();
-        if self.journal.can_fall() {
+        if self.journal.can_roll_back() {
             out.receipts.push(publisher, number, Verdict::Accepted, true);
             return self.stage(message, seq, now_ms, out, carrier);
         }
         let direct = self.direct(&message);
-        // What is settled as it is sent need never be restored.
+        // A message that is settled as it is sent need never be restored.
         let journaled = self.journal.policy.needs_fact(&message)
             && !direct.is_some_and(|slot| self.consumers.get(slot).settled);
         let is_brief = patient && self.consumers.count() > 0;
@@ -264,8 +264,9 @@ impl Fifo {
             let (ahead, acknowledged) = (self.ready.len(), self.counts.acknowledged);
             Brief { publisher, number, ahead, acknowledged }
         });
-        let is_owed = journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
-        if !is_owed {
+        let is_receipt_deferred =
+            journaled && carrier.put(Put { seq, message: &message, at_ms: now_ms, brief });
+        if !is_receipt_deferred {
             out.receipts.push(publisher, number, Verdict::Accepted, journaled);
         }
         let entry = Entry { journaled, ..Entry::new(message, seq, now_ms) };
@@ -275,7 +276,7 @@ impl Fifo {
         self.enter(direct, entry, now_ms, out, carrier);
     }
 
-    /// Who gets a new message at once.
+    /// Returns the consumer that gets a new message at once, if any.
     #[inline(always)]
     fn direct(&self, message: &Message) -> Option<Slot> {
         let first = if self.ready.is_empty() { self.consumers.next() } else { None };
@@ -283,7 +284,7 @@ impl Fifo {
         first.and_then(|first| self.consumers.next_for(first, fits))
     }
 
-    /// A new message may be delivered from now on.
+    /// Delivers a new message or makes it ready.
     #[inline(always)]
     fn enter(
         &mut self,
@@ -296,8 +297,8 @@ impl Fifo {
         match direct {
             Some(slot) => self.deliver(slot, entry, out, deliver),
             None => {
-                // Something is ready already or nobody has credit; yet a head that may not be delivered
-                // can have been overtaken by a higher level.
+                // Usually nothing can be delivered now. But an expired head may block its level, and the new message
+                // may be in a higher level.
                 self.ready.push(entry);
                 self.shed(now_ms, out);
                 self.dispatch(now_ms, out, deliver);
@@ -321,19 +322,19 @@ impl Fifo {
         let capabilities = Capabilities { moves: true };
         out.effects.push(Effect::Attached { consumer, capabilities });
         if self.config.single_active_consumer {
-            self.tell_active(slot, out);
+            self.notify_active(slot, out);
         }
     }
 
-    /// Whether it is the active one, now that this has become known or has changed.
-    fn tell_active(&mut self, slot: Slot, out: &mut Output) {
+    /// Notifies a consumer whether it is the active one.
+    fn notify_active(&mut self, slot: Slot, out: &mut Output) {
         let available = self.available(slot);
         let consumer = self.consumers.get(slot);
         let active = consumer.standing == Standing::Serving;
         out.effects.push(Effect::Active { consumer: consumer.id, active, available });
     }
 
-    /// Ready messages, as far as they are for this consumer.
+    /// Returns the number of ready messages that this consumer could get.
     fn available(&mut self, slot: Slot) -> u32 {
         match self.consumers.get(slot).standing {
             Standing::Serving => u32::try_from(self.ready.len()).unwrap_or(u32::MAX),
@@ -341,7 +342,7 @@ impl Fifo {
         }
     }
 
-    /// Its grant has been replaced: uses it, and answers if asked.
+    /// Uses a consumer's new grant, and answers if asked.
     fn granted(
         &mut self,
         slot: Slot,
@@ -351,7 +352,7 @@ impl Fifo {
         out: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        // Nothing will come: what is not asked to be drained is void.
+        // A holder gets no deliveries, so its credit is void unless it asks for a drain.
         if self.consumers.get(slot).standing == Standing::Holding && !drain {
             self.consumers.get(slot).grant.credit = 0;
         }
@@ -362,7 +363,7 @@ impl Fifo {
         }
     }
 
-    /// Ends a drain, and says what credit is left: behind what must be read first.
+    /// Ends a drain, and reports the remaining credit. Waits if a message must be read first.
     fn answer_grant(&mut self, slot: Slot, drain: bool, out: &mut Output) {
         if self.waits(slot) {
             let consumer = self.consumers.get(slot).id;
@@ -384,7 +385,7 @@ impl Fifo {
         out.effects.push(Effect::CreditState { consumer: consumer.id, state });
     }
 
-    /// Heads to consumers, as long as there are both.
+    /// Delivers messages while there are both messages and consumers with credit.
     fn dispatch(&mut self, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let anyone_waits = !self.waiting.is_empty();
         if anyone_waits {
@@ -402,7 +403,7 @@ impl Fifo {
         }
     }
 
-    /// Whether a delivery of the next message takes so many bytes at most.
+    /// Returns whether a delivery of the next message has at most `max_bytes` bytes.
     fn next_fits(&self, max_bytes: u64) -> bool {
         let Some(entry) = self.ready.next() else { return false };
         match self.journal.shown(entry) {
@@ -411,7 +412,7 @@ impl Fifo {
         }
     }
 
-    /// Bytes of a delivery of the next message, if that is in memory.
+    /// Returns the size of a delivery of the next message in bytes, if it is in memory.
     fn next_bytes(&self) -> Option<u64> {
         let entry = self.ready.next()?;
         match self.journal.shown(entry) {
@@ -428,7 +429,7 @@ impl Fifo {
         {
             self.deliver(slot, entry, out, deliver);
         }
-        // The last delivery may have left an expired head, which nobody should count as ready.
+        // The last delivery may have exposed an expired head, which must not count as ready.
         self.expire(now_ms, out);
     }
 
@@ -447,7 +448,7 @@ impl Fifo {
         self.consumers.turn(slot);
     }
 
-    /// As [`offer`], with the annotations that consumers have set.
+    /// [`offer`], with the annotations that consumers have set.
     #[cold]
     fn offer_annotated(&self, lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
         match self.journal.annotated.shown(lent.seq, lent.message) {
@@ -456,7 +457,7 @@ impl Fifo {
         }
     }
 
-    /// What is delivered is the consumer's, unless it is settled as it is sent.
+    /// Assigns a delivered message to its consumer. If it is settled as it is sent, it leaves the queue instead.
     #[inline(always)]
     fn hold(&mut self, slot: Slot, mut entry: Entry, settled: bool) {
         let consumer = self.consumers.get(slot);
@@ -468,7 +469,7 @@ impl Fifo {
             self.journal.leave(entry, Place::Ready);
         } else {
             self.held.add(&entry);
-            entry.forget_body();
+            entry.free_body();
             consumer.unsettled.push(entry);
         }
     }
@@ -489,7 +490,7 @@ impl Fifo {
             self.waiting.fetches.push_back(fetch);
             return;
         }
-        // Who holds nothing need not detach.
+        // A holder that holds nothing does not have to detach.
         if !known && (settled || fetch.deliveries.is_empty()) {
             self.consumers.remove(slot);
         }
@@ -500,10 +501,10 @@ impl Fifo {
     fn configure(&mut self, config: Config, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         self.used_ms = Some(now_ms);
         self.ages |= config.message_ttl_ms.is_some();
-        // How many levels there are is settled when the queue is declared.
+        // The number of levels cannot change after the declaration.
         self.config = Config { max_priority: self.config.max_priority, ..config };
         for slot in self.consumers.set_single_active(self.config.single_active_consumer) {
-            self.tell_active(slot, out);
+            self.notify_active(slot, out);
         }
         self.make_room(now_ms, out, deliver);
     }
@@ -516,7 +517,7 @@ impl Fifo {
         messages
     }
 
-    /// Says no facts: whoever forgets the queue forgets its facts with it.
+    /// Deletes the queue. Writes no facts: the caller that forgets the queue forgets its facts with it.
     fn delete(&mut self, reason: DeletedReason, ticket: Option<Ticket>, out: &mut Output) {
         let messages = self.ready.len();
         self.end_with(End::Deleted, out);
@@ -524,8 +525,8 @@ impl Fifo {
         out.effects.push(Effect::Deleted { reason });
     }
 
-    /// Its messages cannot be read any more: nobody gets any, and nothing is possible but its deletion. What is left
-    /// of them is kept until then.
+    /// Called when messages of the queue cannot be read any more. The queue delivers nothing from now on, and can only
+    /// be deleted. Its remaining messages are kept until then.
     pub fn quarantine(&mut self, out: &mut Output) {
         if self.end.is_some() {
             return;
@@ -540,7 +541,7 @@ impl Fifo {
         out.facts.push(Fact::Damaged);
     }
 
-    /// Whether [`Fifo::quarantine`] has been called, in this life or an earlier one.
+    /// Returns whether [`Fifo::quarantine`] was called, also before a restart.
     pub fn is_damaged(&self) -> bool {
         self.end == Some(End::Damaged)
     }
@@ -566,7 +567,7 @@ impl Fifo {
         }
     }
 
-    /// The queue has ended: answers whoever waits for an answer.
+    /// Answers requests after the queue has ended.
     fn apply_ended(&mut self, end: End, request: Request, out: &mut Output) {
         let (verdict, reason, why) = match end {
             End::Deleted => (Verdict::Released, GoneReason::QueueDeleted, Refusal::NotFound),
@@ -593,7 +594,7 @@ impl Fifo {
             | Request::Browse { ticket, .. }
             | Request::Purge { ticket }
             | Request::Delete { ticket, .. } => Effect::Refused { asked: Asked::Ticket(ticket), why },
-            // Whoever sent these has been told Gone, or waits for nothing.
+            // Their senders were already sent `Gone`, or expect no answer.
             Request::Settle { .. }
             | Request::Grant { .. }
             | Request::Follow { .. }
@@ -608,7 +609,7 @@ impl Fifo {
     }
 }
 
-/// Lends a delivery to the caller, or makes it an effect if it must not overtake others or is not taken.
+/// Offers a delivery to the caller. It becomes an effect if it must not overtake others, or if it is not taken.
 #[inline(always)]
 fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
     if !out.effects.is_empty() || !deliver.deliver(lent) {
@@ -616,9 +617,9 @@ fn offer(lent: Lent<'_>, out: &mut Output, deliver: &mut dyn Deliver) {
     }
 }
 
-/// What goes to a consumer and is about to be held for it.
+/// Returns the delivery of a message that is about to be held for a consumer.
 fn lend<'a>(consumer: &Consumer, entry: &'a Entry) -> Lent<'a> {
-    let message = entry.message().expect("heads are taken in memory");
+    let message = entry.message().expect("a head is in memory when it is taken");
     let Entry { seq, delivery_count, redelivered, .. } = *entry;
     let number = consumer.unsettled.next_number();
     Lent { consumer: consumer.id, number, seq, message, delivery_count, redelivered }

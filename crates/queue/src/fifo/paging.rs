@@ -1,4 +1,4 @@
-//! The backlog on the disk: out of memory when somebody wants it spared, and back when it is needed.
+//! The backlog on the disk. Messages are paged out when memory is needed, and read when they are needed.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,10 +12,10 @@ use crate::{
     Ticket,
 };
 
-/// A run shorter than this many bytes in memory is not worth a place on the disk.
+/// The minimum size of a run in memory, in bytes. A shorter run is not worth paging out.
 pub(super) const RUN_BYTES_MIN: u64 = if cfg!(test) { 1 } else { 4 * 1024 };
 
-/// Seqs of a run that is being written, ascending, and the byte of the run at which the block of each begins.
+/// The sequence numbers of a run that is being written, ascending, each with the offset of its block in the run.
 pub(super) type Places = Vec<(u64, u32)>;
 
 /// A run that is being written.
@@ -25,15 +25,15 @@ pub(super) struct Writing {
     pub last: u64,
     pub messages: u32,
     pub ages: Ages,
-    /// Of a run of what was taken out of its level; else there are none.
+    /// Only for a run of messages that have left their level; otherwise empty.
     pub places: Places,
 }
 
-/// Who waits for messages to be read from the disk.
+/// Requests that wait for messages to be read from the disk.
 #[derive(Default)]
 pub(super) struct Waiting {
     pub fetches: VecDeque<Fetch>,
-    /// Consumers that asked for an answer behind their messages, and whether it ends a drain.
+    /// Consumers that wait for a [`CreditState`](crate::CreditState), and whether it ends a drain.
     pub grants: Vec<(ConsumerId, bool)>,
 }
 
@@ -43,11 +43,11 @@ impl Waiting {
     }
 }
 
-/// A fetch, with what it has got so far.
+/// A fetch and its deliveries so far.
 pub(super) struct Fetch {
     pub ticket: Ticket,
     pub holder: ConsumerId,
-    /// The holder was there before.
+    /// True if the holder existed before.
     pub known: bool,
     pub n: u32,
     pub settled: bool,
@@ -55,39 +55,39 @@ pub(super) struct Fetch {
 }
 
 impl Fifo {
-    /// About the bytes of memory that [`Fifo::page_out`] could spare.
+    /// Returns the approximate memory that [`Fifo::page_out`] could free, in bytes.
     pub fn pageable_bytes(&self) -> u64 {
         self.ready.pageable_bytes() + self.held.pageable_bytes()
     }
 
-    /// Returns false if [`Fifo::page_out`] surely finds nothing: less is in memory than one run is worth.
+    /// Returns false if [`Fifo::page_out`] would certainly find nothing, because less than one run is in memory.
     #[inline]
     pub fn may_page_out(&self) -> bool {
         self.ready.pageable_bytes().max(self.held.pageable_bytes()) >= RUN_BYTES_MIN
     }
 
-    /// Lets go of everything that was read from the disk and nobody is waiting for.
+    /// Frees what was read from the disk if there are no consumers.
     pub fn forget_loaded(&mut self) {
         if self.consumers.count() == 0 && self.ready.loaded_bytes() > 0 {
             self.ready.forget_loaded(self.ages);
         }
     }
 
-    /// Begins to move messages to the disk: shows the `Put`s of a run, of about `bytes_max` bytes and at least one
-    /// message, and is told at which byte of the run the block of each begins. They are to be written in this order;
-    /// then one of [`Fifo::handle_stored`] and [`Fifo::handle_not_stored`] is to be called. While there are consumers,
-    /// `head` bytes of ready messages stay in memory, for they will be asked for soon. `None` if nothing is worth it, or
-    /// a run is being written.
+    /// Starts to page out messages. Passes the `Put`s of a run to `each`, which returns the offset in the run at which
+    /// the block of each message begins. The run has about `bytes_max` bytes, and at least one message. The caller must
+    /// write the messages in this order, then call [`Fifo::handle_stored`] or [`Fifo::handle_not_stored`]. While there
+    /// are consumers, `head` bytes of ready messages stay in memory, because they will be needed soon. Returns `None`
+    /// if no run is worth it, or if one is being written already.
     pub fn page_out(
         &mut self,
         bytes_max: u64,
         head: u64,
         mut each: impl FnMut(&Fact) -> u32,
     ) -> Option<PageOut> {
-        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_fall() {
+        if self.end == Some(End::Deleted) || self.writing.is_some() || self.journal.can_roll_back() {
             return None;
         }
-        // What holds more goes first; if nothing of it can, the other.
+        // Tries the larger group first, then the other one.
         let held_first = self.held.pageable_bytes() > self.ready.pageable_bytes();
         let mut found = None;
         for held in [held_first, !held_first] {
@@ -129,7 +129,7 @@ impl Fifo {
         Some((Writing { run, level, last, messages, ages, places: Places::new() }, messages))
     }
 
-    /// The run that was being written is safe: what is still ready of it leaves memory. If that is nothing, the run
+    /// Called when the run is stored safely. Its messages that are still ready leave memory. If there are none, the run
     /// is released at once.
     pub fn handle_stored(&mut self, out: &mut Output) {
         let Some(writing) = self.writing.take() else { return };
@@ -164,21 +164,21 @@ impl Fifo {
         self.journal.live_bytes -= live_bytes;
         let priorities = self.ready.priorities_of(level);
         let stored = Stored { run, first, last, priorities, messages, durable, bytes, ages };
-        // Only its beginning can have been taken meanwhile.
+        // Only messages at the start of the run can have left meanwhile.
         let passed = messages - living;
         if durable > 0 {
             out.facts.push(Fact::Stored(stored.clone()));
             if let Some(last) = passed.checked_sub(1) {
                 out.facts.push(Fact::Taken(Taken { run, first: 0, last, durable: 0, bytes: 0 }));
             }
-            // Said again, for what was said before may be forgotten earlier than the run.
+            // Repeated, because the earlier facts may be discarded before the run is.
             let returned = |(&seq, marks): (&u64, &Marks)| Fact::Returned { seq, marks: marks.clone() };
             out.facts.extend(marks.iter().map(returned));
         }
         self.journal.runs.add(&stored, level, passed, living, marks);
     }
 
-    /// The run could not be written: its messages stay.
+    /// Called when the run could not be written. Its messages stay in memory.
     pub fn handle_not_stored(&mut self) {
         if let Some(writing) = self.writing.take()
             && writing.places.is_empty()
@@ -187,7 +187,7 @@ impl Fifo {
         }
     }
 
-    /// A block that was asked for in [`Output::loads`].
+    /// Handles a block that was requested in [`Output::loads`].
     pub fn handle_loaded(
         &mut self,
         load: Load,
@@ -214,7 +214,7 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// The next block of a run takes its place behind the head.
+    /// Appends the next block of a run to the head.
     fn read_on(&mut self, level: usize, load: Load, index: u32, block: Block) {
         let messages = block.messages.len() as u32;
         let mut entries = Vec::with_capacity(block.messages.len());
@@ -227,18 +227,18 @@ impl Fifo {
         let end = index + messages;
         let next = block.next.map(|next| (Load { run: load.run, block: next }, end));
         if !self.ready.loaded(level, entries, next) {
-            // Whatever follows in the run is gone.
+            // The remaining messages of the run are gone.
             self.journal.runs.take_rest(load.run, end);
         }
     }
 
-    /// Bodies that were let go come back to those who need one.
+    /// Restores bodies that were freed and are needed again.
     fn fill(&mut self, level: usize, load: Load, mut block: Block) {
         block.messages.retain(|loaded| !self.leaving.fill(load.run, loaded));
         self.ready.fill(level, load, block.messages);
     }
 
-    /// Asks for a block, unless one is on its way.
+    /// Requests a block, unless one is being read.
     pub(super) fn load(&mut self, load: Load, out: &mut Output) {
         if self.reading.is_none() {
             self.reading = Some(load);
@@ -246,14 +246,14 @@ impl Fifo {
         }
     }
 
-    /// Whether this consumer has credit left only because something must be read first.
+    /// Returns whether this consumer has unused credit only because a message must be read first.
     pub(super) fn waits(&mut self, slot: Slot) -> bool {
         let reading = self.reading.is_some() && !self.ready.is_empty();
         let consumer = self.consumers.get(slot);
         reading && consumer.standing == Standing::Serving && consumer.grant.credit > 0
     }
 
-    /// Answers the fetches that waited, as far as what they waited for is there.
+    /// Answers the waiting fetches, as far as their messages are in memory.
     pub(super) fn serve_fetches(&mut self, now_ms: u64, out: &mut Output) {
         while let Some(fetch) = self.waiting.fetches.pop_front() {
             if let Some(load) = self.ready.missing() {
@@ -265,7 +265,7 @@ impl Fifo {
         }
     }
 
-    /// Answers the grants that waited, if nothing must be read any more.
+    /// Answers the waiting grants, if nothing must be read any more.
     pub(super) fn answer_waiting_grants(&mut self, out: &mut Output) {
         for (consumer, drain) in std::mem::take(&mut self.waiting.grants) {
             if let Some(slot) = self.consumers.slot(consumer) {
@@ -274,9 +274,9 @@ impl Fifo {
         }
     }
 
-    /// Looks at the age of what is next in a level and not in memory: if the whole run is dead and nobody wants to see
-    /// it, what has not been read of it is forgotten; if some of it may be dead, it is read. Returns whether there is
-    /// anything else to look at now.
+    /// Checks the age of the next message of a level that is not in memory. If the whole run has expired and there is
+    /// no dead-letter exchange, its unread messages are dropped. If some of them may have expired, the block is read.
+    /// Returns true if another message must be checked now.
     pub(super) fn expire_away(&mut self, level: usize, now_ms: u64, out: &mut Output) -> bool {
         let Some(head) = self.ready.head(level) else { return false };
         let Some(load) = head.load() else { return false };
@@ -300,13 +300,13 @@ impl Fifo {
         false
     }
 
-    /// The runs that hold something alive.
+    /// Returns the runs that have live messages.
     pub fn runs(&self) -> impl Iterator<Item = u32> {
         self.journal.runs.numbers()
     }
 
-    /// Runs that have been read to their end, with the part in a thousand of their messages that is alive: those hold
-    /// the bytes of all others on the disk.
+    /// Returns the runs that were read to their end, with their share of live messages in thousandths. Their live
+    /// messages keep the whole run on the disk.
     pub fn stuck(&self) -> impl Iterator<Item = (u32, u32)> {
         self.journal.runs.read().map(|(number, run)| {
             let share = u64::from(run.living) * 1000 / u64::from(run.messages.max(1));
@@ -314,7 +314,7 @@ impl Fifo {
         })
     }
 
-    /// What is alive of a run.
+    /// Returns the live messages of a run.
     pub fn living(&self, number: u32) -> Option<Living> {
         let run = self.journal.runs.get(number)?;
         let mut positions: Vec<u32> = self.positions(&[number]).into_iter().map(|(_, index)| index).collect();
@@ -323,8 +323,9 @@ impl Fifo {
         Some(Living { positions, unread })
     }
 
-    /// What was alive of a run, as [`Fifo::living`] said, is safe in a new place, in its order. The old run is
-    /// released. `None` if too much has changed: then the new place is not needed.
+    /// Called when the live messages of a run, as returned by [`Fifo::living`], were copied safely and in order.
+    /// Releases the old run. Returns the number of the new run, or `None` if too much has changed and the copy is not
+    /// needed.
     pub fn handle_moved(
         &mut self,
         old: u32,
@@ -361,7 +362,7 @@ impl Fifo {
         Some(new)
     }
 
-    /// Positions in these runs of what has been read and is alive, ascending by run and position.
+    /// Returns the positions of live messages in these runs that have been read, ascending by run and position.
     fn positions(&self, runs: &[u32]) -> Vec<(u32, u32)> {
         let spots = self.references().map(|reference| reference.spot).filter(|spot| runs.contains(&spot.run));
         let mut positions: Vec<(u32, u32)> = spots.map(|spot| (spot.run, spot.index)).collect();
@@ -369,13 +370,13 @@ impl Fifo {
         positions
     }
 
-    /// The position in a run from which on nothing has been read.
+    /// Returns the position in a run from which on nothing has been read.
     fn unread(&self, number: u32, messages: u32) -> u32 {
         let rest = self.ready.rests().find(|rest| rest.load.run == number);
         rest.map_or(messages, |rest| rest.index)
     }
 
-    /// The facts of these runs, said again: enough to restore them without the facts that were said before.
+    /// Repeats the facts of these runs. They restore the runs without earlier facts.
     pub fn run_facts(&self, runs: &[u32], mut each: impl FnMut(Fact)) {
         let here = self.positions(runs);
         for &number in runs {
@@ -385,7 +386,7 @@ impl Fifo {
             let positions: Vec<u32> = of_run.map(|(_, index)| *index).collect();
             let unread = self.unread(number, run.messages);
             let priorities = self.ready.priorities_of(run.level);
-            self.journal.runs.say(number, priorities, &positions, unread, &mut each);
+            self.journal.runs.repeat(number, priorities, &positions, unread, &mut each);
         }
         for reference in self.references().filter(|reference| runs.contains(&reference.spot.run)) {
             let marks = reference.marks();
@@ -395,7 +396,7 @@ impl Fifo {
         }
     }
 
-    /// What stands in runs and has been read.
+    /// Iterates over the messages that are in runs and have been read.
     pub(super) fn references(&self) -> impl Iterator<Item = Reference> {
         let leaving = self.leaving.iter().filter_map(Entry::reference);
         self.ready.references().chain(self.consumers.references()).chain(leaving)

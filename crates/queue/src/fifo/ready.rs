@@ -1,22 +1,23 @@
-//! Messages that wait for a consumer, in order.
+//! The ready messages of a queue, in order.
 
 use super::entry::{Entry, Reference, Spot};
 use super::level::{Head, Level, Rest};
 use crate::{Load, Loaded, Stored};
 
-/// With fewer messages than this in memory the next block is read: what one grant of a consumer asks for.
+/// If fewer messages than this are in memory, the next block is read. A consumer asks for as many with one
+/// grant.
 const READ_AHEAD: usize = if cfg!(test) { 2 } else { 256 };
 
-/// Ready messages: the highest level first, by seq within a level.
+/// Ready messages: the highest priority level first, and by sequence number within a level.
 pub(super) struct Ready {
     levels: Vec<Level>,
-    /// Bit n: level n is not empty.
+    /// Bit n is set if level n is not empty.
     occupied: [u64; 4],
     len: u64,
     bytes: u64,
-    /// What could be paged out takes in memory, about.
+    /// The approximate memory of messages that could be paged out, in bytes.
     pageable_bytes: u64,
-    /// Bodies that can be read again take in memory, about.
+    /// The approximate memory of bodies that can be read again, in bytes.
     loaded_bytes: u64,
 }
 
@@ -33,7 +34,7 @@ impl Ready {
         }
     }
 
-    /// Messages, on the disk or in memory.
+    /// Returns the number of messages, on the disk and in memory.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -54,7 +55,7 @@ impl Ready {
         self.loaded_bytes
     }
 
-    /// The highest level that is not empty.
+    /// Returns the highest level that is not empty.
     pub fn top(&self) -> Option<usize> {
         (0..4).rev().find_map(|word| {
             let bits = self.occupied[word];
@@ -62,7 +63,7 @@ impl Ready {
         })
     }
 
-    /// Levels that are not empty, the highest first.
+    /// Iterates over the levels that are not empty, from the highest.
     pub fn occupied(&self) -> impl Iterator<Item = usize> + use<> {
         let occupied = self.occupied;
         (0..4usize).rev().flat_map(move |word| {
@@ -79,7 +80,7 @@ impl Ready {
         self.levels[level].head()
     }
 
-    /// The next message, if it is in memory.
+    /// Returns the next message, if it is in memory.
     pub fn next(&self) -> Option<&Entry> {
         match self.head(self.top()?)? {
             Head::Entry(entry) => Some(entry),
@@ -87,29 +88,29 @@ impl Ready {
         }
     }
 
-    /// What must be read before the next message can be taken.
+    /// Returns the block that must be read before the next message can be taken.
     pub fn missing(&self) -> Option<Load> {
         self.head(self.top()?)?.load()
     }
 
-    /// What should be read before it is missing.
+    /// Returns the block that should be read ahead.
     pub fn read_ahead(&self) -> Option<Load> {
         self.levels[self.top()?].read_ahead(READ_AHEAD)
     }
 
-    /// Behind everything of its level; its seq is the highest so far.
+    /// Appends a message to its level. Its sequence number must be the highest so far.
     pub fn push(&mut self, entry: Entry) {
         let level = self.enter(&entry);
         self.levels[level].push(entry);
     }
 
-    /// Back to where it was.
+    /// Inserts a message by its sequence number.
     pub fn put_back(&mut self, entry: Entry) {
         let level = self.enter(&entry);
         self.levels[level].put_back(entry);
     }
 
-    /// The next one of the level, unless that must be read first.
+    /// Removes and returns the next message of the level, unless it must be read first.
     pub fn pop(&mut self, level: usize) -> Option<Entry> {
         let entry = self.levels[level].pop();
         if let Some(entry) = &entry {
@@ -121,7 +122,7 @@ impl Ready {
         entry
     }
 
-    /// Takes out the message of this seq; see [`Level::take`].
+    /// Removes and returns the message with this sequence number. See [`Level::take`].
     pub fn take(&mut self, seq: u64) -> Option<Entry> {
         let (level, entry) =
             self.levels.iter_mut().enumerate().find_map(|(at, level)| Some((at, level.take(seq)?)))?;
@@ -132,7 +133,7 @@ impl Ready {
         Some(entry)
     }
 
-    /// What has not been read of the run that comes next in the level, forgotten.
+    /// Removes the unread messages of the run that comes next in the level.
     pub fn pop_rest(&mut self, level: usize) -> Option<Rest> {
         let rest = self.levels[level].pop_rest()?;
         self.left(level);
@@ -141,7 +142,7 @@ impl Ready {
         Some(rest)
     }
 
-    /// Takes everything out.
+    /// Removes and returns everything.
     pub fn drain(&mut self) -> (Vec<Entry>, Vec<Rest>) {
         (self.occupied, self.len, self.bytes) = ([0; 4], 0, 0);
         (self.pageable_bytes, self.loaded_bytes) = (0, 0);
@@ -154,7 +155,8 @@ impl Ready {
         (entries, rests)
     }
 
-    /// Begins to write messages of one level; `each` is shown them as long as it wants more. Returns the level.
+    /// Starts to page out messages of one level. Passes them to `each` until it returns false. Returns the
+    /// level.
     pub fn page_out(&mut self, least: u64, keep: u64, mut each: impl FnMut(&Entry) -> bool) -> Option<usize> {
         if self.pageable_bytes < least {
             return None;
@@ -173,7 +175,7 @@ impl Ready {
         self.levels[level].page_out_failed();
     }
 
-    /// What was written has left memory; `each` is shown it.
+    /// Called when messages were written. Removes them from memory and passes them to `each`.
     pub fn paged_out(&mut self, level: usize, load: Load, mut each: impl FnMut(&Entry)) {
         let mut freed = 0;
         self.levels[level].paged_out(load, |entry| {
@@ -183,7 +185,7 @@ impl Ready {
         self.pageable_bytes -= freed;
     }
 
-    /// A run as it was found, behind everything of its level.
+    /// Appends a restored run to its level.
     pub fn push_run(&mut self, stored: &Stored, level: usize) {
         let rest = Rest {
             load: Load { run: stored.run, block: 0 },
@@ -198,13 +200,14 @@ impl Ready {
         self.occupied[level / 64] |= 1 << (level % 64);
     }
 
-    /// If that block comes right behind what is in memory of its level.
+    /// Returns the unread part that begins with this block, if it comes directly after the level's messages in
+    /// memory.
     pub fn reading(&self, level: usize, load: Load) -> Option<Rest> {
         self.levels[level].next_rest().filter(|rest| rest.load == load).copied()
     }
 
-    /// Takes in what was read behind what is in memory of the level; `next` is the block to go on with and the
-    /// position in the run at which it begins. Returns whether anything of the run is left to be read.
+    /// Appends the messages that were read to the level. `next` is the next block, and the position in the run
+    /// at which it begins. Returns whether unread messages of the run are left.
     pub fn loaded(&mut self, level: usize, entries: Vec<Entry>, next: Option<(Load, u32)>) -> bool {
         let Some(rest) = self.levels[level].next_rest().copied() else { return false };
         let (messages, bytes) = (entries.len() as u64, entries.iter().map(Entry::len).sum::<u64>());
@@ -215,7 +218,7 @@ impl Ready {
             messages: rest.messages - messages,
             bytes: rest.bytes.saturating_sub(bytes),
         });
-        // What is found counts, whatever was expected.
+        // The actual messages count, not the expected ones.
         self.len = self.len - rest.messages + messages + left.map_or(0, |left| left.messages);
         self.bytes = self.bytes - rest.bytes + bytes + left.map_or(0, |left| left.bytes);
         self.loaded_bytes += entries.iter().map(Entry::memory_bytes).sum::<u64>();
@@ -224,26 +227,27 @@ impl Ready {
         left.is_some()
     }
 
-    /// Gives those of a block their bodies again that will be needed soon.
+    /// Restores the bodies of a block's messages that will be needed soon.
     pub fn fill(&mut self, level: usize, load: Load, block: Vec<Loaded>) {
         self.loaded_bytes += self.levels[level].fill(load, block);
     }
 
-    /// Lets go of what can be read again; see [`Level::forget_loaded`].
+    /// Frees what can be read again. See [`Level::forget_loaded`].
     pub fn forget_loaded(&mut self, keeps_heads: bool) {
         for level in &mut self.levels {
             self.loaded_bytes -= level.forget_loaded(keeps_heads);
         }
     }
 
-    /// Those of a level that stand in no run now may stand in one: `stands` says where. Their bodies are let go.
-    pub fn stored(&mut self, level: usize, mut stands: impl FnMut(&mut Entry)) {
+    /// Calls `set_spot` for the level's messages in no run. It sets the positions of those that are in one now.
+    /// Their bodies are freed.
+    pub fn stored(&mut self, level: usize, mut set_spot: impl FnMut(&mut Entry)) {
         let mut freed = 0;
-        for entry in self.levels[level].here_mut().filter(|entry| entry.spot.is_none()) {
-            stands(entry);
+        for entry in self.levels[level].entries_mut().filter(|entry| entry.spot.is_none()) {
+            set_spot(entry);
             if entry.spot.is_some() {
                 freed += entry.memory_bytes();
-                entry.forget_body();
+                entry.free_body();
             }
         }
         if freed > 0 {
@@ -252,13 +256,13 @@ impl Ready {
         self.pageable_bytes -= freed;
     }
 
-    /// By level, those of [`Level::taken_before`].
+    /// Iterates over [`Level::taken_before`] of all levels.
     pub fn taken_before(&self) -> impl Iterator<Item = (usize, &Entry)> {
         let levels = self.levels.iter().enumerate();
         levels.flat_map(|(at, level)| level.taken_before().map(move |entry| (at, entry)))
     }
 
-    /// Those that stand in a run and have been read.
+    /// Iterates over the messages that are in a run and have been read.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         self.levels.iter().flat_map(Level::references)
     }
@@ -267,7 +271,7 @@ impl Ready {
         self.levels.iter_mut().flat_map(Level::spots_mut)
     }
 
-    /// What has not been read of this run.
+    /// Returns the unread part of this run.
     pub fn rest_of(&mut self, level: usize, run: u32) -> Option<&mut Rest> {
         self.levels[level].rest_of(run)
     }
@@ -276,7 +280,7 @@ impl Ready {
         usize::from(priority).min(self.levels.len() - 1)
     }
 
-    /// The priorities that share the level.
+    /// Returns the lowest and the highest priority of the level.
     pub fn priorities_of(&self, level: usize) -> (u8, u8) {
         let last = level + 1 == self.levels.len();
         (level as u8, if last { u8::MAX } else { level as u8 })
@@ -286,13 +290,13 @@ impl Ready {
         self.len += 1;
         self.bytes += entry.len();
         *self.account(entry) += entry.memory_bytes();
-        // Most queues have one level: there the message need not be looked into.
+        // Most queues have one level. Then the priority need not be read from the message.
         let level = if self.levels.len() == 1 { 0 } else { self.level_of(entry.priority()) };
         self.occupied[level / 64] |= 1 << (level % 64);
         level
     }
 
-    /// Something has left the level.
+    /// Called when a message has left the level.
     fn left(&mut self, level: usize) {
         if self.levels[level].is_empty() {
             self.occupied[level / 64] &= !(1 << (level % 64));
@@ -307,21 +311,22 @@ impl Ready {
         self.levels.get(level)
     }
 
-    /// Those between `first` and `last`, by level; the cost is that of what is found.
+    /// Iterates over the messages between `first` and `last`, level by level. The cost depends on the number of
+    /// results.
     pub fn range(&self, first: u64, last: u64) -> impl Iterator<Item = &Entry> {
         self.levels.iter().flat_map(move |level| level.range(first, last))
     }
 
-    /// Copies of what is in memory, or was and can be read again.
+    /// Copies of the messages in memory, and of those that were read and can be read again.
     #[cfg(test)]
     pub fn copies(&self) -> Vec<Entry> {
-        let here: Vec<Entry> = self.levels.iter().flat_map(Level::here).cloned().collect();
+        let here: Vec<Entry> = self.levels.iter().flat_map(Level::entries).cloned().collect();
         let away =
             self.references().map(Entry::from).filter(|entry| !here.iter().any(|h| h.seq == entry.seq));
         here.iter().cloned().chain(away).collect()
     }
 
-    /// What has not been read.
+    /// Iterates over the unread parts of runs.
     pub fn rests(&self) -> impl Iterator<Item = &Rest> {
         self.levels.iter().flat_map(Level::rests)
     }

@@ -1,42 +1,43 @@
-//! The facts of what is alive, repeated in parts, for a log that gives up its old files.
+//! Repeats the facts of live messages in parts. The log needs them in an evacuation (copying live records out of an old
+//! log file).
 //!
 //! ```text
 //!   ready, level by level ──> held, consumer by consumer ──> leaving ──> runs
 //! ```
 //!
-//! Between two parts the queue goes on. A message that moves from left to right is met where it is then. A message that
-//! moves back is repeated when it does ([`super::journal::Journal::repeat_returned`]). So nothing is left out. What is repeated twice is
-//! the same message when it is restored.
+//! Between two parts, the queue continues to work. A message that moves to the right is repeated at its new place. A
+//! message that moves to the left is repeated at once ([`super::journal::Journal::repeat_returned`]). So no message is
+//! missed. Repeating a message twice does no harm: it restores the same message.
 
 use super::Fifo;
 use super::entry::Entry;
 use crate::Fact;
 
-/// What is repeated, and how far that has come.
+/// What to repeat, and the progress.
 pub(super) struct Repeating {
-    /// Seqs, ascending, not overlapping.
+    /// Sequence numbers. The ranges ascend and do not overlap.
     ranges: Vec<(u64, u64)>,
     runs: Vec<u32>,
     next: Next,
 }
 
-/// Where the next part begins.
+/// The start of the next part.
 #[derive(Clone, Copy)]
 enum Next {
-    /// At this seq of a range, or at its first.
+    /// A sequence number of a range. If it is below the range, the range starts at its first number.
     Ready {
         level: usize,
         range: usize,
         seq: u64,
     },
-    /// At this number of the consumer in this slot.
+    /// A number of the consumer in this slot.
     Held {
         slot: usize,
         number: u64,
     },
-    /// At this one of all that have ever been queued to leave.
+    /// A number counted over all messages that were ever queued to leave.
     Queued(u64),
-    /// The others that are leaving.
+    /// The other dead letters.
     Leaving,
     Runs,
     Nothing,
@@ -51,7 +52,7 @@ impl Repeating {
         self.next = Next::FIRST;
     }
 
-    /// Whether the facts of a message are to be repeated.
+    /// Returns whether the facts of a message must be repeated.
     pub fn wants(&self, entry: &Entry) -> bool {
         let at = self.ranges.partition_point(|(_, last)| *last < entry.seq);
         entry.journaled
@@ -61,26 +62,26 @@ impl Repeating {
 }
 
 impl Fifo {
-    /// Begins to repeat the facts of what is alive in these ranges of seqs, which ascend and do not overlap, and in these
-    /// runs: enough to restore it without the facts that were said before. [`Fifo::repeat`] goes on with it.
+    /// Begins to repeat the facts of live messages in these ranges of sequence numbers and in these runs. The ranges
+    /// must ascend and not overlap. The facts restore the messages without earlier facts. [`Fifo::repeat`] continues.
     pub fn begin_repeat(&mut self, ranges: Vec<(u64, u64)>, runs: Vec<u32>) {
         self.journal.repeating = Some(Box::new(Repeating { ranges, runs, next: Next::FIRST }));
     }
 
-    /// Whether [`Fifo::repeat`] has something to do.
+    /// Returns whether [`Fifo::repeat`] has work to do.
     pub fn is_repeating(&self) -> bool {
         self.journal.repeating.is_some()
     }
 
-    /// Repeats the next facts and looks at no more than `rows_max` messages, which are at least one. Returns how many it has
-    /// looked at. Looked at together are dead letters on their way, at most [`super::LEAVING_MAX`], and what has been read
-    /// of all runs and is alive.
+    /// Repeats the next facts, visiting at most `rows_max` messages, which is at least one. Returns the number of
+    /// visited messages. Two groups are always visited as a whole: dead letters that were sent or wait for a retry, at
+    /// most [`super::LEAVING_MAX`], and the messages of all runs that have been read.
     pub fn repeat(&mut self, rows_max: usize, mut each: impl FnMut(Fact)) -> usize {
         let Some(mut repeating) = self.journal.repeating.take() else { return 0 };
         let mut rows = 0;
         while rows < rows_max {
             if rows > 0 && matches!(repeating.next, Next::Leaving) && self.leaving.len() > rows_max - rows {
-                // In a part of its own.
+                // Visit them in a part of their own.
                 break;
             }
             let (walked, next) = self.repeat_part(&repeating, rows_max - rows, &mut each);
@@ -94,17 +95,17 @@ impl Fifo {
         rows
     }
 
-    /// Returns how many messages it has looked at, and what comes next.
+    /// Returns the number of visited messages and the start of the next part.
     fn repeat_part(&self, all: &Repeating, rows: usize, each: &mut dyn FnMut(Fact)) -> (usize, Next) {
         let journal = &self.journal;
-        let mut say = |entry: &Entry| {
+        let mut repeat = |entry: &Entry| {
             if all.wants(entry) {
                 journal.repeat(entry, &mut *each);
             }
         };
         match all.next {
-            Next::Ready { .. } if journal.can_fall() => {
-                all.ranges.iter().for_each(|&(first, last)| self.learned_facts(first, last, &mut *each));
+            Next::Ready { .. } if journal.can_roll_back() => {
+                all.ranges.iter().for_each(|&(first, last)| self.committed_facts(first, last, &mut *each));
                 (1, Next::Runs)
             }
             Next::Ready { level, range, seq } => {
@@ -116,7 +117,7 @@ impl Fifo {
                 };
                 let first = first.max(seq);
                 let reach = found.reach(first, last, rows);
-                let walked = found.range(first, reach).map(&mut say).count();
+                let walked = found.range(first, reach).map(&mut repeat).count();
                 let next = match reach < last {
                     true => Next::Ready { level, range, seq: reach + 1 },
                     false => Next::Ready { level, range: range + 1, seq: 0 },
@@ -127,9 +128,9 @@ impl Fifo {
                 let Some(unsettled) = self.consumers.unsettled_at(slot) else { return (0, Next::Queued(0)) };
                 let (mut walked, mut next) = (0, Next::Held { slot: slot + 1, number: 0 });
                 for (number, entry) in
-                    unsettled.into_iter().flat_map(|held| held.here_from(number)).take(rows)
+                    unsettled.into_iter().flat_map(|held| held.entries_from(number)).take(rows)
                 {
-                    say(entry);
+                    repeat(entry);
                     walked += 1;
                     if walked == rows {
                         next = Next::Held { slot, number: number + 1 };
@@ -138,12 +139,12 @@ impl Fifo {
                 (walked.max(1), next)
             }
             Next::Queued(from) => {
-                let walked = self.leaving.queued_from(from).take(rows).map(&mut say).count();
+                let walked = self.leaving.queued_from(from).take(rows).map(&mut repeat).count();
                 let from = from.max(self.leaving.first_queued()) + walked as u64;
                 (walked, if walked < rows { Next::Leaving } else { Next::Queued(from) })
             }
             Next::Leaving => {
-                let walked = self.leaving.unqueued().map(&mut say).count();
+                let walked = self.leaving.unqueued().map(&mut repeat).count();
                 (walked, Next::Runs)
             }
             Next::Runs if all.runs.is_empty() => (0, Next::Nothing),

@@ -1,4 +1,4 @@
-//! The way back from facts to a machine.
+//! Restores a machine from its facts.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use super::runs::Life;
 use super::{End, Fifo};
 use crate::{Config, Fact, Marks, Span, Stored, Taken};
 
-/// What the facts of one queue have told so far, in the order in which they were said.
+/// The state of one queue, collected from its facts in their order.
 #[derive(Default)]
 pub struct Restoring {
     entries: BTreeMap<u64, Entry>,
     annotated: Annotated,
     runs: BTreeMap<u32, (Stored, Life)>,
-    /// One less than the next.
+    /// The highest sequence number used so far.
     last_seq: u64,
     damaged: bool,
 }
@@ -43,7 +43,8 @@ impl Restoring {
                     marks.annotations.into_iter().for_each(|set| self.annotated.restore(seq, set));
                     return;
                 }
-                // Levels overlap: a mark that no message of a run claims is forgotten with the run.
+                // The sequence ranges of levels overlap, so several runs may get these marks. Unused ones are
+                // dropped with the run.
                 let holds = |stored: &Stored| (stored.first..=stored.last).contains(&seq);
                 for (_, life) in self.runs.values_mut().filter(|(stored, _)| holds(stored)) {
                     life.marks.insert(seq, marks.clone());
@@ -77,7 +78,7 @@ impl Restoring {
         }
     }
 
-    /// Nothing was ever said.
+    /// Returns true if the queue has never had a fact.
     pub fn is_unused(&self) -> bool {
         self.last_seq == 0 && !self.damaged
     }
@@ -87,7 +88,7 @@ impl Restoring {
         self.damaged
     }
 
-    /// Messages that are alive.
+    /// Returns the number of live messages.
     pub fn len(&self) -> u64 {
         let in_runs: u64 = self.runs.values().map(|(stored, _)| u64::from(stored.durable)).sum();
         self.entries.len() as u64 + in_runs
@@ -103,15 +104,15 @@ impl Restoring {
 }
 
 impl Fifo {
-    /// The machine that said these facts, without its consumers: what they held is ready again, and so is what was
-    /// leaving. A run of which nothing durable is alive is left out.
+    /// Restores a machine from its facts, without consumers. Unsettled messages and dead letters are ready again.
+    /// A run without live durable messages is left out.
     pub fn restore(config: Config, restoring: Restoring, now_ms: u64) -> Self {
         let mut fifo = Self::new(config);
         fifo.next_seq = restoring.last_seq.saturating_add(1);
         fifo.used_ms = Some(now_ms);
         fifo.journal.annotated = restoring.annotated;
         fifo.end = restoring.damaged.then_some(End::Damaged);
-        // Runs and messages of a level lie one behind the other.
+        // Within a level, runs and single messages do not overlap.
         let mut runs: Vec<(Stored, Life)> = restoring.runs.into_values().collect();
         runs.sort_unstable_by_key(|(stored, _)| stored.first);
         let mut runs = runs.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! What the queue knows of its runs on the disk.
+//! What a queue knows of its runs on the disk.
 
 use std::collections::BTreeMap;
 
@@ -8,61 +8,61 @@ use super::annotated::Annotated;
 use super::entry::{Entry, Spot};
 use crate::{Ages, Fact, Marks, Stored, Taken};
 
-/// Marks by seq.
+/// Marks by sequence number.
 pub(super) type AllMarks = BTreeMap<u64, Marks>;
 
-/// One run.
+/// A run.
 ///
 /// ```text
 ///   page_out ──► writing ──handle_stored──► stored ──the last one is taken──► released
 ///                   │                                                           ▲
-///                   └── failed, or nothing of it is here any more ──────────────┘
+///                   └── failed, or none of its messages is left ────────────────┘
 /// ```
 pub(super) struct Run {
     pub level: usize,
     pub first: u64,
     pub last: u64,
     pub messages: u32,
-    /// Messages that are alive: not read, ready, unsettled or leaving.
+    /// The number of live messages: unread, ready, unsettled or dead-lettered.
     pub living: u32,
-    /// Of these, those that survive the process, and their bytes.
+    /// The live durable messages, and their size in bytes.
     pub durable: u32,
     pub bytes: u64,
-    /// Of these, those that have not been read.
+    /// The part of the durable ones that has not been read.
     unread_durable: u32,
     unread_bytes: u64,
-    /// Facts are said of it: something in it was durable.
+    /// True if facts are written about the run: some of its messages were durable.
     pub journaled: bool,
     pub ages: Ages,
-    /// Positions of what was taken before it was read, ascending: by an earlier life, or while the run was
-    /// being written.
+    /// Positions of messages that were removed before they were read, ascending. They were removed before a restart,
+    /// or while the run was being written.
     taken: Vec<(u32, u32)>,
-    /// Marks of messages that have not been read again.
+    /// The marks of messages that have not been read back.
     marks: AllMarks,
-    /// From an earlier life: what is not durable in it is gone.
+    /// True for a run from before a restart. Its messages that are not durable are gone.
     restored: bool,
-    /// Some of it has not been read.
+    /// True if a part of the run has not been read.
     unread: bool,
 }
 
 impl Run {
-    /// Whether the message at this position has not been taken before it was read.
+    /// Returns false if the message at this position was removed before it was read.
     pub fn is_alive(&self, index: u32) -> bool {
         let at = self.taken.partition_point(|(_, last)| *last < index);
         self.taken.get(at).is_none_or(|(first, _)| index < *first)
     }
 }
 
-/// What facts tell of a run beside [`Stored`].
+/// The facts about a run besides [`Stored`].
 #[derive(Default)]
 pub(super) struct Life {
-    /// Positions, ascending, not overlapping.
+    /// Positions of removed messages. The ranges ascend and do not overlap.
     pub taken: Vec<(u32, u32)>,
     pub marks: AllMarks,
 }
 
 impl Life {
-    /// Adds a range, which may touch or overlap others.
+    /// Adds a range. It may touch or overlap others.
     pub fn take(&mut self, first: u32, last: u32) {
         let from = self.taken.partition_point(|(_, end)| end.saturating_add(1) < first);
         let to = self.taken.partition_point(|(start, _)| *start <= last.saturating_add(1));
@@ -75,9 +75,9 @@ impl Life {
 pub(super) struct Runs {
     runs: BTreeMap<u32, Run>,
     last: u32,
-    /// Said at the end of the call: taken messages, by run and position.
+    /// Removed messages, to be reported at the end of the call.
     taken: Vec<Taken>,
-    /// Runs with nothing alive in them, since the last call.
+    /// Runs that lost their last live message during this call.
     released: Vec<u32>,
 }
 
@@ -87,7 +87,7 @@ impl Runs {
         self.last
     }
 
-    /// Whether nothing is on the disk.
+    /// Returns true if there are no runs on the disk.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -96,7 +96,7 @@ impl Runs {
         self.runs.get(&run)
     }
 
-    /// Those that have been read to their end.
+    /// Iterates over the runs that were read to their end.
     pub fn read(&self) -> impl Iterator<Item = (u32, &Run)> {
         self.runs.iter().filter(|(_, run)| !run.unread).map(|(number, run)| (*number, run))
     }
@@ -105,7 +105,7 @@ impl Runs {
         self.runs.keys().copied()
     }
 
-    /// A run is on the disk; its first `passed` messages are not of it any more.
+    /// Adds a run that was stored. Its first `passed` messages have left meanwhile.
     pub fn add(&mut self, stored: &Stored, level: usize, passed: u32, living: u32, marks: AllMarks) {
         let run = Run {
             level,
@@ -127,7 +127,7 @@ impl Runs {
         self.runs.insert(stored.run, run);
     }
 
-    /// A run is on the disk of which everything alive has been read, so to speak: it is held, or has come back.
+    /// Adds a run whose messages keep their own places, so that all of it counts as read.
     pub fn add_held(&mut self, stored: &Stored, level: usize, living: u32) {
         self.add(stored, level, 0, living, AllMarks::new());
         if let Some(run) = self.runs.get_mut(&stored.run) {
@@ -135,14 +135,15 @@ impl Runs {
         }
     }
 
-    /// The level and the first seq of each, in that order.
-    pub fn firsts(&self) -> Vec<(usize, u64)> {
-        let mut firsts: Vec<(usize, u64)> = self.runs.values().map(|run| (run.level, run.first)).collect();
-        firsts.sort_unstable();
-        firsts
+    /// Returns the level and the first sequence number of each run, sorted.
+    pub fn first_seqs(&self) -> Vec<(usize, u64)> {
+        let mut first_seqs: Vec<(usize, u64)> =
+            self.runs.values().map(|run| (run.level, run.first)).collect();
+        first_seqs.sort_unstable();
+        first_seqs
     }
 
-    /// A run of an earlier life.
+    /// Adds a run from before a restart.
     pub fn restore(&mut self, stored: &Stored, level: usize, life: Life) {
         let taken_messages: u32 = life.taken.iter().map(|(first, last)| last - first + 1).sum();
         let living = stored.messages.saturating_sub(taken_messages);
@@ -153,8 +154,8 @@ impl Runs {
         }
     }
 
-    /// A message that was read at `spot` for the first time: with the marks that were given to it before, of which
-    /// `annotated` gets the annotations. `None` if it is not alive.
+    /// Called when the message at `spot` was read for the first time. Returns it with its earlier marks, or `None`
+    /// if it is not alive. Its annotations go to `annotated`.
     pub fn take_in(&mut self, spot: Spot, mut entry: Entry, annotated: &mut Annotated) -> Option<Entry> {
         let run = self.runs.get_mut(&spot.run)?;
         if !run.is_alive(spot.index) {
@@ -175,7 +176,7 @@ impl Runs {
         Some(entry)
     }
 
-    /// What [`Runs::take_in`] would return.
+    /// Returns what [`Runs::take_in`] would return.
     #[cfg(test)]
     pub fn would_take_in(&self, spot: Spot, entry: Entry) -> Option<Entry> {
         let run = self.runs.get(&spot.run)?;
@@ -185,13 +186,13 @@ impl Runs {
         alive.then_some(Entry { delivery_count, redelivered, spot: Some(spot), ..entry })
     }
 
-    /// The annotations of a message that has not been read again.
+    /// Returns the annotations of a message that has not been read back.
     #[cfg(test)]
     pub fn annotations(&self, run: u32, seq: u64) -> Option<&message::Annotations> {
         self.runs.get(&run)?.marks.get(&seq)?.annotations.as_ref()
     }
 
-    /// A message of a run is gone.
+    /// Called when a message of a run was removed.
     pub fn take(&mut self, entry: &Entry) {
         let Some(Spot { run, index, .. }) = entry.spot else { return };
         let durable = u32::from(entry.journaled);
@@ -199,7 +200,7 @@ impl Runs {
         self.take_range(Taken { run, first: index, last: index, durable, bytes }, 1);
     }
 
-    /// Everything that is alive from this position on is gone; nothing of it has been read.
+    /// Removes all live messages from this position on. None of them has been read.
     pub fn take_rest(&mut self, run: u32, index: u32) {
         let Some(known) = self.runs.get_mut(&run) else { return };
         let overlap = |&(from, to): &(u32, u32)| (to + 1).saturating_sub(from.max(index));
@@ -212,8 +213,8 @@ impl Runs {
         }
     }
 
-    /// A run whose living messages have been copied to a new one, `messages` of them; it takes over what is known of
-    /// the old one. `living` of them still are. Returns the old one.
+    /// Replaces a run by a copy of its live messages. The copy has `messages` messages, of which `living` are still
+    /// alive. It takes over what is known of the old run. Returns the old run.
     pub fn replace(&mut self, old: u32, new: u32, messages: u32, living: u32) -> Option<Run> {
         let mut run = self.runs.remove(&old)?;
         let before = Run { taken: Vec::new(), marks: BTreeMap::new(), ..run };
@@ -224,24 +225,24 @@ impl Runs {
         Some(before)
     }
 
-    /// Whether [`Runs::flush`] has anything to say.
-    pub fn has_news(&self) -> bool {
+    /// Returns whether [`Runs::flush`] has anything to report.
+    pub fn has_output(&self) -> bool {
         !self.taken.is_empty() || !self.released.is_empty()
     }
 
-    /// What was said of taken messages, and the runs with nothing alive in them.
+    /// Moves out the facts about removed messages, and the runs without live messages.
     pub fn flush(&mut self, facts: &mut Vec<Fact>, released: &mut Vec<u32>) {
         facts.extend(self.taken.drain(..).map(Fact::Taken));
         released.append(&mut self.released);
     }
 
-    /// The facts of a run, said again: `here` are the positions of those alive that have been read, ascending,
-    /// and from `unread` on none has been.
-    pub fn say(
+    /// Repeats the facts of a run. `read` are the positions of its live messages that have been read, ascending.
+    /// Nothing from position `unread` on has been read.
+    pub fn repeat(
         &self,
         number: u32,
         priorities: (u8, u8),
-        here: &[u32],
+        read: &[u32],
         unread: u32,
         mut each: impl FnMut(Fact),
     ) {
@@ -262,7 +263,7 @@ impl Runs {
             }
         };
         let mut next = 0;
-        for &index in here {
+        for &index in read {
             taken(next, index);
             next = index + 1;
         }

@@ -1,4 +1,4 @@
-//! What becomes of deliveries: settled, or back to their place.
+//! Settles and requeues deliveries.
 
 use message::{Annotations, DeathReason};
 
@@ -9,7 +9,7 @@ use super::uncommitted::Place;
 use super::{Fifo, Output};
 use crate::{ConsumerId, DeletedReason, Deliver, Effect, Fact, GoneReason, Outcome};
 
-/// Entries kept for the next range; a larger range gives its memory back.
+/// The capacity for entries that is kept between calls.
 const KEPT_ENTRIES: usize = 1024;
 
 impl Fifo {
@@ -56,7 +56,7 @@ impl Fifo {
         self.consumers.get(slot).cancelled = true;
         self.forget_if_done(slot);
         if !self.end_if_unused(out) {
-            next.into_iter().for_each(|next| self.tell_active(next, out));
+            next.into_iter().for_each(|next| self.notify_active(next, out));
             self.dispatch(now_ms, out, deliver);
         }
     }
@@ -82,14 +82,14 @@ impl Fifo {
             return;
         }
         self.put_back(&mut entries, &Returned::failed(failed), out);
-        // What comes back is available to it.
-        next.into_iter().for_each(|next| self.tell_active(next, out));
+        // The requeued messages count as available to it.
+        next.into_iter().for_each(|next| self.notify_active(next, out));
         self.shed(now_ms, out);
         self.dispatch(now_ms, out, deliver);
     }
 
     fn accept(&mut self, slot: Slot, first: u64, last: u64) {
-        if self.journal.can_fall() {
+        if self.journal.can_roll_back() {
             return self.accept_numbered(slot, first, last);
         }
         let Self { journal, held, consumers, counts, .. } = self;
@@ -108,7 +108,7 @@ impl Fifo {
         for entry in entries {
             self.held.remove(&entry);
             self.counts.acknowledged += 1;
-            // Its place has just been noted.
+            // `take_numbered` has noted the earlier place, which is the one that counts.
             self.journal.leave(entry, Place::Ready);
         }
     }
@@ -123,7 +123,7 @@ impl Fifo {
     ) {
         let mut entries = self.take(slot, first, last);
         for mut entry in entries.drain(..) {
-            // Said now, because until the dead letter has arrived the message may be restored.
+            // Marked now, because the message may be restored before its dead letter has arrived.
             if self.config.dead_letter.is_some() {
                 self.journal.mark(&mut entry, returned, &mut out.facts);
             }
@@ -149,7 +149,7 @@ impl Fifo {
         self.dispatch(now_ms, out, deliver);
     }
 
-    /// Back to their places; `entries` ascend by number.
+    /// Requeues messages at their places. `entries` ascend by number.
     fn put_back(&mut self, entries: &mut Vec<Entry>, returned: &Returned, out: &mut Output) {
         for entry in entries.iter_mut() {
             self.journal.mark(entry, returned, &mut out.facts);
@@ -162,7 +162,7 @@ impl Fifo {
 
     fn take(&mut self, slot: Slot, first: u64, last: u64) -> Vec<Entry> {
         let mut entries = std::mem::take(&mut self.taken);
-        match self.journal.can_fall() {
+        match self.journal.can_roll_back() {
             true => self.take_numbered(slot, first, last, &mut entries),
             false => self.consumers.get(slot).unsettled.take(first, last, |entry| entries.push(entry)),
         }
@@ -170,7 +170,7 @@ impl Fifo {
         entries
     }
 
-    /// As [`Self::take`], and notes each number.
+    /// [`Self::take`], and notes the number of each message.
     #[cold]
     fn take_numbered(&mut self, slot: Slot, first: u64, last: u64, entries: &mut Vec<Entry>) {
         let Self { consumers, journal, .. } = self;
@@ -184,7 +184,7 @@ impl Fifo {
         }
     }
 
-    /// No consumer any more. Returns the one that is active now in its place.
+    /// Makes a consumer a holder. Returns the consumer that became active instead, if any.
     fn retire(&mut self, slot: Slot, now_ms: u64) -> Option<Slot> {
         if self.consumers.get(slot).standing != Standing::Holding {
             self.used_ms = Some(now_ms);
@@ -200,7 +200,7 @@ impl Fifo {
         unused
     }
 
-    /// A cancelled consumer is only kept for what it holds.
+    /// Removes a cancelled consumer that has no unsettled messages left.
     fn forget_if_done(&mut self, slot: Slot) {
         let consumer = self.consumers.get(slot);
         if consumer.cancelled && consumer.unsettled.is_empty() {
@@ -209,9 +209,9 @@ impl Fifo {
     }
 }
 
-/// What a delivery without success leaves on its message.
+/// What an unsuccessful delivery changes on its message.
 struct Returned {
-    /// It counts as a failed delivery.
+    /// True if it counts as a failed delivery.
     failed: bool,
     annotations: Option<Box<Annotations>>,
 }
@@ -223,7 +223,7 @@ impl Returned {
 }
 
 impl Journal {
-    /// Marks a message that comes back or is rejected, and says so if it must survive.
+    /// Marks a message that is requeued or rejected. Writes a fact if the message must survive.
     fn mark(&mut self, entry: &mut Entry, returned: &Returned, facts: &mut Vec<Fact>) {
         let annotated = returned.annotations.as_ref().is_some_and(|newer| self.annotated.merge(entry, newer));
         let changed = entry.mark_returned(returned.failed) || annotated;

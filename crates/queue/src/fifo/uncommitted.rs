@@ -1,20 +1,21 @@
-//! Turns that can fall ([`crate::FactPolicy::Always`]): what is staged, what is parked, and what it was before.
+//! Changes that can be rolled back ([`crate::FactPolicy::Always`]).
 //!
 //! ```text
-//!   publish ──> staged ──stands──> ready ──> held, leaving ──gone──> parked ──stands──> forgotten
+//!   publish ──> staged ──commit──> ready ──> held, leaving ──gone──> parked ──commit──> forgotten
 //!                 │                  ▲            ▲                    │
-//!                 │                  └────────────┴──────falls─────────┘
-//!                 └──falls──> dropped
+//!                 │                  └────────────┴────roll back───────┘
+//!                 └──roll back──> dropped
 //! ```
 //!
-//! A staged message has its seq and its fact, and counts for the limits of length. Nobody gets it before its turn stands.
-//! Everything else applies at once. A message that is gone is parked, and a message that comes back remembers its place and
-//! its marks. So a turn that falls leaves every message as it was before.
+//! A staged message has its sequence number and its fact, and counts towards the length limits. It is delivered only
+//! after its turn is committed. All other changes apply at once. A message that is removed is parked. A message that
+//! moves keeps a record of its earlier place and marks. So a rollback restores every message to its earlier state.
 //!
-//! Consumers, credit and deliveries are no facts: they do not fall. A message that was delivered meanwhile stays with the
-//! consumer that has it. A message whose consumer has left is ready again.
+//! Consumers, credit and deliveries have no facts and are not rolled back. A message that was delivered meanwhile stays
+//! with its consumer. If the consumer has left, the message is ready again.
 //!
-//! Backlogs of these queues stay in memory: a run on the disk is known by positions, and facts that can fall name seqs.
+//! These queues keep their backlog in memory: messages in a run are known by position, but facts that can be rolled
+//! back use sequence numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -24,20 +25,20 @@ use super::Counts;
 use super::entry::Entry;
 use crate::{ConsumerId, Marks};
 
-/// What can fall of one queue.
+/// The changes of one queue that can be rolled back.
 pub(super) struct Uncommitted {
-    /// The turn that is open.
+    /// The number of the open turn.
     turn: u64,
-    /// Publishes, with their turns; the oldest first.
+    /// Staged messages with their turns, the oldest first.
     staged: VecDeque<(u64, Entry)>,
     staged_bytes: u64,
     /// The oldest first.
     changes: VecDeque<Change>,
-    /// Turns that are closed, from the newest that stands on.
+    /// Closed turns, starting with the newest committed one.
     closed: VecDeque<Closed>,
 }
 
-/// The end of a turn.
+/// The state of a queue at the end of a turn.
 #[derive(Clone, Copy)]
 pub(super) struct Closed {
     pub turn: u64,
@@ -46,22 +47,22 @@ pub(super) struct Closed {
     pub annotations_refused: u64,
 }
 
-/// A message has left its place.
+/// Records that a message left its place.
 pub(super) struct Change {
     turn: u64,
     pub seq: u64,
-    /// Where it was before, and with which marks.
+    /// Where it was before, and its marks.
     pub from: Place,
     pub marks: Marks,
-    /// The message itself, if it is gone.
+    /// The message itself, if it was removed.
     pub parked: Option<Entry>,
 }
 
-/// Where a message of the queue is.
+/// The place of a message in the queue.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     Ready,
-    /// Unsettled, under the consumer's own number.
+    /// Unsettled. `number` is the consumer's own number.
     Held {
         consumer: ConsumerId,
         number: u64,
@@ -69,11 +70,11 @@ pub(super) enum Place {
     Leaving(DeathReason),
 }
 
-/// What falls.
-pub(super) struct Fallen {
+/// The changes that are rolled back.
+pub(super) struct RolledBack {
     pub staged: VecDeque<(u64, Entry)>,
     pub changes: VecDeque<Change>,
-    /// As it was when the last turn that stays was closed.
+    /// The state at the end of the last turn that stays.
     pub before: Closed,
 }
 
@@ -88,7 +89,7 @@ impl Uncommitted {
         }
     }
 
-    /// Staged messages and their bytes.
+    /// Returns the number of staged messages and their bytes.
     pub fn staged(&self) -> (u64, u64) {
         (self.staged.len() as u64, self.staged_bytes)
     }
@@ -98,12 +99,13 @@ impl Uncommitted {
         self.staged.push_back((self.turn, entry));
     }
 
-    /// A message leaves its place. `parked`: it is gone.
+    /// Records that a message leaves its place. `parked` is the message, if it is removed.
     pub fn push(&mut self, seq: u64, from: Place, marks: Marks, parked: Option<Entry>) {
         self.changes.push_back(Change { turn: self.turn, seq, from, marks, parked });
     }
 
-    /// Ends the open turn. Returns its number; that of the turn before if nothing in it can fall.
+    /// Ends the open turn. Returns its number, or that of the previous turn if it changed nothing that can be rolled
+    /// back.
     pub fn close(&mut self, closed: Closed) -> u64 {
         if self.is_touched() {
             self.closed.push_back(Closed { turn: self.turn, ..closed });
@@ -114,7 +116,7 @@ impl Uncommitted {
         self.closed.back().map_or(0, |last| last.turn)
     }
 
-    /// Nothing falls or stands any more.
+    /// Discards all pending changes.
     pub fn clear(&mut self) {
         (self.staged, self.staged_bytes, self.changes) = (VecDeque::new(), 0, VecDeque::new());
     }
@@ -130,7 +132,8 @@ impl Uncommitted {
         Some(entry)
     }
 
-    /// Takes out what can fall no more, but for what is staged. Returns the bytes of the records of what is gone for good.
+    /// Discards the changes up to `turn`, which is committed, except for staged messages. Returns the bytes of the
+    /// records of parked messages, which are now gone for good.
     pub fn forget(&mut self, turn: u64) -> u64 {
         while self.closed.get(1).is_some_and(|next| next.turn <= turn) {
             self.closed.pop_front();
@@ -142,25 +145,25 @@ impl Uncommitted {
         bytes
     }
 
-    /// Takes out everything behind a turn. What stands does not fall.
-    pub fn fall(&mut self, turn: u64) -> Option<Fallen> {
+    /// Takes out everything after `turn`. Committed turns are never rolled back.
+    pub fn roll_back(&mut self, turn: u64) -> Option<RolledBack> {
         let turn = self.closed.front()?.turn.max(turn);
         while self.closed.pop_back_if(|closed| closed.turn > turn).is_some() {}
         let before = *self.closed.back()?;
         let staged = self.staged.split_off(self.staged.partition_point(|(staged, _)| *staged <= turn));
         self.staged_bytes -= staged.iter().map(|(_, entry)| entry.len()).sum::<u64>();
         let changes = self.changes.split_off(self.changes.partition_point(|change| change.turn <= turn));
-        Some(Fallen { staged, changes, before })
+        Some(RolledBack { staged, changes, before })
     }
 
-    /// What was gone and has not fallen nor come to stand.
+    /// Iterates over removed messages whose turn is still pending.
     pub fn parked(&self) -> impl Iterator<Item = &Entry> {
         self.changes.iter().filter_map(|change| change.parked.as_ref())
     }
 
-    /// The marks that changed messages have by the facts that stand.
-    pub fn learned_marks(&self) -> BTreeMap<u64, &Marks> {
-        // The oldest change of each is the last to be inserted.
+    /// Returns the marks of changed messages according to committed facts.
+    pub fn committed_marks(&self) -> BTreeMap<u64, &Marks> {
+        // The oldest change of each message is inserted last.
         self.changes.iter().rev().map(|change| (change.seq, &change.marks)).collect()
     }
 }

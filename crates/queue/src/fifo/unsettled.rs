@@ -1,34 +1,35 @@
-//! What one consumer has been sent and has not settled, by its own numbers.
+//! The unsettled deliveries of one consumer, by its own numbers.
 //!
 //! ```text
 //!   stragglers      chunk │ chunk │ ... │ chunk ◄── push
 //! ```
 //!
-//! A chunk is found by division, so that a settled range costs its length and no search. Where all bodies are only on
-//! the disk, a chunk holds references.
+//! A chunk is found by division, so settling a range takes time proportional to its length, without a search. If all
+//! bodies of a chunk are only on the disk, the chunk holds references.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::entry::{Entry, Lone, Reference, Spot};
 
-/// Numbers of a chunk.
+/// The number of deliveries in a chunk.
 const CHUNK: usize = if cfg!(test) { 4 } else { 128 };
 
-/// Chunks that may be mostly holes. Who settles in order has the holes in the first and the last, and so never stragglers.
+/// The number of chunks that may be mostly empty. A consumer that settles in order leaves holes only in the first and
+/// the last chunk, so it never creates stragglers.
 const HOLLOW_CHUNKS: usize = 2;
 
 pub(super) struct Unsettled {
-    /// The number of the first slot of the first chunk.
+    /// The delivery number of the first slot of the first chunk.
     base: u64,
     /// The number of the next delivery.
     next: u64,
     chunks: VecDeque<Chunk>,
-    /// Slots of `chunks` that are filled.
+    /// The number of occupied slots in `chunks`.
     filled: usize,
-    /// Left behind by chunks that were mostly holes: a consumer that never settles one delivery must not pin
-    /// a slot for each one after it.
+    /// Deliveries from chunks that were mostly empty. If a consumer never settles one delivery, the slots after it must
+    /// not stay in memory.
     stragglers: BTreeMap<u64, Lone>,
-    /// The memory of a chunk that was emptied, for the next.
+    /// The memory of an emptied chunk, for reuse.
     spare: Vec<Option<Entry>>,
 }
 
@@ -37,7 +38,7 @@ struct Chunk {
     slots: Slots,
 }
 
-/// What is behind the end is empty.
+/// Slots after the end of the vector are empty.
 enum Slots {
     Wide(Vec<Option<Entry>>),
     Narrow(Vec<Option<Reference>>),
@@ -59,12 +60,12 @@ impl Unsettled {
         self.filled == 0 && self.stragglers.is_empty()
     }
 
-    /// The number of the next delivery.
+    /// Returns the number of the next delivery.
     pub fn next_number(&self) -> u64 {
         self.next
     }
 
-    /// Holds the entry.
+    /// Adds an entry under the next number.
     pub fn push(&mut self, entry: Entry) {
         let at = (self.next - self.base) as usize;
         while self.chunks.len() <= at / CHUNK {
@@ -76,7 +77,7 @@ impl Unsettled {
         self.filled += 1;
     }
 
-    /// Uses a number without holding anything: the delivery is settled as it is sent.
+    /// Skips a number, because the delivery is settled as it is sent.
     pub fn skip(&mut self) {
         self.next += 1;
         if self.filled == 0 {
@@ -84,7 +85,7 @@ impl Unsettled {
         }
     }
 
-    /// Takes `first..=last` out, in ascending order; what is not there is passed over.
+    /// Removes `first..=last` in ascending order. Skips numbers that are not held.
     pub fn take(&mut self, first: u64, last: u64, mut each: impl FnMut(Entry)) {
         if first > last {
             return;
@@ -106,7 +107,7 @@ impl Unsettled {
         self.trim();
     }
 
-    /// The numbers of what is held of `first..=last`, ascending.
+    /// Returns the numbers in `first..=last` that are held, ascending.
     pub fn numbers(&self, first: u64, last: u64) -> Vec<u64> {
         if first > last {
             return Vec::new();
@@ -120,7 +121,7 @@ impl Unsettled {
         stragglers.chain((from..end).filter(is_held)).collect()
     }
 
-    /// Holds an entry again that had this number.
+    /// Adds an entry again under its earlier number.
     pub fn put_back(&mut self, number: u64, entry: Entry) {
         let at = number.checked_sub(self.base).map(|at| at as usize);
         let chunk = at.and_then(|at| Some((self.chunks.get_mut(at / CHUNK)?, at % CHUNK)));
@@ -135,21 +136,21 @@ impl Unsettled {
         }
     }
 
-    /// Takes everything out, in ascending order.
+    /// Removes everything, in ascending order.
     pub fn into_entries(self) -> impl Iterator<Item = Entry> {
         let chunks = self.chunks.into_iter().flat_map(Chunk::into_entries);
         self.stragglers.into_values().map(Entry::from).chain(chunks)
     }
 
-    /// Those that are kept with all that is known of them.
-    pub fn here(&self) -> impl Iterator<Item = &Entry> {
+    /// Iterates over the entries that are stored in full, not as references.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         let chunks = self.chunks.iter().flat_map(|chunk| chunk.wide().iter().flatten());
-        self.stragglers.values().filter_map(Lone::here).chain(chunks)
+        self.stragglers.values().filter_map(Lone::entry).chain(chunks)
     }
 
-    /// As [`Self::here`], from this number on, ascending, each with its number.
-    pub fn here_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
-        let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.here()?)));
+    /// Iterates over [`Self::entries`] from this number on, ascending, with the numbers.
+    pub fn entries_from(&self, number: u64) -> impl Iterator<Item = (u64, &Entry)> {
+        let stragglers = self.stragglers.range(number..).filter_map(|(at, lone)| Some((*at, lone.entry()?)));
         let first = (number.saturating_sub(self.base) / CHUNK as u64) as usize;
         let chunks = self.chunks.iter().enumerate().skip(first).flat_map(|(at, chunk)| {
             let base = self.base + (at * CHUNK) as u64;
@@ -159,12 +160,12 @@ impl Unsettled {
         stragglers.chain(chunks.filter(move |(at, _)| *at >= number))
     }
 
-    pub fn here_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+    pub fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
         let chunks = self.chunks.iter_mut().flat_map(|chunk| chunk.wide_mut().iter_mut().flatten());
-        self.stragglers.values_mut().filter_map(Lone::here_mut).chain(chunks)
+        self.stragglers.values_mut().filter_map(Lone::entry_mut).chain(chunks)
     }
 
-    /// Those that stand in a run.
+    /// Iterates over the entries that are in a run.
     pub fn references(&self) -> impl Iterator<Item = Reference> {
         let chunks = self.chunks.iter().flat_map(Chunk::references);
         self.stragglers.values().filter_map(Lone::reference).chain(chunks)
@@ -175,7 +176,7 @@ impl Unsettled {
         self.stragglers.values_mut().filter_map(Lone::spot_mut).chain(chunks)
     }
 
-    /// Bodies have been let go: what is kept of their entries becomes references, chunk by chunk.
+    /// Converts entries whose bodies were freed to references, chunk by chunk.
     pub fn narrow(&mut self) {
         self.stragglers.values_mut().for_each(Lone::narrow);
         self.chunks.iter_mut().for_each(Chunk::narrow);
@@ -202,7 +203,7 @@ impl Unsettled {
         }
     }
 
-    /// Nothing is held in chunks: the next number is that of a first slot.
+    /// Called when no chunk holds anything. The next number gets the first slot of a chunk.
     fn restart(&mut self) {
         self.base = self.next;
         while self.chunks.len() > 1
@@ -229,17 +230,17 @@ impl Unsettled {
         self.chunks.len() * CHUNK + self.stragglers.len()
     }
 
-    /// Copies of all of them.
+    /// Copies of all entries.
     #[cfg(test)]
     pub fn copies(&self) -> Vec<Entry> {
-        let here = self.here().cloned();
-        here.chain(self.references().map(Entry::from).filter(|e| !self.here().any(|h| h.seq == e.seq)))
+        let here = self.entries().cloned();
+        here.chain(self.references().map(Entry::from).filter(|e| !self.entries().any(|h| h.seq == e.seq)))
             .collect()
     }
 }
 
 impl Chunk {
-    /// `whole`: with the memory for all its numbers at once.
+    /// Returns an empty chunk. With `whole`, reserves memory for all of its slots.
     fn new(mut slots: Vec<Option<Entry>>, whole: bool) -> Self {
         if whole {
             slots.reserve_exact(CHUNK);
@@ -264,9 +265,9 @@ impl Chunk {
         }
     }
 
-    /// Fills a slot behind all others.
+    /// Fills a slot after all others.
     fn push(&mut self, at: usize, entry: Entry) {
-        if !entry.is_here()
+        if !entry.is_in_memory()
             && let Some(reference) = entry.reference()
         {
             if self.filled == 0 {
@@ -292,7 +293,7 @@ impl Chunk {
         }
     }
 
-    /// Takes those from one slot up to another; returns how many they were.
+    /// Removes the entries in the slots `from..to`. Returns their number.
     fn take(&mut self, from: usize, to: usize, mut each: impl FnMut(Entry)) -> usize {
         let mut taken = 0;
         let mut take = |entry| {
@@ -328,7 +329,7 @@ impl Chunk {
 
     fn narrow(&mut self) {
         let Slots::Wide(slots) = &self.slots else { return };
-        if self.filled > 0 && !slots.iter().flatten().any(Entry::is_here) {
+        if self.filled > 0 && !slots.iter().flatten().any(Entry::is_in_memory) {
             let slots = slots.iter().map(|slot| slot.as_ref().and_then(Entry::reference));
             self.slots = Slots::Narrow(slots.collect());
         }
@@ -356,7 +357,7 @@ impl Chunk {
         wide.chain(narrow.iter_mut().flatten().map(|reference: &mut Reference| &mut reference.spot))
     }
 
-    /// With their slots.
+    /// Iterates over the entries with their slots.
     fn into_numbered(self) -> impl Iterator<Item = (u64, Entry)> {
         let (wide, narrow) = match self.slots {
             Slots::Wide(slots) => (slots, Vec::new()),
@@ -376,12 +377,13 @@ mod tests {
     use super::*;
 
     fn away(seq: u64) -> Entry {
-        let body = super::super::entry::Body::Away { bytes: 1, priority: 0, annotations: Default::default() };
+        let body =
+            super::super::entry::Body::OnDisk { bytes: 1, priority: 0, annotations: Default::default() };
         Entry { body, seq, delivery_count: 0, redelivered: false, journaled: false, spot: None }
     }
 
     #[test]
-    fn who_settles_in_order_leaves_no_stragglers() {
+    fn settling_in_order_leaves_no_stragglers() {
         for credit in 1..=4 * CHUNK as u64 {
             for step in 1..=credit {
                 let mut unsettled = Unsettled::new();

@@ -1,4 +1,4 @@
-//! Chunks: what is written, kept and read together.
+//! Chunks: the unit in which messages of a stream are written, retained and read.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use message::{EntryWriter, Message};
 
 use crate::contract::{Chunk, FilterValues};
 
-/// Bytes of entries at which a chunk is closed: what a consumer that wants one message holds in memory. A larger message
-/// has a chunk of its own.
+/// The size of entries at which a chunk is closed, in bytes. A consumer that wants one message holds this much in
+/// memory. A larger message gets a chunk of its own.
 pub const CHUNK_BYTES: usize = 128 * 1024;
 
-/// Messages at which a chunk is closed.
+/// The number of messages at which a chunk is closed.
 pub const CHUNK_ENTRIES_MAX: u32 = 4096;
 
-/// Filter values of a chunk that are kept one by one; a chunk with more is closed.
+/// The number of distinct filter values at which a chunk is closed.
 const VALUES_MAX: usize = 1024;
 
 /// A chunk that is being filled.
@@ -31,7 +31,7 @@ impl Filling {
         self.entries == 0
     }
 
-    /// Whether this message must go to the next chunk.
+    /// Returns whether this message must go to the next chunk.
     pub fn is_full_for(&self, message: &Message) -> bool {
         !self.is_empty()
             && (self.data.len() + message.stream_entry_bytes() > CHUNK_BYTES
@@ -49,7 +49,7 @@ impl Filling {
         }
     }
 
-    /// The chunk, unless nothing is in it; what comes next goes to the following one.
+    /// Returns the chunk, or `None` if it is empty. Starts a new chunk.
     pub fn close(&mut self, first: u64, at_ms: u64) -> Option<Chunk> {
         if self.is_empty() {
             return None;

@@ -1,4 +1,5 @@
-//! The machine at a stream's home: takes messages, has them written, and tells who follows.
+//! The machine on the shard that owns a stream (its home). It accepts messages, has them written, and notifies the
+//! followers.
 
 use std::collections::VecDeque;
 
@@ -14,31 +15,31 @@ use crate::{
 /// How long after a failure the disk is tried again.
 const RETRY_MS: u64 = 200;
 
-/// How often it is looked whether something has become too old.
+/// How often the age of the oldest messages is checked.
 const AGE_CHECK_MS: u64 = 30_000;
 
-/// What a call had to say. Calls append; whoever carries it out empties it.
+/// The results of calls. Each call appends; the caller carries the results out and empties the output.
 #[derive(Debug, Default)]
 pub struct StreamOutput {
     pub receipts: Receipts,
     pub effects: Vec<Effect>,
 }
 
-/// What the disk is to do. Each is answered once; one at a time.
+/// Work for the disk. Only one piece of work is in flight, and each is answered once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Answered by [`Stream::handle_opened`].
     Open,
     /// Answered by [`Stream::handle_appended`].
     Append(Vec<Chunk>),
-    /// The limits have changed, or time has passed. Answered by [`Stream::handle_limited`].
+    /// Apply the limits, because they have changed or time has passed. Answered by [`Stream::handle_limited`].
     Limit,
 }
 
 /// Why a stream could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenFailure {
-    /// It may work later.
+    /// Opening it later may work.
     Unavailable,
     /// Its messages are lost.
     Damaged,
@@ -58,18 +59,18 @@ enum State {
     Deleted,
 }
 
-/// Messages that wait to be written.
+/// The publishes of one publisher that wait to be written.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct Pending {
     publisher: PublisherId,
-    /// Numbers of the publisher.
+    /// The publisher's numbers.
     first: u64,
     last: u64,
-    /// The offset behind the last.
+    /// The offset after the last message.
     end: u64,
 }
 
-impl Range for Held {
+impl Range for Pending {
     #[inline]
     fn joins(&self, next: &Self) -> bool {
         (self.publisher, self.last + 1) == (next.publisher, next.first)
@@ -86,43 +87,42 @@ impl Range for Held {
 pub struct Stream {
     config: Config,
     state: State,
-    /// Work is with the disk.
-    away: bool,
-    /// What is written, and may be read.
+    work_in_flight: bool,
+    /// What has been written and may be read.
     retained: Retained,
     /// The offset of the first message in `filling`.
     next: u64,
     filling: Filling,
-    /// Closed, and to be written.
+    /// Closed chunks that are to be written.
     full: Vec<Chunk>,
-    /// Being written.
+    /// Chunks that are being written.
     writing: Vec<Chunk>,
-    held: VecDeque<Held>,
+    pending: VecDeque<Pending>,
     followers: Vec<(Follower, u32)>,
-    /// Until it is open. Bounded as mail is.
+    /// Requests that wait until the stream is open. Bounded by the same limits as mail.
     waiting: Vec<Request>,
-    /// The disk failed when it was last asked to open or to write: nothing new is taken.
+    /// True if the disk failed at the last attempt to open or to write. Then no new message is accepted.
     failed: bool,
     limits_changed: bool,
-    /// Nothing is asked of the disk before this time.
+    /// The disk gets no work before this time.
     not_before_ms: u64,
     checked_ms: u64,
     published: u64,
 }
 
 impl Stream {
-    /// A stream that is opened when it is first used.
+    /// Returns a stream that is opened at its first request.
     pub fn new(config: Config) -> Self {
         Self {
             config,
             state: State::Closed,
-            away: false,
+            work_in_flight: false,
             retained: Retained::default(),
             next: 0,
             filling: Filling::default(),
             full: Vec::new(),
             writing: Vec::new(),
-            held: VecDeque::new(),
+            pending: VecDeque::new(),
             followers: Vec::new(),
             waiting: Vec::new(),
             failed: false,
@@ -137,7 +137,7 @@ impl Stream {
         &self.config
     }
 
-    /// Does what is asked. `now_ms` counts from the epoch and never goes back.
+    /// Applies a request. `now_ms` counts from the epoch and never decreases.
     pub fn apply(&mut self, request: Request, now_ms: u64, out: &mut StreamOutput) {
         match self.state {
             State::Closed | State::Opening => {
@@ -152,7 +152,7 @@ impl Stream {
         }
     }
 
-    /// As [`Stream::apply`] of such a request, which is only looked at.
+    /// [`Stream::apply`] for a borrowed publish.
     pub fn publish(&mut self, publish: &Publish, now_ms: u64, out: &mut StreamOutput) {
         match self.state {
             State::Open => self.take(publish, out),
@@ -160,12 +160,13 @@ impl Stream {
         }
     }
 
-    /// Keeps a request until the stream is open. Once that has failed only followers wait; others are told.
+    /// Holds a request until the stream is open. Once opening has failed, only Follow requests are held, and others
+    /// are refused.
     fn wait(&mut self, request: Request, out: &mut StreamOutput) {
         match request {
             Request::Configure(config) => self.config = *config,
             Request::Follow { follower, .. } => {
-                // What it said before counts no more.
+                // The new request replaces an earlier one of the same follower.
                 self.waiting
                     .retain(|known| !matches!(known, Request::Follow { follower: f, .. } if *f == follower));
                 self.waiting.push(request);
@@ -234,13 +235,13 @@ impl Stream {
             return;
         }
         if self.filling.is_full_for(message) {
-            // Its time is set when it is given away, together with that of those behind it.
+            // Its time is set when it is handed to the disk, together with that of the later chunks.
             self.close_chunk();
         }
         self.filling.push(message);
         self.published += 1;
         let end = self.next_offset();
-        self.held.push_joined(Held { publisher, first: seq, last: seq, end });
+        self.pending.push_joined(Pending { publisher, first: seq, last: seq, end });
     }
 
     fn close_chunk(&mut self) {
@@ -250,7 +251,7 @@ impl Stream {
         }
     }
 
-    /// Behind everything that was taken, written or not.
+    /// Returns the offset after all accepted messages, written or not.
     fn next_offset(&self) -> u64 {
         self.next + u64::from(self.filling.entries())
     }
@@ -287,38 +288,38 @@ impl Stream {
         };
         self.receipts(u64::MAX, verdict, out);
         (self.filling, self.full, self.writing) = (Filling::default(), Vec::new(), Vec::new());
-        self.tell(&[], Some(reason), out);
+        self.notify_followers(&[], Some(reason), out);
         self.followers.clear();
     }
 
-    /// Answers for everything in front of this offset.
+    /// Adds the receipts of all messages before this offset.
     fn receipts(&mut self, next: u64, verdict: Verdict, out: &mut StreamOutput) {
-        while let Some(held) = self.held.front_mut() {
-            let behind = held.end.saturating_sub(next);
-            let count = held.last - held.first + 1;
+        while let Some(pending) = self.pending.front_mut() {
+            let behind = pending.end.saturating_sub(next);
+            let count = pending.last - pending.first + 1;
             if behind >= count {
                 return;
             }
-            let (publisher, first, last) = (held.publisher, held.first, held.last - behind);
+            let (publisher, first, last) = (pending.publisher, pending.first, pending.last - behind);
             out.receipts.push_all(Receipt { publisher, first, last, verdict, journaled: false });
             if behind > 0 {
-                held.first = last + 1;
+                pending.first = last + 1;
                 return;
             }
-            self.held.pop_front();
+            self.pending.pop_front();
         }
     }
 
-    fn tell(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
+    fn notify_followers(&self, chunks: &[Chunk], end: Option<GoneReason>, out: &mut StreamOutput) {
         out.effects.extend(self.followers.iter().map(|(follower, _)| {
             let news = Box::new(News { retained: self.retained.clone(), chunks: chunks.to_vec(), end });
             Effect::News { follower: *follower, news }
         }));
     }
 
-    /// What the disk is to do now. To be called behind whatever was told to the machine.
+    /// Returns the next work for the disk, if any. Must be called after all other calls to the machine.
     pub fn poll_work(&mut self, now_ms: u64) -> Option<Work> {
-        if self.away || now_ms < self.not_before_ms {
+        if self.work_in_flight || now_ms < self.not_before_ms {
             return None;
         }
         let work = match self.state {
@@ -337,11 +338,11 @@ impl Stream {
             }
             _ => return None,
         };
-        self.away = true;
+        self.work_in_flight = true;
         Some(work)
     }
 
-    /// Bytes of messages that [`Stream::poll_work`] has not given away.
+    /// Returns the size of the messages that [`Stream::poll_work`] has not returned yet, in bytes.
     pub fn bytes_to_write(&self) -> u64 {
         let full = self.full.iter().map(|chunk| chunk.data.len()).sum::<usize>();
         (full + self.filling.bytes()) as u64
@@ -352,9 +353,9 @@ impl Stream {
         Some(self.checked_ms + AGE_CHECK_MS)
     }
 
-    /// When [`Stream::poll_work`] has something to do, if nothing else happens.
+    /// Returns when [`Stream::poll_work`] has work to do if no other call comes.
     pub fn next_deadline(&self) -> Option<u64> {
-        if self.away {
+        if self.work_in_flight {
             return None;
         }
         match self.state {
@@ -365,14 +366,14 @@ impl Stream {
         }
     }
 
-    /// The answer to [`Work::Open`].
+    /// Handles the answer to [`Work::Open`].
     pub fn handle_opened(
         &mut self,
         result: Result<Retained, OpenFailure>,
         now_ms: u64,
         out: &mut StreamOutput,
     ) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state != State::Opening {
             return;
         }
@@ -396,10 +397,10 @@ impl Stream {
         }
     }
 
-    /// The answer to [`Work::Append`]: what is kept now, if that is known. What of it was not written is to be written
-    /// once more.
+    /// Handles the answer to [`Work::Append`]. `retained` is what is retained now, or `None` if that is unknown.
+    /// Chunks that were not written are written again later.
     pub fn handle_appended(&mut self, retained: Option<Retained>, now_ms: u64, out: &mut StreamOutput) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state != State::Open {
             return;
         }
@@ -414,36 +415,36 @@ impl Stream {
             self.full = unwritten;
         }
         self.receipts(self.retained.next, Verdict::Accepted, out);
-        self.tell(&written, None, out);
+        self.notify_followers(&written, None, out);
     }
 
-    /// The answer to [`Work::Limit`], if it was done.
+    /// Handles the answer to [`Work::Limit`]. `retained` is `None` if the limits could not be applied.
     pub fn handle_limited(&mut self, retained: Option<Retained>, out: &mut StreamOutput) {
-        self.away = false;
+        self.work_in_flight = false;
         if self.state == State::Open
             && let Some(retained) = retained
         {
             self.retained = retained;
-            self.tell(&[], None, out);
+            self.notify_followers(&[], None, out);
         }
     }
 
-    /// Its bytes do not hold: nothing of it is delivered any more, and nothing more is written.
+    /// Returns true if the stream is corrupt. It then delivers and writes nothing any more.
     pub fn is_damaged(&self) -> bool {
         self.state == State::Damaged
     }
 
-    /// Whether publishes have no receipt yet.
+    /// Returns whether any publish still waits for its receipt.
     pub fn holds_receipts(&self) -> bool {
-        !self.held.is_empty()
+        !self.pending.is_empty()
     }
 
-    /// What is kept of the stream, if it is open or has ended.
+    /// Returns the number of retained messages. 0 before the stream is open.
     pub fn messages(&self) -> u64 {
         self.retained.messages()
     }
 
-    /// What the machine knows of itself.
+    /// Returns what the machine knows of itself.
     pub fn report(&self) -> Report {
         Report {
             ready: self.messages(),
@@ -457,7 +458,7 @@ impl Stream {
     }
 }
 
-/// Refuses what a stream does not do, or does not do any more.
+/// Refuses a request that a stream does not support, or no longer supports.
 fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
     let effect = match request {
         Request::Attach(Attach { consumer, .. }) => Effect::Refused { asked: Asked::Consumer(consumer), why },
@@ -469,7 +470,7 @@ fn refuse(request: Request, why: Refusal, out: &mut StreamOutput) {
         Request::Cancel { consumer } | Request::Detach { consumer, .. } => {
             Effect::Gone { consumer, reason: GoneReason::Detached }
         }
-        // Whoever sent these waits for nothing.
+        // Their senders expect no answer.
         Request::Publish(_)
         | Request::Follow { .. }
         | Request::GiveUp { .. }

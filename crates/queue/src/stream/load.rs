@@ -1,59 +1,60 @@
-//! Chunks that readers ask for, and what readers say.
+//! The requests of readers to read chunks, and the results of their calls.
 
 use std::sync::Arc;
 
 use crate::contract::{Asked, BloomFilter, Chunk, Effect};
 
-/// What a call had to say. Calls append; whoever carries it out empties it.
+/// The results of calls. Each call appends; the caller carries the results out and empties the output.
 #[derive(Debug, Default)]
 pub struct ReadersOutput {
     pub effects: Vec<Effect>,
-    /// Chunks to be read and brought to [`Readers::handle_loaded`].
+    /// Chunks to be read and passed to [`super::Readers::handle_loaded`].
     pub loads: Vec<ChunkLoad>,
-    /// Offsets of messages that do not hold.
+    /// Offsets of corrupt messages.
     pub damaged: Vec<u64>,
 }
 
-/// Chunks that are to be read: about as many bytes as two of them have, those that the filter does not want left out.
+/// A request to read chunks: about as many bytes as two chunks have, without the chunks that the filter does not
+/// want.
 #[derive(Clone, Debug)]
 pub struct ChunkLoad {
-    /// Who reads; at most one load each.
+    /// The reader. Each has at most one load in flight.
     pub who: Asked,
     pub from: LoadFrom,
-    /// Nothing from this offset on may be read.
+    /// The offset before which reading must stop.
     pub until: u64,
     pub segments: Arc<[u64]>,
     pub bloom: Option<Arc<BloomFilter>>,
 }
 
-/// Where to read.
+/// Where to start reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFrom {
     First,
     /// The last chunk.
     Last,
-    /// The chunk that holds this offset, or the first behind it.
+    /// The chunk that contains this offset, or the first chunk after it.
     Offset(u64),
-    /// The first chunk of this time or later, in milliseconds since the epoch.
+    /// The first chunk written at or after this time, in milliseconds since the epoch.
     Time(u64),
     At(Place),
 }
 
-/// A place in the segments.
+/// A position in the segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The first offset of the segment.
     pub segment: u64,
-    /// A byte of it.
+    /// A byte position in the segment.
     pub at: u64,
-    /// The offset of the message there.
+    /// The offset of the message at this position.
     pub offset: u64,
 }
 
-/// What was read.
+/// The chunks that were read.
 #[derive(Clone, Debug)]
 pub struct LoadedChunks {
     pub chunks: Vec<Chunk>,
-    /// Where to read on. Its offset is behind everything that was looked at.
+    /// Where to continue. Its offset comes after all messages that were inspected.
     pub next: Place,
 }

@@ -1,18 +1,18 @@
-//! Streams: a log of messages that many consumers read, each from its own place, again and again.
+//! Streams: logs of messages that many consumers read, each from its own position and as often as it wants.
 //!
-//! Two machines, for a stream is written in one place and read in many:
+//! There are two machines, because a stream is written in one place and read in many:
 //!
 //! ```text
 //!   Publish ──► Stream (one, at home) ──poll_work──► Work::Append ──► (written) ──► handle_appended ──► Receipt
 //!                 ▲ │
-//!          Follow │ │ News: what is kept, and the chunks that were written just now
+//!          Follow │ │ News: what is retained, and the newest chunks
 //!                 │ ▼
 //!   Attach ──► Readers (one wherever there are consumers) ──► Delivery
 //!   Grant         └──loads──► (read) ──► handle_loaded
 //! ```
 //!
-//! What is not written does not exist: neither has its publisher a receipt, nor is it shown to anybody. Messages are
-//! numbered by offsets, which begin at 0, leave no gaps and are never used again.
+//! A message that is not written does not exist: its publisher gets no receipt, and no consumer sees it. Messages
+//! are numbered by offsets. Offsets start at 0, have no gaps, and are never reused.
 
 mod chunk;
 mod home;

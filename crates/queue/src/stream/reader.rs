@@ -1,4 +1,4 @@
-//! One reader of a stream: its place, its credit, and what of the stream it has in memory.
+//! One reader of a stream: its position, its credit, and its part of the stream in memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,43 +12,44 @@ use crate::contract::{BloomFilter, Chunk, Replay, Retained, Start};
 use crate::grant::Grant;
 use crate::{Asked, ConsumerId, CreditState, Deliver, Delivery, Effect, Lent, Ticket};
 
-/// Messages that one reader looks at, and is not shown, before others have their turn.
+/// The number of messages that one reader may filter out before other readers are scheduled.
 pub const SCAN_MAX: u32 = 200;
 
-/// Bytes that a look without a consumer brings at most, apart from the last message.
+/// The maximum size of the result of a Browse in bytes, apart from the last message.
 pub(super) const BROWSE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// One that reads.
+/// A reader: a consumer, or a Browse request.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub grant: Grant,
-    /// The consumer's number of its last delivery.
+    /// The delivery number of the last delivery.
     pub number: u64,
     pub bloom: Option<Arc<BloomFilter>>,
     matching: Option<Arc<Filter>>,
-    /// Messages in front of this offset have been passed, or are not wanted.
+    /// The next offset that the reader wants. Messages before it were passed or are not wanted.
     pub next: u64,
-    /// Of the chunk that is being read: what is left, the offset of the first of that, and when it was written.
+    /// The chunk that is being read. `entries` is its unread part, `at` the offset of the first entry in it, `end` the
+    /// offset after the chunk, and `at_ms` the time at which it was written.
     entries: Entries,
     at: u64,
     end: u64,
     at_ms: u64,
-    /// It stands in the tail, or stood there.
+    /// True if this chunk came from the tail.
     from_tail: bool,
-    /// The message that was read last was not taken: its consumer has no room. It is offered again, and nothing is read
-    /// ahead, when the consumer says so.
+    /// True if the consumer did not take the last message because it had no room. The message is offered again after
+    /// the consumer's next Grant. Until then, nothing is read ahead.
     pub waits_for_room: bool,
     refused: bool,
-    /// Those behind it.
+    /// The chunks in memory after the current one.
     pub chunks: VecDeque<Chunk>,
-    /// The offset behind all of them, once it is known where the reader stands.
+    /// The offset after all chunks in memory. `None` until the reader's position is known.
     pub fetched: Option<u64>,
-    /// Where that is.
+    /// Where to read the chunks after these.
     pub behind: LoadFrom,
     pub loading: bool,
-    /// It has been asked for its credit, and for a drain if true.
+    /// Set if the consumer has asked for its credit state. True if it has asked for a drain.
     pub asked: Option<bool>,
-    /// Only of a look without a consumer.
+    /// The result so far. Present only for a Browse request.
     pub browsed: Option<Browsed>,
 }
 
@@ -59,7 +60,7 @@ pub(super) struct Browsed {
 }
 
 impl Browsed {
-    /// True when there is enough.
+    /// Adds a message. Returns true if the result is large enough.
     fn take(&mut self, lent: Lent<'_>) -> bool {
         self.bytes += lent.message.len();
         self.deliveries.push(lent.to_delivery());
@@ -107,7 +108,7 @@ impl Reader {
         self.entries.replace(chunk.data);
     }
 
-    /// Whether anything that is written has not been looked at.
+    /// Returns whether any written message has not been inspected.
     pub fn is_behind(&self, retained: &Retained) -> bool {
         self.fetched.is_none_or(|fetched| fetched < retained.next)
             || !self.chunks.is_empty()
@@ -121,7 +122,7 @@ impl Reader {
         u32::try_from(retained.next.saturating_sub(at)).unwrap_or(u32::MAX)
     }
 
-    /// Deliveries, as far as credit and memory go: to `deliver`, or to [`Browsed`].
+    /// Sends deliveries to `deliver` or to [`Browsed`], as far as credit and the chunks in memory allow.
     pub fn read(
         &mut self,
         who: Asked,
@@ -149,7 +150,7 @@ impl Reader {
                 continue;
             }
             if self.entries.is_empty() {
-                // What was left out of the chunk is not waited for.
+                // The whole chunk counts as passed, including messages that are not in it any more.
                 self.next = self.next.max(self.end);
                 if let Some(chunk) = self.chunks.pop_front() {
                     self.begin(chunk, false);
@@ -172,7 +173,7 @@ impl Reader {
                 continue;
             }
             if scanned == SCAN_MAX {
-                return Served::Goes;
+                return Served::Interrupted;
             }
             let Some(Ok(message)) = self.entries.message() else { return Served::Damaged };
             let seq = self.at;
@@ -202,23 +203,23 @@ impl Reader {
         Served::Waits
     }
 
-    /// Holds no chunk that has been read: its memory is wanted for the next.
-    pub fn let_go(&mut self) {
+    /// Frees a chunk that has been read to its end, so that the next one can use its memory.
+    pub fn free_read_chunk(&mut self) {
         if !self.refused {
             self.entries.let_go();
         }
     }
 
-    /// The first message that it may still want of the tail, as far as it is known where the reader stands.
+    /// Returns the first offset that the reader may still need from the tail. `None` while its position is unknown.
     pub fn tail_offset(&self) -> Option<u64> {
         self.unread_of_tail().or(self.fetched)
     }
 
-    /// Gives back what it holds of the tail if the tail begins behind that, and it cannot use it now: it would be the only
-    /// one to hold it.
-    pub fn let_go_of_tail(&mut self, first: u64) {
+    /// Frees the reader's chunks if the tail starts after the reader's chunk of it, and the reader cannot use that
+    /// chunk now. The reader would be the only one that keeps the chunk in memory.
+    pub fn free_chunks_before(&mut self, first: u64) {
         if self.unread_of_tail().is_some_and(|unread| unread < first) {
-            self.let_go_of_all();
+            self.free_chunks();
         }
     }
 
@@ -230,8 +231,8 @@ impl Reader {
         }
     }
 
-    /// Gives back all that it has in memory, if it cannot use it now: it reads it again when it can.
-    pub fn let_go_of_all(&mut self) {
+    /// Frees all chunks in memory if the reader cannot use them now. It reads them again when it can.
+    pub fn free_chunks(&mut self) {
         let is_idle = self.grant.credit == 0 || self.waits_for_room;
         if !is_idle || self.loading || self.browsed.is_some() {
             return;
@@ -251,7 +252,7 @@ impl Reader {
         self.entries.let_go();
     }
 
-    /// Whether the disk has what the reader comes to next.
+    /// Returns whether the reader must read its next chunk from the disk.
     pub fn wants_load(&self, tail: &Tail, retained: &Retained) -> bool {
         if self.grant.credit == 0 || self.waits_for_room || !self.chunks.is_empty() {
             return false;
@@ -262,7 +263,8 @@ impl Reader {
         }
     }
 
-    /// Says what credit is left, if that was asked: a drain only when nothing more can come.
+    /// Reports the remaining credit if the consumer has asked for it. A drain is answered only when nothing more can
+    /// follow.
     pub fn answer(&mut self, consumer: ConsumerId, retained: &Retained, out: &mut ReadersOutput) {
         let Some(drain) = self.asked else { return };
         if drain && self.grant.credit > 0 && self.is_behind(retained) {
@@ -282,12 +284,12 @@ impl Reader {
     }
 }
 
-/// What came of serving a reader.
+/// The result of serving a reader.
 pub(super) enum Served {
-    /// It waits: for credit, for a load, for messages.
+    /// It waits for credit, a load, or new messages.
     Waits,
-    /// Others have their turn first.
-    Goes,
-    /// A message does not hold.
+    /// Other readers must be served first.
+    Interrupted,
+    /// A message is corrupt.
     Damaged,
 }

@@ -1,13 +1,14 @@
-//! The machine wherever a stream has consumers: each reads from its own place, as fast as its credit lets it.
+//! The machine on each shard where a stream has consumers. Each consumer reads from its own position, as fast as its
+//! credit allows.
 //!
 //! ```text
 //!                ┌───────────── in memory ────────────┐
-//!   load ──► [chunk][chunk] entries ──► matching? ──► Delivery        one that is behind
-//!                          [chunk][chunk] tail ─────► Delivery        one that has everything
+//!   load ──► [chunk][chunk] entries ──► matching? ──► Delivery        a reader that is behind
+//!                          [chunk][chunk] tail ─────► Delivery        a reader that is up to date
 //! ```
 //!
-//! A reader holds what one load brings; it asks for more when it comes to its last chunk and has credit. Chunks that were
-//! written just now are kept while a reader that is nearly there has not passed them.
+//! A reader holds the chunks of one load. It asks for more when it reaches the last of them and has credit. The newest
+//! chunks are kept in memory until the readers that are close to the end have passed them.
 
 use std::collections::BTreeMap;
 
@@ -19,37 +20,37 @@ use crate::{
     Asked, Attach, Capabilities, ConsumerId, Deliver, Effect, GoneReason, Mode, Refusal, Request, Ticket,
 };
 
-/// How far a consumer has come.
+/// How far a consumer has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It has been shown everything that is written, as far as it wants that.
+    /// It has been sent all written messages that it wants.
     AtEnd,
     /// It waits for the disk.
     Reading,
-    /// There may be more for it.
+    /// There may be more messages for it.
     Behind,
 }
 
-/// All readers of one stream in one place.
+/// All readers of one stream on one shard.
 #[derive(Debug, Default)]
 pub struct Readers {
-    /// Nothing has been heard of the stream yet without it.
+    /// `None` before the first news of the stream.
     retained: Option<Retained>,
-    /// Written just now, without gaps, up to what is kept.
+    /// The newest chunks, without gaps, up to the end of the stream.
     tail: Tail,
     readers: BTreeMap<Asked, Reader>,
-    /// Consumers among them.
+    /// The number of consumers among the readers.
     consumers: u32,
-    /// Until something is heard.
+    /// Requests that wait for the first news.
     waiting: Vec<Request>,
-    /// Those that have been interrupted.
-    going: Vec<Asked>,
+    /// Readers that were interrupted so that others are served.
+    interrupted: Vec<Asked>,
     delivered: u64,
 }
 
 impl Readers {
-    /// Does what is asked. `now_ms` counts from the epoch. Here as in all that follows `deliver` is lent each delivery at once:
-    /// those of a call come in front of its effects.
+    /// Applies a request. `now_ms` counts from the epoch. In this and all other calls, `deliver` gets each delivery at
+    /// once, so the deliveries of a call come before its effects.
     pub fn apply(
         &mut self,
         request: Request,
@@ -62,7 +63,7 @@ impl Readers {
             return;
         }
         if self.retained.is_none() {
-            // Follow is sent for whoever waits, too.
+            // Counted now, because Follow is sent for waiting consumers, too.
             self.consumers += u32::from(matches!(request, Request::Attach(_)));
             self.waiting.push(request);
             return;
@@ -92,7 +93,7 @@ impl Readers {
                 self.readers.insert(who, reader);
                 self.serve(who, now_ms, out, deliver);
             }
-            // Nothing is taken: whatever becomes of a message, it stays where it is (behaviour S21).
+            // Settling never removes a message from a stream (docs/compatibility.md, Streams).
             Request::Settle { consumer, first, last, answer: true, .. } => {
                 out.effects.push(Effect::Settled { consumer, first, last, journaled: false });
             }
@@ -100,8 +101,9 @@ impl Readers {
         }
     }
 
-    /// What the stream has to say. Chunks of at most `tail_bytes` are kept for readers that are nearly there; those further
-    /// behind, and those that have no credit now for a chunk that is larger, read the disk.
+    /// Handles news of the stream. Keeps up to `tail_bytes` of new chunks for readers that are close to the end.
+    /// Readers further behind read from the disk, and so do readers without credit if a chunk is larger than
+    /// `tail_bytes`.
     pub fn handle_news(
         &mut self,
         news: News,
@@ -129,13 +131,13 @@ impl Readers {
         self.shrink_tail(tail_bytes);
     }
 
-    /// Keeps no more than `tail_bytes` of new chunks.
+    /// Keeps at most `tail_bytes` of new chunks.
     pub fn shrink_tail(&mut self, tail_bytes: usize) {
         self.tail.shrink(tail_bytes);
         self.prune();
     }
 
-    /// The answer to a [`ChunkLoad`]: nothing if the disk says that what is there does not hold.
+    /// Handles the answer to a [`ChunkLoad`]. `loaded` is `None` if the data on the disk is corrupt.
     pub fn handle_loaded(
         &mut self,
         who: Asked,
@@ -155,35 +157,35 @@ impl Readers {
         self.serve(who, now_ms, out, deliver);
     }
 
-    /// Goes on with those that were interrupted. To be called while [`Readers::is_going`].
+    /// Continues with the readers that were interrupted. Must be called while [`Readers::is_going`] is true.
     pub fn go_on(&mut self, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        for who in std::mem::take(&mut self.going) {
+        for who in std::mem::take(&mut self.interrupted) {
             self.serve(who, now_ms, out, deliver);
         }
         self.prune();
     }
 
-    /// Whether somebody was interrupted so that others have their turn.
+    /// Returns whether a reader was interrupted so that others are served.
     pub fn is_going(&self) -> bool {
-        !self.going.is_empty()
+        !self.interrupted.is_empty()
     }
 
-    /// How many consumers there are, those that wait to be attached included.
+    /// Returns the number of consumers, including those that wait to be attached.
     pub fn consumers(&self) -> u32 {
         self.consumers
     }
 
-    /// Nobody reads, nor waits to.
+    /// Returns true if there are no readers and no waiting requests.
     pub fn is_empty(&self) -> bool {
         self.readers.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether this reader is there and waits for the disk.
+    /// Returns whether this reader exists and waits for the disk.
     pub fn is_loading(&self, who: Asked) -> bool {
         self.readers.get(&who).is_some_and(|reader| reader.loading)
     }
 
-    /// How far this consumer has come; `None` before anything has been heard of the stream.
+    /// Returns how far this consumer has read. `None` if it is unknown, or before the first news of the stream.
     pub fn standing(&self, consumer: ConsumerId) -> Option<Standing> {
         let (retained, reader) = (self.retained.as_ref()?, self.readers.get(&Asked::Consumer(consumer))?);
         Some(match () {
@@ -193,24 +195,24 @@ impl Readers {
         })
     }
 
-    /// Has a consumer give back what it has in memory and cannot use now, for lack of credit or of room.
+    /// Frees the chunks that a consumer has in memory and cannot use now, because it has no credit or no room.
     pub fn let_go(&mut self, consumer: ConsumerId) {
         if let Some(reader) = self.readers.get_mut(&Asked::Consumer(consumer)) {
-            reader.let_go_of_all();
+            reader.free_chunks();
         }
     }
 
-    /// Deliveries so far.
+    /// Returns the number of deliveries so far.
     pub fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Bytes of new chunks that are kept.
+    /// Returns the size of the new chunks in memory, in bytes.
     pub fn tail_bytes(&self) -> usize {
         self.tail.bytes()
     }
 
-    /// Bytes of chunks that are held in memory.
+    /// Returns the size of all chunks in memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let held = self.readers.values().flat_map(|reader| &reader.chunks).map(|chunk| chunk.data.len());
         self.tail.bytes() + held.sum::<usize>()
@@ -242,7 +244,7 @@ impl Readers {
     fn give_up(&mut self, ticket: Ticket) {
         let who = Asked::Ticket(ticket);
         self.readers.remove(&who);
-        self.going.retain(|going| *going != who);
+        self.interrupted.retain(|other| *other != who);
         self.waiting
             .retain(|waiting| !matches!(waiting, Request::Browse { ticket: of, .. } if *of == ticket));
         self.prune();
@@ -272,20 +274,20 @@ impl Readers {
         self.tail.clear();
     }
 
-    /// Gives a reader what it may have.
+    /// Sends a reader what it may have, then loads more if needed.
     fn serve(&mut self, who: Asked, now_ms: u64, out: &mut ReadersOutput, deliver: &mut dyn Deliver) {
-        let Self { readers, tail, retained, going, delivered, .. } = self;
+        let Self { readers, tail, retained, interrupted, delivered, .. } = self;
         let (Some(reader), Some(retained)) = (readers.get_mut(&who), retained.as_ref()) else { return };
         let before = reader.number;
         let served = reader.read(who, tail, retained, now_ms, deliver);
-        reader.let_go();
+        reader.free_read_chunk();
         if matches!(who, Asked::Consumer(_)) {
             *delivered += reader.number - before;
         }
         match served {
             Served::Waits => {}
-            Served::Goes if !going.contains(&who) => going.push(who),
-            Served::Goes => {}
+            Served::Interrupted if !interrupted.contains(&who) => interrupted.push(who),
+            Served::Interrupted => {}
             Served::Damaged => {
                 self.close_damaged(who, out);
                 return;
@@ -316,7 +318,7 @@ impl Readers {
         }
         let ready = reader.available(retained).into();
         let browsed = self.readers.remove(&who).and_then(|reader| reader.browsed).unwrap_or_default();
-        self.going.retain(|going| *going != who);
+        self.interrupted.retain(|other| *other != who);
         out.effects.push(Effect::Fetched { ticket, deliveries: browsed.deliveries, ready });
     }
 
@@ -332,10 +334,11 @@ impl Readers {
         });
     }
 
-    /// Lets go of what everybody has passed, or comes to later than to what is on the disk anyway.
+    /// Drops chunks of the tail that no reader needs. A reader needs no chunk that it has passed, and none if it must
+    /// first read earlier chunks from the disk.
     fn prune(&mut self) {
         self.tail.keep_from(self.readers.values().filter_map(Reader::tail_offset));
         let first = self.tail.first().unwrap_or(u64::MAX);
-        self.readers.values_mut().for_each(|reader| reader.let_go_of_tail(first));
+        self.readers.values_mut().for_each(|reader| reader.free_chunks_before(first));
     }
 }

@@ -1,4 +1,4 @@
-//! Chunks that were written just now.
+//! The newest chunks of a stream.
 
 use std::collections::VecDeque;
 
@@ -12,8 +12,8 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Adds what was written; what does not follow takes the place of everything. Beyond `bytes_max` the oldest go, but for
-    /// the last chunk.
+    /// Adds chunks that were written. A chunk that does not continue the tail replaces all of it. Drops the oldest
+    /// chunks beyond `bytes_max`, but never the last.
     pub fn extend(&mut self, chunks: Vec<Chunk>, bytes_max: usize) {
         for chunk in chunks {
             if self.chunks.back().is_some_and(|last| last.end() != chunk.first) {
@@ -27,25 +27,25 @@ impl Tail {
         }
     }
 
-    /// Beyond `bytes_max` the oldest go, the last chunk too: whoever has not been shown it reads the disk.
+    /// Drops the oldest chunks beyond `bytes_max`, even the last. Readers that have not seen it read it from the disk.
     pub fn shrink(&mut self, bytes_max: usize) {
         while self.bytes > bytes_max {
             self.drop_oldest();
         }
     }
 
-    /// The offset of its first message.
+    /// Returns the offset of the first message.
     pub fn first(&self) -> Option<u64> {
         self.chunks.front().map(|chunk| chunk.first)
     }
 
-    /// The chunk with this offset.
+    /// Returns the chunk that contains this offset.
     pub fn get(&self, offset: u64) -> Option<&Chunk> {
         self.chunks.front().filter(|first| first.first <= offset)?;
         self.chunks.get(self.chunks.partition_point(|chunk| chunk.end() <= offset))
     }
 
-    /// Keeps what is needed from the first of these offsets on that stand here at all.
+    /// Drops the chunks before the lowest of these offsets. Offsets before the tail do not count.
     pub fn keep_from(&mut self, offsets: impl Iterator<Item = u64>) {
         let Some(first) = self.first() else { return };
         let needed = offsets.filter(|offset| *offset >= first).min().unwrap_or(u64::MAX);

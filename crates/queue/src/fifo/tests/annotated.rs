@@ -1,4 +1,4 @@
-//! Annotations that consumers give messages: what is kept of them, and what is not.
+//! Tests the annotations that consumers set on messages: which ones are kept, and which are refused.
 
 use message::Annotations;
 
@@ -6,7 +6,7 @@ use super::transcript::{Page, config, dead_letters, message, with};
 use crate::fifo::{Fifo, Output};
 use crate::{ConsumerId, Delivery, Effect, Fact, Outcome, PublisherId, Request};
 
-/// One annotation of so many bytes. `key` has three characters and starts with `x-`.
+/// Returns one annotation with a value of this size. `key` has three characters and starts with `x-`.
 fn large(key: &str, bytes: usize) -> Annotations {
     let (all, value) = (bytes as u32 + 14, bytes as u32);
     let section = [
@@ -25,7 +25,7 @@ fn modified(annotations: Annotations) -> Outcome {
     Outcome::Modified { failed: false, undeliverable_here: false, annotations: Some(annotations.into()) }
 }
 
-/// Those of these keys that the annotations of a message have.
+/// Returns the known keys that occur in the annotations of a message.
 fn keys(annotations: &[u8]) -> Vec<&'static str> {
     let has = |key: &&str| annotations.windows(3).any(|at| at == key.as_bytes());
     ["x-a", "x-b", "x-c"].into_iter().filter(has).collect()
@@ -47,7 +47,8 @@ fn next(q: &mut Page, consumer: u64) -> Delivery {
     }
 }
 
-/// Starts again from the facts that an evacuation would write.
+/// Restores the queue from the facts that an evacuation (copying live records out of an old log file) would
+/// write.
 fn rewritten(q: &mut Page) {
     let mut facts: Vec<Fact> = vec![];
     q.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
@@ -55,19 +56,19 @@ fn rewritten(q: &mut Page) {
 }
 
 fn paged(q: &mut Page) {
-    // What comes back from a run stays in it.
+    // A message that is requeued from a run stays in it.
     if q.page_out(1).is_some() {
         q.stored();
     }
     assert_eq!(q.shelf.runs().len(), 1);
 }
 
-/// What becomes of a queue.
+/// What happens to a queue between two consumers.
 type Way = fn(&mut Page);
 
-/// The same is kept and the same refused, whatever has become of the message between two consumers.
+/// The same annotations are kept and refused, whatever happened to the message between two consumers.
 #[test]
-fn what_is_refused_does_not_depend_on_where_the_message_was() {
+fn refusals_do_not_depend_on_where_the_message_was() {
     let ways: [(&str, Way); 5] = [
         ("memory", |_| {}),
         ("a restart", Page::restart),
@@ -98,14 +99,14 @@ fn what_is_refused_does_not_depend_on_where_the_message_was() {
     }
 }
 
-/// A message that goes round between a queue and its dead-letter exchange does not grow.
+/// A message that circulates between a queue and its dead-letter exchange does not grow.
 #[test]
 fn a_publishers_annotations_count() {
     let mut q = Page::new(with(|config| config.dead_letter = dead_letters(true)));
     let mut round = message("a!");
     for key in ["x-a", "x-b", "x-c", "x-a"] {
         let publish = crate::Publish { publisher: PublisherId(1), seq: 1, message: round, patient: false };
-        q.say(Request::Publish(publish));
+        q.send(Request::Publish(publish));
         next(&mut q, 1);
         let mut out = Output::default();
         let annotations = Some(large(key, 12_000).into());
@@ -121,11 +122,11 @@ fn a_publishers_annotations_count() {
         assert!(round.annotations().len() <= Annotations::BYTES_MAX);
         assert_eq!(keys(round.annotations()), ["x-a"]);
     }
-    assert_eq!(q.fifo.report().annotations_refused, 2, "what replaces others is not refused");
+    assert_eq!(q.fifo.report().annotations_refused, 2, "annotations that replace others are not refused");
 }
 
 #[test]
-fn annotations_that_change_nothing_are_not_said_again() {
+fn annotations_that_change_nothing_have_no_fact() {
     let mut q = Page::new(config());
     q.publish("a! b! c!");
     q.attach(1);
@@ -139,7 +140,7 @@ fn annotations_that_change_nothing_are_not_said_again() {
 }
 
 #[test]
-fn what_is_annotated_no_more_costs_nothing_more() {
+fn annotations_of_removed_messages_take_no_memory() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.attach(1);

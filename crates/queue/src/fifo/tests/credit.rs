@@ -1,4 +1,4 @@
-//! Grants, and who is served first.
+//! Tests grants, and the order in which consumers are served.
 
 use super::model::note;
 use super::transcript::{Page, config, with};
@@ -10,14 +10,14 @@ fn a_grant_is_absolute() {
     q.publish("a b c d e f");
     q.attach(1);
     q.grant(1, 0, 2).is("1#1 a; 1#2 b");
-    // Said before the two arrived: they count against it.
+    // Sent before the two deliveries arrived, so they count against it.
     q.grant(1, 0, 3).is("1#3 c");
     q.grant(1, 1, 2).is("");
     q.echo(1, 3, 1).is("1#4 d; credit 1 at 4+0 of 2");
 }
 
 #[test]
-fn settling_brings_no_credit() {
+fn settling_grants_no_credit() {
     let mut q = Page::new(config());
     q.publish("a b");
     q.attach(1);
@@ -58,7 +58,7 @@ fn a_drain_uses_what_is_ready_and_then_the_rest() {
 }
 
 #[test]
-fn equals_take_turns() {
+fn consumers_of_one_priority_take_turns() {
     let mut q = Page::new(config());
     for id in 1..=3 {
         q.attach(id);
@@ -71,7 +71,7 @@ fn equals_take_turns() {
 }
 
 #[test]
-fn leaving_does_not_break_the_turn() {
+fn leaving_does_not_disturb_the_order() {
     let mut q = Page::new(config());
     for id in 1..=4 {
         q.attach(id);
@@ -99,14 +99,14 @@ fn higher_priority_is_served_first_while_it_has_credit() {
     q.publish("a b c d").is("1 ok; 2 ok; 3 ok; 4 ok; 2#1 a; 2#2 b; 1#1 c; 3#1 d");
 }
 
-/// Small takes all but the long message.
+/// Makes a consumer that accepts every message of these tests except the long one.
 fn small(attach: &mut crate::Attach) {
     let bytes = super::transcript::message("12345").delivery_bytes(0, false);
     attach.message_bytes_max = Some(bytes - 1);
 }
 
 #[test]
-fn who_does_not_take_so_large_a_message_is_passed_over() {
+fn a_consumer_that_accepts_only_smaller_messages_is_skipped() {
     let mut q = Page::new(config());
     q.attach_with(1, small);
     q.attach(2);
@@ -118,7 +118,7 @@ fn who_does_not_take_so_large_a_message_is_passed_over() {
 }
 
 #[test]
-fn a_message_that_no_consumer_takes_waits_and_holds_up_the_rest() {
+fn a_message_that_no_consumer_accepts_blocks_the_queue() {
     let mut q = Page::new(config());
     q.attach_with(1, small);
     q.grant(1, 0, 2);
@@ -129,14 +129,14 @@ fn a_message_that_no_consumer_takes_waits_and_holds_up_the_rest() {
     q.grant(1, 1, 9).is("");
     q.attach(2);
     q.grant(2, 0, 1).is("2#1 12345; 1#1 a");
-    // What comes back takes a byte more: its delivery count is not 0 any more.
+    // A requeued message takes one byte more, because its delivery count is not 0 any more.
     q.detach(2, true).is("gone 2 Detached");
     q.fetch(7, 1, true).is("fetched [7#1 12345 count 1 again] of 0");
     q.publish("b").is("3 ok; 1#2 b");
 }
 
 #[test]
-fn a_message_on_the_disk_is_measured_when_it_has_been_read() {
+fn the_size_of_a_message_is_checked_after_it_was_read() {
     let mut q = Page::new(config());
     q.publish("12345 a");
     q.page_out(2);
@@ -164,20 +164,20 @@ fn the_annotations_of_consumers_count_in_the_size_of_a_delivery() {
 }
 
 #[test]
-fn what_expires_holds_nobody_up_any_more() {
+fn an_expired_message_does_not_block_the_queue() {
     let mut q = Page::new(config());
     q.attach_with(1, small);
     q.grant(1, 0, 9);
     q.publish("12345~10 a").is("1 ok; 2 ok");
     q.now_ms += 10;
-    // Noticed before the timer is.
+    // Expiry is noticed before the timer fires.
     q.attach(2).is("attached 2; 1#1 a");
     q.publish("12345~10 b").is("3 ok; 4 ok");
     q.timeout(q.now_ms + 10).is("1#2 b");
 }
 
 #[test]
-fn what_expires_behind_a_fetched_message_is_not_ready() {
+fn an_expired_message_after_a_fetched_one_is_not_ready() {
     let mut q = Page::new(config());
     q.attach_with(1, small);
     q.grant(1, 0, 1);
@@ -187,7 +187,7 @@ fn what_expires_behind_a_fetched_message_is_not_ready() {
 }
 
 #[test]
-fn a_message_too_large_for_the_active_one_waits() {
+fn a_message_too_large_for_the_active_consumer_waits() {
     let mut q = Page::new(with(|config| config.single_active_consumer = true));
     q.attach_with(1, small);
     q.attach(2);
@@ -198,7 +198,7 @@ fn a_message_too_large_for_the_active_one_waits() {
 }
 
 #[test]
-fn the_first_is_active_and_the_next_follows_it() {
+fn the_first_consumer_is_active_and_the_next_replaces_it() {
     let mut q = Page::new(with(|config| config.single_active_consumer = true));
     q.attach(1).is("attached 1; active 1 of 0");
     q.attach(2).is("attached 2; inactive 2 of 0");
@@ -252,7 +252,7 @@ fn an_exclusive_consumer_stays_alone() {
 }
 
 #[test]
-fn what_is_not_offered_is_refused() {
+fn unsupported_modes_are_refused() {
     let mut q = Page::new(config());
     q.attach_with(1, |attach| attach.mode = Mode::Browse).is("refused NotSupported");
     q.attach_with(1, |attach| attach.mode = Mode::Replay(Box::default())).is("refused NotSupported");
@@ -279,7 +279,7 @@ fn all_256_levels_are_kept_apart() {
 }
 
 #[test]
-fn how_many_levels_there_are_is_settled_at_the_declaration() {
+fn the_number_of_levels_is_fixed_at_the_declaration() {
     let mut q = Page::new(config());
     q.publish("a^1 b^2 c^1");
     q.configure(with(|config| config.max_priority = Some(2))).is("");

@@ -1,4 +1,4 @@
-//! Dead letters: sent on, and kept until they have arrived.
+//! Tests dead letters: they are sent, and kept until they have arrived.
 
 use message::{Annotations, DeathReason};
 
@@ -29,7 +29,7 @@ fn a_rejected_message_stays_until_its_dead_letter_has_arrived() {
 }
 
 #[test]
-fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
+fn undeliverable_here_rejects_and_counts_only_failures() {
     let mut q = dlx(false);
     q.publish("a! b!");
     q.attach(1);
@@ -41,7 +41,7 @@ fn undeliverable_here_is_rejected_and_counts_only_a_failure() {
 }
 
 #[test]
-fn at_most_once_drops_what_is_refused() {
+fn at_most_once_drops_refused_dead_letters() {
     let mut q = dlx(false);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
     q.dead_lettered(1, Refused).is("| gone 1");
@@ -49,7 +49,7 @@ fn at_most_once_drops_what_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_stored_at_the_moment_is_tried_again() {
+fn an_unavailable_target_is_tried_again() {
     for at_least_once in [false, true] {
         let mut q = dlx(at_least_once);
         q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
@@ -62,14 +62,14 @@ fn what_cannot_be_stored_at_the_moment_is_tried_again() {
 }
 
 #[test]
-fn at_least_once_tries_again() {
+fn at_least_once_retries() {
     let mut q = dlx(true);
     q.publish("a~0!").is("1 ok!; dead 1 a expired to dlx/dead | put 1 a");
     q.dead_lettered(1, Refused).is("");
     assert_eq!(q.fifo.next_deadline(), Some(1000 + DEAD_LETTER_RETRY_MS));
     q.timeout(999 + DEAD_LETTER_RETRY_MS).is("");
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("dead 2 a expired to dlx/dead");
-    // A late answer to the first attempt says nothing of the second.
+    // A late answer to the first attempt does not count for the second.
     q.dead_lettered(1, Taken).is("");
     assert_eq!(q.fifo.next_deadline(), None);
     q.dead_lettered(2, Taken).is("| gone 1");
@@ -109,7 +109,7 @@ fn expiry_waits_while_too_many_are_leaving() {
     q.publish("b");
     q.timeout(1010);
     assert_eq!((q.fifo.report().leaving, q.fifo.report().ready), (LEAVING_MAX as u64, 3));
-    // Nothing to do before an answer comes, and the dead are not delivered.
+    // There is nothing to do before an answer arrives, and expired messages are not delivered.
     assert_eq!(q.fifo.next_deadline(), None);
     q.attach(1);
     q.grant(1, 0, 1).is("");
@@ -133,7 +133,7 @@ fn drop_head_waits_while_too_many_are_leaving() {
 }
 
 #[test]
-fn rejects_wait_in_order_while_too_many_are_leaving() {
+fn rejected_messages_wait_in_order_while_too_many_are_leaving() {
     let mut q = dlx(true);
     let many = LEAVING_MAX as u64;
     q.attach(1);
@@ -144,10 +144,10 @@ fn rejects_wait_in_order_while_too_many_are_leaving() {
     q.publish("b! c! d~10");
     q.reject(1, 1, many + 3);
     assert_eq!(q.fifo.report().leaving, many + 3);
-    // One that is refused keeps its place.
+    // A refused dead letter still takes up room.
     q.dead_lettered(7, Refused).is("");
     q.dead_lettered(8, Taken).is("dead 1001 b rejected to dlx/dead");
-    // Without anywhere to go, the rest need not wait.
+    // Without a dead-letter exchange, the queued messages do not have to wait.
     q.configure(config()).is("| gone 1002");
     assert_eq!((q.fifo.report().leaving, q.fifo.report().dropped), (many, 2));
     q.timeout(1000 + DEAD_LETTER_RETRY_MS).is("");
@@ -203,9 +203,9 @@ fn a_consumers_annotations_go_with_the_dead_letter() {
     assert_eq!(q.fifo.journal.annotated.bytes(), 0);
 }
 
-/// The bound is on what is kept: the message itself stays as it was.
+/// The bound applies to consumers' annotations. The message itself stays unchanged.
 #[test]
-fn annotations_beyond_what_a_queue_keeps_are_refused_and_counted() {
+fn annotations_beyond_the_bound_are_refused_and_counted() {
     let mut q = Page::new(config());
     q.publish("a b c d e f");
     q.attach(1);

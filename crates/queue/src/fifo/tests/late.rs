@@ -1,4 +1,5 @@
-//! A driver that commits later, and not everything: what a replicated queue will do, without replicas.
+//! A driver that commits late and may roll back. It acts as the driver of a replicated queue will, but
+//! without replicas.
 
 use std::collections::VecDeque;
 
@@ -6,19 +7,19 @@ use super::lending;
 use crate::fifo::{Fifo, Output};
 use crate::*;
 
-/// Every accepted message has a fact, and what stands on facts waits here until its turn is committed.
+/// Every accepted message has a fact. What depends on facts waits here until its turn is committed.
 #[derive(Default)]
 pub struct Late {
-    /// The newest turn that stands.
-    stood: u64,
+    /// The newest committed turn.
+    committed: u64,
     waiting: VecDeque<Waiting>,
-    /// Nothing is decided at the moment.
+    /// True while nothing is decided.
     pub pauses: bool,
-    /// The facts of all turns that stand.
+    /// The facts of all committed turns.
     pub facts: Vec<Fact>,
 }
 
-/// What waits for a turn.
+/// The output of a turn that waits for its commit.
 struct Waiting {
     turn: u64,
     receipts: Vec<Receipt>,
@@ -27,9 +28,9 @@ struct Waiting {
 }
 
 impl Late {
-    /// The newest turn that stands, and all that may fall.
+    /// Returns the newest committed turn, and all turns that may be rolled back.
     pub fn turns(&self) -> Vec<u64> {
-        std::iter::once(self.stood).chain(self.waiting.iter().map(|waiting| waiting.turn)).collect()
+        std::iter::once(self.committed).chain(self.waiting.iter().map(|waiting| waiting.turn)).collect()
     }
 
     pub fn is_idle(&self) -> bool {
@@ -40,12 +41,12 @@ impl Late {
         Mark { turn, level: Level::Committed }
     }
 
-    pub fn stand(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.stands(Self::mark(turn), fifo, now_ms, out, deliver));
+    pub fn commit(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.handle_reached(Self::mark(turn), fifo, now_ms, out, deliver));
     }
 
-    pub fn fall(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.falls(Self::mark(turn), fifo, now_ms, out, deliver));
+    pub fn roll_back(&mut self, turn: u64, fifo: &mut Fifo, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.handle_rolled_back(Self::mark(turn), fifo, now_ms, out, deliver));
     }
 }
 
@@ -70,10 +71,10 @@ impl Drive for Late {
         let effects = std::mem::take(&mut output.effects);
         let (effects, leaves) = effects.into_iter().partition(Effect::is_journaled);
         output.effects = leaves;
-        if turn > self.stood && self.waiting.back().is_none_or(|last| last.turn < turn) {
+        if turn > self.committed && self.waiting.back().is_none_or(|last| last.turn < turn) {
             self.waiting.push_back(Waiting { turn, receipts: waits, effects, facts });
         } else if let Some(last) = self.waiting.back_mut() {
-            // They stand on facts of earlier turns alone.
+            // These effects depend only on facts of earlier turns.
             assert!(waits.is_empty() && facts.is_empty());
             last.effects.extend(effects);
         } else {
@@ -83,7 +84,7 @@ impl Drive for Late {
         Self::mark(turn)
     }
 
-    fn stands(
+    fn handle_reached(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -91,17 +92,17 @@ impl Drive for Late {
         output: &mut Output,
         deliver: &mut dyn Deliver,
     ) {
-        self.stood = self.stood.max(mark.turn);
+        self.committed = self.committed.max(mark.turn);
         while let Some(waiting) = self.waiting.pop_front_if(|waiting| waiting.turn <= mark.turn) {
             self.facts.extend(waiting.facts);
             let leaving = waiting.receipts.into_iter();
             leaving.for_each(|receipt| output.receipts.push_all(Receipt { journaled: false, ..receipt }));
             output.effects.extend(waiting.effects.into_iter().map(at_once));
         }
-        fifo.stands(mark.turn, now_ms, output, deliver);
+        fifo.commit_turns(mark.turn, now_ms, output, deliver);
     }
 
-    fn falls(
+    fn handle_rolled_back(
         &mut self,
         mark: Mark,
         fifo: &mut Fifo,
@@ -121,11 +122,11 @@ impl Drive for Late {
                 }
             }
         }
-        fifo.falls(mark.turn, now_ms, output, deliver);
+        fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
     }
 }
 
-/// What it stood on stands.
+/// Marks an effect whose facts are committed.
 fn at_once(mut effect: Effect) -> Effect {
     if let Effect::Settled { journaled, .. }
     | Effect::Done { journaled, .. }

@@ -1,4 +1,4 @@
-//! Age, length, and the end of the queue itself.
+//! Tests expiry, length limits, and the end of the queue itself.
 
 use super::transcript::{Page, config, dead_letters, with};
 use crate::{Arrival, Overflow};
@@ -71,7 +71,7 @@ fn age_counts_from_arrival_over_a_restart() {
 }
 
 #[test]
-fn a_new_time_to_live_holds_for_what_is_there() {
+fn a_new_time_to_live_applies_to_present_messages() {
     let mut q = Page::new(config());
     q.publish("a");
     q.now_ms = 1050;
@@ -87,7 +87,7 @@ fn the_head_makes_room() {
     q.publish("a! b! c! d").is("1 ok!; 2 ok!; 3 ok!; 4 ok | put 1 a; put 2 b; put 3 c; gone 1; gone 2");
     q.attach(1);
     q.grant(1, 0, 1).is("1#1 c");
-    // What a consumer holds does not count.
+    // Unsettled messages do not count.
     q.publish("e").is("5 ok");
     q.publish("f").is("6 ok");
     assert_eq!(q.fifo.report().dropped, 3);
@@ -137,7 +137,7 @@ fn a_full_queue_can_reject() {
     q.attach(1);
     q.grant(1, 0, 1).is("1#1 a");
     q.publish("c!").is("3 ok! | put 2 c");
-    // Requeued beyond the limit, both stay.
+    // The requeued message exceeds the limit, but both stay.
     q.detach(1, false).is("gone 1 Detached | returned 1 count 0 again");
     assert_eq!(q.fifo.report().ready, 2);
 }
@@ -155,7 +155,7 @@ fn a_full_queue_can_reject_and_dead_letter() {
 }
 
 #[test]
-fn a_lower_limit_holds_at_once() {
+fn a_lower_limit_applies_at_once() {
     let mut q = Page::new(config());
     q.publish("a! b! c!");
     q.configure(with(|config| config.max_length = Some(1))).is("| gone 1..=2");
@@ -194,7 +194,7 @@ fn an_unused_queue_expires() {
     q.timeout(1000).is("");
     assert_eq!(q.fifo.next_deadline(), Some(1100));
     q.now_ms = 1050;
-    // Publishing is no use.
+    // Publishing does not count as use.
     q.publish("a");
     assert_eq!(q.fifo.next_deadline(), Some(1100));
     q.attach(1);

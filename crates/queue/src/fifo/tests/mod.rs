@@ -1,14 +1,14 @@
-//! Transcripts: requests on the left, what the machine says on the right.
+//! Tests of the fifo machine. Most are transcripts: requests on the left, the machine's output on the right.
 
 mod annotated;
 mod credit;
 mod dead;
-mod falling;
 mod late;
 mod limits;
 mod model;
 mod paging;
 mod properties;
+mod rollback;
 mod shelf;
 mod staged;
 mod transcript;
@@ -18,7 +18,7 @@ use super::{Deliver, Fifo, Output};
 use crate::{Block, Carrier, Effect, Fact, Lent, Load, Put, Request};
 
 impl Fifo {
-    /// [`Fifo::apply`], with everything that it stores among its facts.
+    /// [`Fifo::apply`], but adds the stored messages to its facts.
     fn ask(&mut self, request: Request, now_ms: u64, out: &mut Output) {
         let before = out.facts.len();
         let mut taking = Taking::default();
@@ -31,12 +31,12 @@ impl Fifo {
         lending(out, |out, deliver| self.handle_timeout(now_ms, out, deliver));
     }
 
-    fn stand(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.stands(turn, now_ms, out, deliver));
+    fn commit(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.commit_turns(turn, now_ms, out, deliver));
     }
 
-    fn fall(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
-        lending(out, |out, deliver| self.falls(turn, now_ms, out, deliver));
+    fn roll_back(&mut self, turn: u64, now_ms: u64, out: &mut Output) {
+        lending(out, |out, deliver| self.roll_back_turns(turn, now_ms, out, deliver));
     }
 
     fn bring(&mut self, load: Load, block: Block, now_ms: u64, out: &mut Output) {
@@ -44,8 +44,8 @@ impl Fifo {
     }
 }
 
-/// Takes the deliveries of every other consumer, to be put where they would stand among the effects: nothing is lent behind
-/// one.
+/// Takes the deliveries for consumers with odd ids. They are put before the effects, because a delivery is offered only
+/// while there is no effect.
 #[derive(Default)]
 struct Taking {
     puts: Vec<Fact>,

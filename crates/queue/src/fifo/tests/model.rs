@@ -1,6 +1,6 @@
-//! A queue so naive that it is obviously right: one list of messages, searched from the start for everything.
+//! A naive model of a queue: one list of messages, which is searched from the start for everything.
 //!
-//! It knows no bound on what is leaving: no test here gets that far.
+//! It has no bound on the number of dead letters. No test here reaches that bound.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,21 +19,21 @@ pub enum Place {
     Leaving {
         token: u64,
     },
-    /// A dead letter that was refused, to be sent again.
+    /// A refused dead letter that will be sent again.
     Waits {
         due_ms: u64,
         reason: DeathReason,
     },
 }
 
-/// Annotations, as [`note`] makes them.
+/// Annotations, in the form that [`note`] makes.
 pub type Notes = BTreeMap<String, u32>;
 
-/// Bytes of an encoded section in front of its pairs, and of a pair that [`note`] makes.
+/// The size of an encoded section before its pairs, and of a pair that [`note`] makes, in bytes.
 const SECTION_HEAD: usize = 12;
 const PAIR: usize = 2 + 3 + 5;
 
-/// One annotation. `key` has three characters and starts with `x-`.
+/// Returns one annotation. `key` has three characters and starts with `x-`.
 pub fn note(key: &str, value: u32) -> Annotations {
     let mut section = b"\x00\x53\x72\xd1\0\0\0\x0e\0\0\0\x02\xa3\x03".to_vec();
     section.extend_from_slice(key.as_bytes());
@@ -42,7 +42,7 @@ pub fn note(key: &str, value: u32) -> Annotations {
     Annotations::from_section(section.into()).unwrap()
 }
 
-/// The annotations in an encoded section, which may be empty.
+/// Returns the annotations in an encoded section, which may be empty.
 pub fn notes(section: &[u8]) -> Notes {
     let pairs = section.get(SECTION_HEAD..).unwrap_or_default().chunks(PAIR);
     let note = |pair: &[u8]| {
@@ -54,9 +54,9 @@ pub fn notes(section: &[u8]) -> Notes {
 
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// 0 for one that the queue did not take.
+    /// 0 for a message that the queue did not accept.
     pub seq: u64,
-    /// The publish that brought it.
+    /// The publish of the message.
     pub publish: u64,
     message: Message,
     pub place: Place,
@@ -75,18 +75,18 @@ pub struct Reader {
     pub id: u64,
     pub priority: i32,
     pub settled: bool,
-    /// Bytes of the largest delivery that it takes.
+    /// The size of the largest delivery that it accepts, in bytes.
     pub bytes_max: Option<u64>,
-    /// A consumer; else it was cancelled, or only fetches.
+    /// True for a consumer. False if it was cancelled, or only fetches.
     pub live: bool,
     pub serial: u64,
     pub credit: u64,
     pub numbers: u64,
 }
 
-/// What the machine is expected to say.
+/// An expected output of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Say {
+pub enum Observed {
     Receipt { publish: u64, taken: bool },
     Delivery { consumer: u64, number: u64, seq: u64, count: u32, again: bool, notes: Notes },
     Credit { consumer: u64, serial: u32, credit: u32, available: u32, drained: bool },
@@ -99,12 +99,12 @@ pub struct Model {
     pub items: Vec<Item>,
     /// In order of attachment.
     pub readers: Vec<Reader>,
-    /// Ids of those that can be served, longest waiting first.
+    /// The ids of the consumers that can be served. The one that has waited longest is first.
     turns: Vec<u64>,
     active: Option<u64>,
     next_seq: u64,
     tokens: u64,
-    pub said: Vec<Say>,
+    pub observed: Vec<Observed>,
     pub accepted: u64,
     pub dropped: u64,
     pub dead_lettered: u64,
@@ -122,7 +122,7 @@ impl Model {
             active: None,
             next_seq: 1,
             tokens: 0,
-            said: vec![],
+            observed: vec![],
             accepted: 0,
             dropped: 0,
             dead_lettered: 0,
@@ -160,17 +160,17 @@ impl Model {
         let full = self.config.max_length.is_some_and(|max| self.ready() + 1 > max)
             || self.config.max_length_bytes.is_some_and(|max| bytes + len > max);
         if full && self.config.overflow != Overflow::DropHead {
-            self.said.push(Say::Receipt { publish, taken: false });
+            self.observed.push(Observed::Receipt { publish, taken: false });
             if self.config.overflow == Overflow::RejectPublishDlx && self.config.dead_letter.is_some() {
                 self.kill(item, reason);
             }
             return;
         }
-        self.said.push(Say::Receipt { publish, taken: true });
+        self.observed.push(Observed::Receipt { publish, taken: true });
         item.seq = self.next_seq;
         self.next_seq += 1;
         self.items.push(item);
-        // A consumer that waits has it before any limit looks at it.
+        // A waiting consumer gets the message before a limit applies.
         if self.ready() == 1 {
             self.dispatch_one();
         }
@@ -212,7 +212,7 @@ impl Model {
             let (serial, credit) = (reader.serial as u32, reader.credit as u32);
             let serves = reader.live && (!self.config.single_active_consumer || self.active == Some(id));
             let available = if serves { self.ready() as u32 } else { 0 };
-            self.said.push(Say::Credit { consumer: id, serial, credit, available, drained: drain });
+            self.observed.push(Observed::Credit { consumer: id, serial, credit, available, drained: drain });
         }
     }
 
@@ -271,7 +271,7 @@ impl Model {
         };
         let insists = self.config.dead_letter.as_ref().is_some_and(|to| to.at_least_once);
         if arrival == Arrival::Unavailable || arrival == Arrival::Refused && insists {
-            // Behind those that came back before.
+            // After those that were refused before.
             let mut item = self.items.remove(at);
             item.place = Place::Waits { due_ms: now_ms + retry_ms, reason: item.reason };
             self.items.push(item);
@@ -286,7 +286,7 @@ impl Model {
     pub fn purge(&mut self) {
         let messages = self.remove(|place| place == Place::Ready).len() as u64;
         self.purged += messages;
-        self.said.push(Say::Done { messages });
+        self.observed.push(Observed::Done { messages });
     }
 
     pub fn timeout(&mut self, now_ms: u64) {
@@ -297,7 +297,7 @@ impl Model {
         self.expire(now_ms);
     }
 
-    /// Each level's head, while it is too old.
+    /// Expires the head of each level while it is too old.
     pub fn expire(&mut self, now_ms: u64) {
         for level in (0..=255).rev() {
             let head_of_level = |items: &[Item]| {
@@ -379,7 +379,7 @@ impl Model {
         reader.numbers += 1;
         let number = reader.numbers;
         let Item { seq, count, again, ref notes, .. } = self.items[at];
-        self.said.push(Say::Delivery { consumer, number, seq, count, again, notes: notes.clone() });
+        self.observed.push(Observed::Delivery { consumer, number, seq, count, again, notes: notes.clone() });
         if settled {
             self.accepted += 1;
             self.items.remove(at);
@@ -426,7 +426,7 @@ impl Model {
         self.tokens += 1;
         let token = self.tokens;
         let notes = item.notes.clone();
-        self.said.push(Say::Dead { token, publish: item.publish, reason, notes });
+        self.observed.push(Observed::Dead { token, publish: item.publish, reason, notes });
         (item.place, item.reason) = (Place::Leaving { token }, reason);
         self.items.push(item);
     }

@@ -1,10 +1,10 @@
-//! The backlog on the disk, step by step.
+//! Tests the backlog on the disk, step by step.
 
 use super::transcript::{Page, config, dead_letters, with};
 use crate::{Arrival, Fact, Living, Overflow, Taken};
 
 #[test]
-fn what_is_paged_out_comes_back_in_order() {
+fn paged_out_messages_are_delivered_in_order() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e!");
     assert_eq!(q.page_out(4).unwrap().messages, 4);
@@ -23,7 +23,7 @@ fn what_is_paged_out_comes_back_in_order() {
 }
 
 #[test]
-fn what_is_taken_while_it_is_written_is_not_of_the_run() {
+fn messages_removed_during_the_writing_are_not_in_the_run() {
     let mut q = Page::new(config());
     q.publish("a! b! c!");
     q.page_out(3);
@@ -38,7 +38,7 @@ fn what_is_taken_while_it_is_written_is_not_of_the_run() {
 }
 
 #[test]
-fn a_run_that_is_gone_when_it_is_written_is_released() {
+fn a_written_run_without_live_messages_is_released() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.page_out(2);
@@ -48,7 +48,7 @@ fn a_run_that_is_gone_when_it_is_written_is_released() {
 }
 
 #[test]
-fn a_failed_write_leaves_everything_where_it_was() {
+fn a_failed_write_changes_nothing() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.page_out(2);
@@ -70,7 +70,7 @@ fn a_purge_costs_a_fact_per_run() {
 }
 
 #[test]
-fn a_drain_ends_behind_what_must_be_read() {
+fn a_drain_ends_after_the_messages_that_must_be_read() {
     let mut q = Page::new(config());
     q.publish("a b");
     q.page_out(2);
@@ -81,7 +81,7 @@ fn a_drain_ends_behind_what_must_be_read() {
 }
 
 #[test]
-fn a_fetch_waits_for_what_must_be_read() {
+fn a_fetch_waits_for_messages_that_must_be_read() {
     let mut q = Page::new(config());
     q.publish("a b c d");
     q.page_out(4);
@@ -93,7 +93,7 @@ fn a_fetch_waits_for_what_must_be_read() {
 }
 
 #[test]
-fn bodies_of_deliveries_are_let_go_and_read_again() {
+fn bodies_of_deliveries_are_freed_and_read_again() {
     let mut q = Page::new(with(|config| config.dead_letter = dead_letters(false)));
     q.publish("a! b! c!");
     q.page_out(3);
@@ -108,7 +108,7 @@ fn bodies_of_deliveries_are_let_go_and_read_again() {
 }
 
 #[test]
-fn a_run_that_is_dead_of_age_is_never_read() {
+fn a_fully_expired_run_is_never_read() {
     let mut q = Page::new(with(|config| config.message_ttl_ms = Some(100)));
     q.publish("a! b! c! d!");
     q.page_out(4);
@@ -120,7 +120,7 @@ fn a_run_that_is_dead_of_age_is_never_read() {
 }
 
 #[test]
-fn a_run_that_is_dead_in_part_is_looked_at() {
+fn a_partly_expired_run_is_read() {
     let mut q = Page::new(config());
     q.publish("a~50 b~50 c d");
     q.page_out(4);
@@ -144,7 +144,7 @@ fn heads_on_the_disk_are_dropped_when_they_are_read() {
 }
 
 #[test]
-fn what_is_not_durable_in_a_run_dies_with_the_process() {
+fn transient_messages_of_a_run_do_not_survive_the_process() {
     let mut q = Page::new(config());
     q.publish("a! b c! d");
     q.page_out(4);
@@ -159,7 +159,7 @@ fn what_is_not_durable_in_a_run_dies_with_the_process() {
 }
 
 #[test]
-fn memory_is_spared_by_letting_go_of_what_was_read() {
+fn freeing_what_was_read_saves_memory() {
     let mut q = Page::new(config());
     q.publish("a b c d e f");
     q.page_out(6);
@@ -176,7 +176,7 @@ fn memory_is_spared_by_letting_go_of_what_was_read() {
 }
 
 #[test]
-fn a_fetch_reads_on_when_a_block_holds_nothing_alive() {
+fn a_fetch_reads_on_if_a_block_has_no_live_message() {
     let mut q = Page::new(config());
     q.publish("e f g h i");
     q.page_out(5);
@@ -188,7 +188,7 @@ fn a_fetch_reads_on_when_a_block_holds_nothing_alive() {
 }
 
 #[test]
-fn the_dead_end_of_a_run_is_not_read() {
+fn the_end_of_a_run_without_live_messages_is_not_read() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d e f");
     q.page_out(6);
@@ -203,7 +203,7 @@ fn the_dead_end_of_a_run_is_not_read() {
 }
 
 #[test]
-fn what_is_alive_of_a_run_moves_to_another() {
+fn live_messages_of_a_run_move_to_another() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e! f!");
     q.page_out(6);
@@ -231,7 +231,7 @@ fn what_is_alive_of_a_run_moves_to_another() {
 }
 
 #[test]
-fn a_run_that_was_read_on_meanwhile_stays() {
+fn a_run_that_was_read_during_its_move_stays() {
     let mut q = Page::new(config());
     q.publish("a b c d");
     q.page_out(4);
@@ -247,7 +247,7 @@ fn a_run_that_was_read_on_meanwhile_stays() {
 }
 
 #[test]
-fn what_was_given_back_leaves_memory_with_its_marks() {
+fn requeued_messages_are_paged_out_with_their_marks() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e!");
     q.attach(1);
@@ -267,7 +267,7 @@ fn what_was_given_back_leaves_memory_with_its_marks() {
 }
 
 #[test]
-fn a_run_does_not_reach_over_what_somebody_holds() {
+fn a_run_of_ready_messages_ends_before_an_unsettled_one() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d!");
     q.attach(1);
@@ -279,7 +279,7 @@ fn a_run_does_not_reach_over_what_somebody_holds() {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
+fn a_damaged_queue_keeps_its_messages_until_it_is_deleted() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d!");
     q.page_out(2);
@@ -298,17 +298,17 @@ fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
         q.fetch(7, 1, true).is("refused Damaged");
         q.purge().is("refused Damaged");
         assert_eq!(q.shelf.runs(), [1]);
-        let mut said = Vec::new();
-        q.fifo.live_facts(0, u64::MAX, |fact| said.push(fact));
-        q.fifo.run_facts(&[1], |fact| said.push(fact));
+        let mut facts = Vec::new();
+        q.fifo.live_facts(0, u64::MAX, |fact| facts.push(fact));
+        q.fifo.run_facts(&[1], |fact| facts.push(fact));
         let [
             Fact::Put { seq: 3, .. },
             Fact::Put { seq: 4, .. },
             Fact::Stored(run),
             Fact::Taken(Taken { last: 0, .. }),
-        ] = &said[..]
+        ] = &facts[..]
         else {
-            panic!("{said:?}");
+            panic!("{facts:?}");
         };
         assert_eq!(run.durable, 1);
         q.restart();
@@ -318,7 +318,7 @@ fn what_is_left_of_a_damaged_queue_is_kept_until_its_deletion() {
 }
 
 #[test]
-fn a_damaged_queue_leaves_memory_like_others() {
+fn a_damaged_queue_is_paged_out_like_others() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.quarantine().is("| damaged");
@@ -329,7 +329,7 @@ fn a_damaged_queue_leaves_memory_like_others() {
 }
 
 #[test]
-fn what_is_held_leaves_memory_and_is_read_again() {
+fn unsettled_messages_are_paged_out_and_read_again() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e!");
     q.attach(1);
@@ -355,7 +355,7 @@ fn what_is_held_leaves_memory_and_is_read_again() {
 }
 
 #[test]
-fn what_becomes_of_held_messages_while_they_are_written() {
+fn unsettled_messages_may_change_while_they_are_written() {
     let mut q = Page::new(with(|config| config.dead_letter = dead_letters(true)));
     q.publish("a! b! c! d! e");
     q.attach(1);
@@ -375,7 +375,7 @@ fn what_becomes_of_held_messages_while_they_are_written() {
 }
 
 #[test]
-fn held_messages_of_a_run_that_failed_stay() {
+fn unsettled_messages_of_a_failed_run_stay() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.attach(1);
@@ -389,7 +389,7 @@ fn held_messages_of_a_run_that_failed_stay() {
 }
 
 #[test]
-fn a_run_of_held_messages_that_all_went_is_released() {
+fn a_run_of_unsettled_messages_that_were_all_removed_is_released() {
     let mut q = Page::new(config());
     q.publish("a! b!");
     q.attach(1);
@@ -401,7 +401,7 @@ fn a_run_of_held_messages_that_all_went_is_released() {
 }
 
 #[test]
-fn what_came_back_between_held_messages_is_in_their_run() {
+fn requeued_messages_between_unsettled_ones_are_in_their_run() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e! f!");
     q.attach(1);
@@ -420,12 +420,12 @@ fn what_came_back_between_held_messages_is_in_their_run() {
 }
 
 #[test]
-fn a_run_of_held_messages_does_not_reach_over_another_run() {
+fn a_run_of_unsettled_messages_does_not_overlap_another_run() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d! e!");
     q.attach(1);
     q.grant(1, 0, 5).is("1#1 a; 1#2 b; 1#3 c; 1#4 d; 1#5 e");
-    assert_eq!(q.page_out(1).unwrap().messages, 1, "the newest first");
+    assert_eq!(q.page_out(1).unwrap().messages, 1, "the newest is paged out first");
     q.stored().is("| stored 1: 5..=5, 1 of 1");
     q.publish("f! g!");
     q.grant(1, 5, 2).is("1#6 f; 1#7 g");
@@ -437,7 +437,7 @@ fn a_run_of_held_messages_does_not_reach_over_another_run() {
 }
 
 #[test]
-fn the_age_of_what_was_let_go_is_looked_at() {
+fn the_age_of_messages_on_the_disk_is_checked() {
     let mut q = Page::new(config());
     q.publish("a!~50 b!~90 c!");
     q.attach(1);
@@ -451,11 +451,11 @@ fn the_age_of_what_was_let_go_is_looked_at() {
     q.load().is("| taken 1: 0..=0");
     assert_eq!((q.fifo.next_deadline(), q.fifo.report().expired), (Some(1090), 1));
     q.fifo.forget_loaded();
-    assert_eq!(q.fifo.next_deadline(), Some(1090), "the head stays");
+    assert_eq!(q.fifo.next_deadline(), Some(1090), "the head stays in memory");
 }
 
 #[test]
-fn a_refused_dead_letter_is_no_message_of_a_run() {
+fn a_message_that_was_not_accepted_is_in_no_run() {
     let mut q = Page::new(with(|config| {
         config.dead_letter = dead_letters(true);
         (config.max_length, config.overflow) = (Some(1), Overflow::RejectPublishDlx);

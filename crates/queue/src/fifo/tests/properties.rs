@@ -1,21 +1,21 @@
-//! Any interleaving of anything, against the naive model.
+//! Compares the machine with the naive model, for random sequences of steps.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use proptest::prelude::*;
 
-use super::model::{Model, Notes, Place, Say, note, notes};
+use super::model::{Model, Notes, Observed, Place, note, notes};
 use super::shelf::Shelf;
 use super::transcript::{config, dead_letters, message};
 use crate::fifo::unsettled::Unsettled;
 use crate::fifo::{DEAD_LETTER_RETRY_MS, Fifo, Output};
 use crate::*;
 
-/// Consumers start counting here, so that every run wraps.
+/// The initial delivery count of all consumers. It is so high that every run wraps.
 const START: u64 = u32::MAX as u64 - 1;
 
-/// One thing to do. Numbers that choose among what is there are taken modulo how many there are.
+/// A step of a run. Numbers that select something are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Publish {
@@ -27,7 +27,7 @@ enum Step {
     Attach {
         priority: i32,
         settled: bool,
-        /// Bytes of the largest delivery that it takes.
+        /// The size of the largest delivery that it accepts, in bytes.
         bytes_max: Option<u64>,
     },
     Grant {
@@ -62,13 +62,13 @@ enum Step {
     Tick {
         ms: u64,
     },
-    /// Begins to write a run, or ends that.
+    /// Starts to write a run, or ends the writing that was started.
     PageOut {
         messages: u64,
         fails: bool,
     },
     Forget,
-    /// Begins to copy what is alive of a run, or ends that.
+    /// Starts to copy the live messages of a run, or ends the copying that was started.
     Move {
         which: usize,
     },
@@ -154,11 +154,11 @@ struct Run {
     shelf: Shelf,
     writing: bool,
     moving: Option<(u32, Living, Vec<Loaded>, Vec<Moved>)>,
-    /// The model reads nothing: it cannot tell what dies while others are being read, and of what.
+    /// True if messages may be paged out. The model has no reads, so it cannot predict what expires during one.
     pages: bool,
-    /// Consumers may refuse large messages.
+    /// True if consumers may refuse large messages.
     sizes: bool,
-    /// Blocks come one step late.
+    /// True if blocks arrive one step late.
     late: bool,
     coming: Option<Load>,
     purged: u64,
@@ -186,11 +186,11 @@ impl Run {
         }
     }
 
-    /// Does one step on both sides; returns what the machine said and what the model expects.
-    fn step(&mut self, step: &Step) -> (Output, Vec<Say>) {
+    /// Performs one step on both sides. Returns the machine's output and what the model expects.
+    fn step(&mut self, step: &Step) -> (Output, Vec<Observed>) {
         let mut out = Output::default();
         let mut coming = self.coming.take();
-        self.model.said.clear();
+        self.model.observed.clear();
         match step {
             Step::Tick { ms } => {
                 self.now_ms += ms;
@@ -234,14 +234,14 @@ impl Run {
             }
         }
         if matches!(step, Step::PageOut { .. }) {
-            // What leaves memory may be due before it did.
+            // Messages that leave memory may already have expired.
             self.model.timeout(self.now_ms);
             self.model.dispatch(self.now_ms);
             self.fifo.time(self.now_ms, &mut out);
         }
         while let Some(load) = coming.take().or_else(|| out.loads.pop()) {
-            assert!(out.loads.is_empty(), "one at a time");
-            // A block of a run that is gone is of no use to anybody.
+            assert!(out.loads.is_empty(), "at most one load is in flight");
+            // A block of a run that was released is of no use.
             if self.fifo.runs().any(|run| run == load.run) {
                 self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
             } else {
@@ -254,7 +254,7 @@ impl Run {
         if self.late
             && let Some(load) = out.loads.pop()
         {
-            assert!(self.coming.replace(load).is_none(), "one at a time");
+            assert!(self.coming.replace(load).is_none(), "at most one load is in flight");
         }
         self.purged += out
             .effects
@@ -263,10 +263,10 @@ impl Run {
             .sum::<u64>();
         self.shelf.release(std::mem::take(&mut out.released));
         self.journal.extend(out.facts.iter().cloned());
-        (out, std::mem::take(&mut self.model.said))
+        (out, std::mem::take(&mut self.model.observed))
     }
 
-    /// Tells the model, and says the same in the machine's words.
+    /// Applies a step to the model. Returns the same step as a request to the machine.
     fn request(&mut self, step: &Step) -> Option<Request> {
         let (now_ms, model) = (self.now_ms, &mut self.model);
         model.expire(now_ms);
@@ -282,7 +282,7 @@ impl Run {
                 if let Some(ttl_ms) = ttl_ms {
                     write!(text, "~{ttl_ms}").unwrap();
                 }
-                // The route tells whose dead letter it is.
+                // The route identifies the publish in a dead letter.
                 let route = message::Route::simple("", &self.publishes.to_string());
                 let message = message(&text).rerouted(route.into());
                 model.publish(self.publishes, &message, now_ms);
@@ -320,7 +320,7 @@ impl Run {
             }
             Step::Settle { reader, first, len, ref outcome } => {
                 let reader = chosen(model, reader)?;
-                // Near the newest, so that ranges hit; what they miss is unknown.
+                // Close to the newest number, so that ranges hit. Numbers that they miss are unknown.
                 let first = (reader.numbers + 2).saturating_sub(first);
                 model.settle(reader.id, first, first + len, outcome, now_ms);
                 let (consumer, last, outcome) = (ConsumerId(reader.id), first + len, outcome.clone());
@@ -368,7 +368,7 @@ impl Run {
         })
     }
 
-    /// A cancelled consumer without anything to settle is no more.
+    /// Removes cancelled consumers that have nothing to settle.
     fn forget_cancelled(&mut self) {
         let items = &self.model.items;
         self.model.readers.retain(|reader| {
@@ -378,7 +378,7 @@ impl Run {
         });
     }
 
-    /// Messages that must survive, with their marks.
+    /// Returns the messages that must survive, with their marks.
     fn marks(&self, fifo: &Fifo) -> Vec<(u64, u32, bool, Notes)> {
         let held = fifo.consumers.unsettled().flat_map(Unsettled::copies);
         let unread = self.shelf.unread(fifo);
@@ -396,9 +396,9 @@ impl Run {
     }
 }
 
-/// What the machine said, in the model's words.
-fn said(out: &Output) -> Vec<Say> {
-    let delivery = |d: &Delivery| Say::Delivery {
+/// Translates the machine's output to the model's form.
+fn observed(out: &Output) -> Vec<Observed> {
+    let delivery = |d: &Delivery| Observed::Delivery {
         consumer: d.consumer.0,
         number: d.number,
         seq: d.seq,
@@ -406,16 +406,16 @@ fn said(out: &Output) -> Vec<Say> {
         again: d.redelivered,
         notes: notes(d.message.annotations()),
     };
-    let mut said = vec![];
+    let mut observed = vec![];
     for receipt in out.receipts.iter() {
         let taken = receipt.verdict == Verdict::Accepted;
-        said.extend((receipt.first..=receipt.last).map(|publish| Say::Receipt { publish, taken }));
+        observed.extend((receipt.first..=receipt.last).map(|publish| Observed::Receipt { publish, taken }));
     }
     for effect in &out.effects {
         match effect {
-            Effect::Delivery(d) => said.push(delivery(d)),
-            Effect::Fetched { deliveries, .. } => said.extend(deliveries.iter().map(delivery)),
-            Effect::CreditState { consumer, state: s } => said.push(Say::Credit {
+            Effect::Delivery(d) => observed.push(delivery(d)),
+            Effect::Fetched { deliveries, .. } => observed.extend(deliveries.iter().map(delivery)),
+            Effect::CreditState { consumer, state: s } => observed.push(Observed::Credit {
                 consumer: consumer.0,
                 serial: s.delivery_count,
                 credit: s.credit,
@@ -425,19 +425,20 @@ fn said(out: &Output) -> Vec<Say> {
             Effect::DeadLetter { token, message, reason, .. } => {
                 let publish = message.route().key().parse().unwrap();
                 let notes = notes(message.annotations());
-                said.push(Say::Dead { token: *token, publish, reason: *reason, notes });
+                observed.push(Observed::Dead { token: *token, publish, reason: *reason, notes });
             }
-            Effect::Done { messages, .. } => said.push(Say::Done { messages: *messages }),
+            Effect::Done { messages, .. } => observed.push(Observed::Done { messages: *messages }),
             _ => (),
         }
     }
-    said
+    observed
 }
 
-/// Deliveries of a fetch come in one effect, after the deaths that happened among them.
-fn deaths_last(mut said: Vec<Say>) -> Vec<Say> {
-    said.sort_by_key(|say| matches!(say, Say::Dead { .. }));
-    said
+/// Sorts deaths last. The deliveries of a fetch are in one effect, which comes after the deaths that happened during
+/// it.
+fn deaths_last(mut observed: Vec<Observed>) -> Vec<Observed> {
+    observed.sort_by_key(|event| matches!(event, Observed::Dead { .. }));
+    observed
 }
 
 fn attach(id: u64) -> Request {
@@ -460,25 +461,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_machine_says_what_the_model_says(config in configs(), steps in steps(), sizes in any::<bool>()) {
+    fn the_machine_does_what_the_model_expects(config in configs(), steps in steps(), sizes in any::<bool>()) {
         let mut run = Run::new(config);
         run.sizes = sizes;
         let limits = run.config.max_length.is_some() || run.config.max_length_bytes.is_some();
-        // The machine says what credit is left of one that is full before it has read for those who are passed over.
+        // If a message is too large for one consumer, the machine reports that consumer's credit before it reads for
+        // the others.
         run.pages = !sizes && !limits && (run.config.dead_letter.is_none() || run.config.max_priority.is_none());
         for step in &steps {
             let (out, expected) = run.step(step);
-            let mut said = said(&out);
+            let mut observed = observed(&out);
             let mut expected = expected;
             if run.fifo.ages {
-                // What is dead on the disk counts as available until it has been looked at.
-                said.iter_mut().chain(&mut expected).for_each(|say| {
-                    if let Say::Credit { available, .. } = say {
+                // Expired messages on the disk count as available until they are checked.
+                observed.iter_mut().chain(&mut expected).for_each(|event| {
+                    if let Observed::Credit { available, .. } = event {
                         *available = 0;
                     }
                 });
             }
-            prop_assert_eq!(deaths_last(said), deaths_last(expected), "at {:?}", step);
+            prop_assert_eq!(deaths_last(observed), deaths_last(expected), "at {:?}", step);
             let (report, model) = (run.fifo.report(), &run.model);
             let len = |place: fn(Place) -> bool| model.in_place(place).map(|item| item.len).sum::<u64>();
             let held = |place| matches!(place, Place::Held { .. });
@@ -520,7 +522,7 @@ proptest! {
     #[test]
     fn credit_is_never_exceeded(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
-        // What each consumer could tell from its own grants and what arrived, without wrapping.
+        // What each consumer knows from its own grants and deliveries, without wrapping.
         let mut seen: Vec<(u64, u64, u64)> = vec![];
         for step in &steps {
             let granted = match step {
@@ -550,7 +552,7 @@ proptest! {
                     }
                     Effect::CreditState { consumer, state } => {
                         if let Some(seen) = seen.iter_mut().find(|seen| seen.0 == consumer.0) {
-                            // Forward only, and never beyond the limit.
+                            // The count only increases, and never exceeds the limit.
                             let forward = state.delivery_count.wrapping_sub(seen.1 as u32);
                             prop_assert!(forward == 0 || state.drained);
                             seen.1 += u64::from(forward);
@@ -578,7 +580,7 @@ proptest! {
     }
 
     #[test]
-    fn living_facts_are_enough(config in configs(), steps in steps(), cut in 0u64..40) {
+    fn live_facts_restore_the_queue(config in configs(), steps in steps(), cut in 0u64..40) {
         let mut run = Run::new(config);
         for step in &steps {
             run.step(step);
@@ -593,9 +595,9 @@ proptest! {
         prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
     }
 
-    /// Whatever happens between the parts. Ranges and runs are those of a log that forgets all that was said before.
+    /// Anything may happen between the parts. The ranges and runs are those of a log that forgets all earlier facts.
     #[test]
-    fn what_is_repeated_in_parts_is_enough(
+    fn facts_repeated_in_parts_restore_the_queue(
         config in configs(),
         (before, after) in (steps(), steps()),
         rows in 1usize..6,
@@ -623,7 +625,7 @@ proptest! {
             part(&mut run);
         }
         prop_assert!(!run.fifo.is_repeating());
-        // Nothing at all to repeat comes to its end, too.
+        // A repetition without anything to repeat ends, too.
         run.fifo.begin_repeat(vec![], vec![]);
         for _ in 0..10_000 {
             run.fifo.repeat(rows, |_| ());
@@ -633,9 +635,9 @@ proptest! {
         prop_assert_eq!(run.marks(&restored), run.marks(&run.fifo));
     }
 
-    /// A machine of facts reads everything that is alive, in order, and leaves nothing on the disk.
+    /// A restored machine reads all live messages in order, and leaves nothing on the disk.
     #[test]
-    fn a_restored_machine_is_drained(config in configs(), steps in steps()) {
+    fn a_restored_machine_delivers_all_live_messages(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
         for step in &steps {
             run.step(step);
@@ -649,7 +651,7 @@ proptest! {
         restored.ask(attach(99), 0, &mut out);
         let (consumer, credit) = (ConsumerId(99), 1000);
         let grant = Request::Grant { consumer, delivery_count: START as u32, credit, drain: true, echo: false };
-        // Long before anything dies of its own age.
+        // Long before any message expires.
         restored.ask(grant, 0, &mut out);
         while let Some(load) = out.loads.pop() {
             restored.bring(load, run.shelf.block(load), 0, &mut out);
@@ -690,7 +692,7 @@ proptest! {
                         prop_assert!(first <= last && (after == 0 || first > after + 1));
                         after = last;
                         for seq in first..=last {
-                            prop_assert!(seq <= put && gone.insert(seq), "{} is gone twice", seq);
+                            prop_assert!(seq <= put && gone.insert(seq), "{} is removed twice", seq);
                         }
                     }
                     Fact::Returned { seq, .. } => prop_assert!(!gone.contains(&seq)),
@@ -709,7 +711,7 @@ proptest! {
         for step in &steps {
             run.step(step);
             if let Some(deadline) = run.fifo.next_deadline() {
-let later = deadline > run.now_ms;
+                let later = deadline > run.now_ms;
                 prop_assert!(later, "after {:?}", step);
             }
         }

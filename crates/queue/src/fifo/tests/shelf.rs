@@ -1,4 +1,4 @@
-//! Where runs stand in tests: blocks of three messages.
+//! The storage of runs in tests, with blocks of three messages.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crate::fifo::Fifo;
 use crate::fifo::entry::{Entry, Spot};
 use crate::*;
 
-/// Messages of a block.
+/// The number of messages in a block.
 const BLOCK: usize = 3;
 
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Shelf {
         Block { messages: run[from..to].to_vec(), next: (to < run.len()).then_some(to as u32) }
     }
 
-    /// Copies what is alive of a run. A block begins where nothing has been read.
+    /// Copies the live messages of a run. A block begins at the first message that has not been read.
     pub fn copy(&self, run: u32, living: &Living) -> (Vec<Loaded>, Vec<Moved>) {
         let boundary = living.positions.partition_point(|at| *at < living.unread);
         let block = |i: usize| {
@@ -48,7 +48,7 @@ impl Shelf {
         (living.positions.iter().map(|at| run[*at as usize].clone()).collect(), moved)
     }
 
-    /// The copy has its number.
+    /// Adds a copy under its number.
     pub fn add(&mut self, run: u32, messages: Vec<Loaded>) {
         assert!(self.runs.insert(run, messages).is_none());
     }
@@ -59,7 +59,7 @@ impl Shelf {
         }
     }
 
-    /// Forgets what the machine does not know, as a start does.
+    /// Removes the runs that the machine does not know, as happens at a start.
     pub fn retain(&mut self, fifo: &Fifo) {
         let known: Vec<u32> = fifo.runs().collect();
         self.runs.retain(|run, _| known.contains(run));
@@ -69,16 +69,16 @@ impl Shelf {
         self.runs.keys().copied().collect()
     }
 
-    /// The annotations with which a message would be delivered.
+    /// Returns the annotations with which a message would be delivered.
     pub fn notes(&self, fifo: &Fifo, entry: &Entry) -> Notes {
         let on_disk = entry.spot.map(|spot| &self.runs[&spot.run][spot.index as usize].message);
-        let message = entry.message().or(on_disk).expect("it is somewhere");
+        let message = entry.message().or(on_disk).expect("the message is in memory or on the disk");
         let unread = entry.spot.and_then(|spot| fifo.journal.runs.annotations(spot.run, entry.seq));
         let set = fifo.journal.annotated.get(entry.seq).or(unread);
         notes(set.map_or_else(|| message.clone(), |set| message.annotated(set)).annotations())
     }
 
-    /// What the machine would find if it read on.
+    /// Returns the messages that the machine would find if it read on.
     pub fn unread(&self, fifo: &Fifo) -> Vec<Entry> {
         let mut found = vec![];
         for rest in fifo.ready.rests() {

@@ -1,6 +1,6 @@
-//! A page to write on: each line applies one request and is compared with what was said, as text.
+//! A transcript: each line applies one request, and its output is compared as text.
 //!
-//! Effects come in order, then `|`, then facts.
+//! Effects come first, in order. Then `|`, then facts.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ pub fn dead_letters(at_least_once: bool) -> Option<DeadLetter> {
     Some(DeadLetter { exchange: "dlx".into(), key: Some("dead".into()), at_least_once })
 }
 
-/// A transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` lives 100 ms.
+/// Returns a transient message with this body. `a!` is durable, `a^5` has priority 5, `a~100` expires after
+/// 100 ms.
 pub fn message(text: &str) -> Message {
     let end = text.find(['!', '^', '~']).unwrap_or(text.len());
     let number = |mark: char| {
@@ -47,14 +48,14 @@ pub struct Page {
     published: u64,
     journal: Vec<Fact>,
     pub shelf: Shelf,
-    /// Blocks that were asked for and have not been brought.
+    /// Blocks that were requested and have not been read.
     pub loads: Vec<Load>,
 }
 
-/// What was said to one request.
-pub struct Said(String);
+/// The output of one request.
+pub struct Response(String);
 
-impl Said {
+impl Response {
     #[track_caller]
     pub fn is(self, expected: &str) {
         assert_eq!(self.0, expected);
@@ -73,7 +74,7 @@ impl Page {
         }
     }
 
-    /// Of a queue whose turns can fall.
+    /// Returns a queue whose turns can be rolled back.
     pub fn late(config: Config) -> Self {
         let mut page = Self::new(config);
         page.fifo = page.fifo.with_policy(FactPolicy::Always);
@@ -85,26 +86,26 @@ impl Page {
         self.fifo.close_turn()
     }
 
-    pub fn stands(&mut self, turn: u64) -> Said {
+    pub fn commit(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
-        self.fifo.stand(turn, self.now_ms, &mut out);
+        self.fifo.commit(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn falls(&mut self, turn: u64) -> Said {
+    pub fn roll_back(&mut self, turn: u64) -> Response {
         let mut out = Output::default();
-        self.fifo.fall(turn, self.now_ms, &mut out);
+        self.fifo.roll_back(turn, self.now_ms, &mut out);
         self.read(out)
     }
 
-    pub fn say(&mut self, request: Request) -> Said {
+    pub fn send(&mut self, request: Request) -> Response {
         let mut out = Output::default();
         self.fifo.ask(request, self.now_ms, &mut out);
         self.read(out)
     }
 
     /// Publishes each word.
-    pub fn publish(&mut self, words: &str) -> Said {
+    pub fn publish(&mut self, words: &str) -> Response {
         let mut all = Output::default();
         for word in words.split_whitespace() {
             self.published += 1;
@@ -119,11 +120,11 @@ impl Page {
         self.read(all)
     }
 
-    pub fn attach(&mut self, id: u64) -> Said {
+    pub fn attach(&mut self, id: u64) -> Response {
         self.attach_with(id, |_| ())
     }
 
-    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Said {
+    pub fn attach_with(&mut self, id: u64, change: impl FnOnce(&mut Attach)) -> Response {
         let mut attach = Attach {
             consumer: ConsumerId(id),
             mode: Mode::Take,
@@ -134,99 +135,99 @@ impl Page {
             message_bytes_max: None,
         };
         change(&mut attach);
-        self.say(Request::Attach(attach))
+        self.send(Request::Attach(attach))
     }
 
-    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn grant(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, false)
     }
 
-    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn drain(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, true, false)
     }
 
-    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Said {
+    pub fn echo(&mut self, id: u64, delivery_count: u32, credit: u32) -> Response {
         self.flow(id, delivery_count, credit, false, true)
     }
 
-    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Said {
-        self.say(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
+    pub fn settle(&mut self, id: u64, first: u64, last: u64, outcome: Outcome) -> Response {
+        self.send(Request::Settle { consumer: ConsumerId(id), first, last, outcome, answer: false })
     }
 
-    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn accept(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Accepted)
     }
 
-    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn release(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Released)
     }
 
-    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Said {
+    pub fn reject(&mut self, id: u64, first: u64, last: u64) -> Response {
         self.settle(id, first, last, Outcome::Rejected)
     }
 
-    pub fn cancel(&mut self, id: u64) -> Said {
-        self.say(Request::Cancel { consumer: ConsumerId(id) })
+    pub fn cancel(&mut self, id: u64) -> Response {
+        self.send(Request::Cancel { consumer: ConsumerId(id) })
     }
 
-    pub fn detach(&mut self, id: u64, failed: bool) -> Said {
-        self.say(Request::Detach { consumer: ConsumerId(id), failed })
+    pub fn detach(&mut self, id: u64, failed: bool) -> Response {
+        self.send(Request::Detach { consumer: ConsumerId(id), failed })
     }
 
-    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Said {
-        self.say(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
+    pub fn fetch(&mut self, holder: u64, n: u32, settled: bool) -> Response {
+        self.send(Request::Fetch { ticket: Ticket(9), holder: ConsumerId(holder), n, settled })
     }
 
-    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Said {
-        self.say(Request::DeadLettered { token, arrival })
+    pub fn dead_lettered(&mut self, token: u64, arrival: Arrival) -> Response {
+        self.send(Request::DeadLettered { token, arrival })
     }
 
-    pub fn configure(&mut self, config: Config) -> Said {
-        self.say(Request::Configure(Box::new(config)))
+    pub fn configure(&mut self, config: Config) -> Response {
+        self.send(Request::Configure(Box::new(config)))
     }
 
-    pub fn purge(&mut self) -> Said {
-        self.say(Request::Purge { ticket: Ticket(9) })
+    pub fn purge(&mut self) -> Response {
+        self.send(Request::Purge { ticket: Ticket(9) })
     }
 
-    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Said {
-        self.say(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
+    pub fn delete(&mut self, if_unused: bool, if_empty: bool) -> Response {
+        self.send(Request::Delete { ticket: Ticket(9), if_unused, if_empty })
     }
 
-    pub fn timeout(&mut self, now_ms: u64) -> Said {
+    pub fn timeout(&mut self, now_ms: u64) -> Response {
         self.now_ms = now_ms;
         let mut out = Output::default();
         self.fifo.time(now_ms, &mut out);
         self.read(out)
     }
 
-    /// Begins to write a run of about `messages` small messages.
+    /// Starts to write a run of about `messages` small messages.
     pub fn page_out(&mut self, messages: u64) -> Option<PageOut> {
         self.shelf.page_out(&mut self.fifo, messages)
     }
 
-    pub fn stored(&mut self) -> Said {
+    pub fn stored(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.handle_stored(&mut out);
         self.read(out)
     }
 
-    pub fn quarantine(&mut self) -> Said {
+    pub fn quarantine(&mut self) -> Response {
         let mut out = Output::default();
         self.fifo.quarantine(&mut out);
         self.read(out)
     }
 
-    /// Brings the oldest block that was asked for.
-    pub fn load(&mut self) -> Said {
+    /// Delivers the oldest requested block.
+    pub fn load(&mut self) -> Response {
         let load = self.loads.remove(0);
         let mut out = Output::default();
         self.fifo.bring(load, self.shelf.block(load), self.now_ms, &mut out);
         self.read(out)
     }
 
-    /// A copy of a run is safe.
-    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Said {
+    /// Reports that a copy of a run is safe.
+    pub fn moved(&mut self, old: u32, living: &Living, messages: Vec<Loaded>, moved: &[Moved]) -> Response {
         let mut out = Output::default();
         if let Some(new) = self.fifo.handle_moved(old, living, moved, &mut out) {
             self.shelf.add(new, messages);
@@ -234,20 +235,20 @@ impl Page {
         self.read(out)
     }
 
-    /// Starts again from the facts.
+    /// Restores the queue from its facts.
     pub fn restart(&mut self) {
         let config = self.fifo.config().clone();
         self.fifo = Fifo::restore(config, self.journal.iter().cloned().collect(), self.now_ms);
         self.loads.clear();
     }
 
-    fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Said {
-        self.say(Request::Grant { consumer: ConsumerId(id), delivery_count, credit, drain, echo })
+    fn flow(&mut self, id: u64, delivery_count: u32, credit: u32, drain: bool, echo: bool) -> Response {
+        self.send(Request::Grant { consumer: ConsumerId(id), delivery_count, credit, drain, echo })
     }
 
-    fn read(&mut self, out: Output) -> Said {
-        let said = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
-        let effects: Vec<String> = said.collect();
+    fn read(&mut self, out: Output) -> Response {
+        let all = out.receipts.iter().flat_map(receipt).chain(out.effects.iter().map(effect));
+        let effects: Vec<String> = all.collect();
         let facts: Vec<String> = out.facts.iter().map(fact).collect();
         self.journal.extend(out.facts);
         self.loads.extend(out.loads);
@@ -257,7 +258,7 @@ impl Page {
             let space = if text.is_empty() { "" } else { " " };
             write!(text, "{space}| {}", facts.join("; ")).unwrap();
         }
-        Said(text)
+        Response(text)
     }
 }
 
@@ -276,7 +277,7 @@ fn delivery(d: &Delivery) -> String {
     text
 }
 
-/// One text for each publish.
+/// Returns one text for each publish.
 fn receipt(receipt: &Receipt) -> impl Iterator<Item = String> {
     let Receipt { first, last, verdict, journaled, .. } = *receipt;
     let verdict = match verdict {
@@ -311,7 +312,7 @@ fn effect(effect: &Effect) -> String {
             format!("fetched [{}] of {ready}", all.join(", "))
         }
         Effect::Settled { consumer, first, last, .. } => format!("settled {} {first}..={last}", consumer.0),
-        Effect::News { .. } => unreachable!("nobody follows a fifo"),
+        Effect::News { .. } => unreachable!("a fifo has no followers"),
         Effect::Revoked { consumer, first, last } => format!("revoked {} {first}..={last}", consumer.0),
         Effect::DeadLetter { token, message, reason, exchange, key, .. } => {
             let key = key.as_deref().unwrap_or("-");

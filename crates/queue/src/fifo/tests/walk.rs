@@ -1,4 +1,4 @@
-//! The walk of a message: published, delivered, settled.
+//! Tests the basic steps of a message: published, delivered, settled.
 
 use super::transcript::{Page, config};
 use crate::Outcome;
@@ -31,7 +31,7 @@ fn settled_consumers_take_without_settling() {
     q.publish("a! b!").is("1 ok!; 2 ok! | put 1 a; put 2 b");
     q.attach_with(1, |attach| attach.settled = true).is("attached 1");
     q.grant(1, 0, 3).is("1#1 a; 1#2 b | gone 1..=2");
-    // Delivered at once, it needs no place in the journal.
+    // It is settled as it is delivered, so it needs no fact.
     q.publish("c!").is("3 ok; 1#3 c");
     let report = q.fifo.report();
     assert_eq!((report.acknowledged, report.unsettled, report.delivered), (3, 0, 3));
@@ -51,7 +51,7 @@ fn outcomes_follow_the_table() {
     q.settle(1, 5, 5, Outcome::Modified { failed: true, undeliverable_here: true, annotations: None })
         .is("| gone 5");
     q.grant(1, 5, 5).is("1#6 b again; 1#7 d count 1 again");
-    // Nothing changed, so there is nothing to say.
+    // Nothing changed, so there is no fact.
     q.settle(1, 6, 6, Outcome::Modified { failed: false, undeliverable_here: false, annotations: None })
         .is("1#8 b again");
     assert_eq!(q.fifo.report().dropped, 2);
@@ -73,7 +73,7 @@ fn detach_requeues_in_order() {
 }
 
 #[test]
-fn requeued_messages_go_back_to_their_place() {
+fn requeued_messages_return_to_their_place() {
     let mut q = Page::new(config());
     q.publish("a b c d e");
     q.attach(1);
@@ -128,12 +128,12 @@ fn settling_is_answered_when_asked() {
         outcome: Outcome::Accepted,
         answer: true,
     };
-    q.say(settle(1)).is("settled 1 1..=2");
-    q.say(settle(5)).is("settled 5 1..=2");
+    q.send(settle(1)).is("settled 1 1..=2");
+    q.send(settle(5)).is("settled 5 1..=2");
 }
 
 #[test]
-fn one_delivery_that_is_never_settled_pins_no_others() {
+fn one_unsettled_delivery_keeps_no_others_in_memory() {
     let mut q = Page::new(config());
     q.attach(1);
     for n in 0..10_000u32 {
@@ -164,7 +164,7 @@ fn fetched_messages_are_held_until_settled() {
 }
 
 #[test]
-fn purge_takes_what_is_ready() {
+fn purge_removes_the_ready_messages() {
     let mut q = Page::new(config());
     q.publish("a! b! c! d!");
     q.attach(1);
@@ -175,7 +175,7 @@ fn purge_takes_what_is_ready() {
 }
 
 #[test]
-fn delete_keeps_its_conditions_and_tells_everyone() {
+fn delete_checks_its_conditions_and_notifies_everyone() {
     let mut q = Page::new(config());
     q.publish("a! b");
     q.delete(false, true).is("refused NotEmpty");

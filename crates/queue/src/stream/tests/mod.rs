@@ -1,4 +1,4 @@
-//! A stream, its readers, and a naive disk: one case at a time.
+//! Tests a stream and its readers with a naive disk, one case at a time.
 
 mod properties;
 mod scope;
@@ -15,17 +15,17 @@ use crate::{
 use bytes::Bytes;
 use message::{Message, Parts, Route};
 
-/// What is kept of new chunks.
+/// The bound on new chunks in memory, in bytes.
 const TAIL_BYTES: usize = 3 * CHUNK_BYTES;
 
-/// Chunks of a segment of the naive disk.
+/// The number of chunks in a segment of the naive disk.
 const SEGMENT_CHUNKS: usize = 3;
 
 fn config() -> Config {
     Config { stream: Some(StreamConfig::default()), ..Config::new("s") }
 }
 
-/// A message with this body, and a filter value unless that is 0.
+/// Returns a message with this body, and with a filter value unless `value` is 0.
 fn message(body: &str, value: u8) -> Message {
     let mut wire = Vec::new();
     if value > 0 {
@@ -47,7 +47,7 @@ fn message(body: &str, value: u8) -> Message {
     Message::new(parts, Arc::new(Route::simple("", "s")))
 }
 
-/// What was written, and is kept.
+/// The written chunks that are retained.
 #[derive(Default)]
 struct Disk {
     chunks: Vec<Chunk>,
@@ -87,18 +87,18 @@ impl Disk {
     }
 }
 
-/// What a consumer has been sent.
+/// What a consumer has received.
 #[derive(Default)]
 struct Got {
     offsets: Vec<u64>,
     credit: u64,
-    /// Deliveries, and credit that drains have used up.
+    /// The number of deliveries, plus credit that drains used up.
     count: u32,
-    /// A grant is not answered.
+    /// True if a grant has not been answered.
     granting: bool,
-    /// And it was to drain.
+    /// True if that grant drains.
     drain: bool,
-    /// It has no room for what it is shown.
+    /// True if it has no room for more deliveries.
     full: bool,
     states: Vec<CreditState>,
     gone: bool,
@@ -120,12 +120,12 @@ struct World {
     published: u64,
 }
 
-/// A consumer takes what it is shown.
+/// Takes a delivery for its consumer.
 fn take(got: &mut BTreeMap<u64, Got>, disk: &Disk, lent: Lent<'_>) -> bool {
     let got = got.get_mut(&lent.consumer.0).expect("a consumer");
     assert_eq!(lent.number, got.offsets.len() as u64 + 1);
     assert!(got.credit > 0, "credit is never exceeded");
-    assert!(lent.seq < disk.next, "nothing is shown that is not written");
+    assert!(lent.seq < disk.next, "only written messages are delivered");
     if got.full {
         return false;
     }
@@ -153,7 +153,7 @@ impl World {
         }
     }
 
-    fn home(&mut self, request: Request) {
+    fn send_to_stream(&mut self, request: Request) {
         let mut out = StreamOutput::default();
         self.stream.apply(request, self.now_ms, &mut out);
         self.after_home(out);
@@ -163,10 +163,10 @@ impl World {
         for Receipt { first, last, verdict, .. } in out.receipts.drain() {
             self.receipts.extend((first..=last).map(|seq| (seq, verdict)));
         }
-        self.carry(out.effects);
+        self.carry_out(out.effects);
     }
 
-    fn here(&mut self, request: Request) {
+    fn send_to_readers(&mut self, request: Request) {
         let mut out = ReadersOutput::default();
         self.readers.apply(request, self.now_ms, &mut out, &mut |lent: Lent<'_>| {
             take(&mut self.got, &self.disk, lent)
@@ -176,12 +176,12 @@ impl World {
 
     fn after_readers(&mut self, out: ReadersOutput) {
         self.loads.extend(out.loads);
-        self.carry(out.effects);
+        self.carry_out(out.effects);
         let follows = !self.readers.is_empty();
         if follows != self.follows {
             self.follows = follows;
             let consumers = follows.then(|| self.readers.consumers());
-            self.home(Request::Follow { follower: Follower(1), consumers });
+            self.send_to_stream(Request::Follow { follower: Follower(1), consumers });
             if !follows {
                 self.readers = Readers::default();
                 self.news.clear();
@@ -189,7 +189,7 @@ impl World {
         }
     }
 
-    fn carry(&mut self, effects: Vec<Effect>) {
+    fn carry_out(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::News { news, .. } => self.news.push(*news),
@@ -216,7 +216,7 @@ impl World {
             self.published += 1;
             let message = message(&self.published.to_string(), value);
             let publish = Publish { publisher: PublisherId(1), seq: self.published, message, patient: false };
-            self.home(Request::Publish(publish));
+            self.send_to_stream(Request::Publish(publish));
         }
     }
 
@@ -226,7 +226,7 @@ impl World {
         }
     }
 
-    /// The disk does what it was asked, of an append only so many chunks.
+    /// Does the requested work, but appends at most `chunks_max` chunks.
     fn do_work(&mut self, chunks_max: usize) {
         let mut out = StreamOutput::default();
         match self.work.take() {
@@ -272,7 +272,7 @@ impl World {
         self.after_readers(out);
     }
 
-    /// Until nothing moves.
+    /// Runs everything until nothing is left to do.
     fn settle(&mut self) {
         for _ in 0..100_000 {
             self.now_ms += 1000;
@@ -286,12 +286,12 @@ impl World {
             self.load(0, 2);
             self.go_on();
         }
-        panic!("it never comes to rest");
+        panic!("it never becomes idle");
     }
 
     fn attach(&mut self, consumer: u64, replay: Replay) {
         self.got.insert(consumer, Got::default());
-        self.here(Request::Attach(Attach {
+        self.send_to_readers(Request::Attach(Attach {
             consumer: ConsumerId(consumer),
             mode: Mode::Replay(Box::new(replay)),
             priority: 0,
@@ -302,17 +302,17 @@ impl World {
         }));
     }
 
-    /// At most one grant is under way, as the bridge of a gate has it.
+    /// Grants credit, unless a grant is in flight: a gate has at most one.
     fn grant(&mut self, consumer: u64, credit: u32, drain: bool) {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| !got.granting) else { return };
         (got.credit, got.granting, got.drain) = (credit.into(), true, drain);
         let (delivery_count, consumer, echo) = (got.count, ConsumerId(consumer), true);
-        self.here(Request::Grant { consumer, delivery_count, credit, drain, echo });
+        self.send_to_readers(Request::Grant { consumer, delivery_count, credit, drain, echo });
     }
 }
 
 impl World {
-    /// A consumer that had no room has some, and says so.
+    /// Gives a consumer room again, and grants its credit again.
     fn make_room(&mut self, consumer: u64) {
         let Some(got) = self.got.get_mut(&consumer).filter(|got| got.full) else { return };
         got.full = false;
@@ -320,7 +320,7 @@ impl World {
         if credit > 0 {
             got.granting = true;
             let consumer = ConsumerId(consumer);
-            self.here(Request::Grant { consumer, delivery_count, credit, drain, echo: true });
+            self.send_to_readers(Request::Grant { consumer, delivery_count, credit, drain, echo: true });
         }
     }
 }
@@ -329,8 +329,8 @@ fn from(start: Start) -> Replay {
     Replay { start, ..Replay::default() }
 }
 
-/// Ten messages in five chunks of two.
-fn ten() -> World {
+/// Returns a stream of ten messages in five chunks of two.
+fn ten_messages() -> World {
     let mut world = World::new();
     for _ in 0..5 {
         world.publish(2, 0);
@@ -345,7 +345,7 @@ fn a_receipt_leaves_when_the_message_is_written() {
     let mut world = World::new();
     world.publish(3, 0);
     world.poll();
-    assert_eq!(world.work, Some(Work::Open), "it is opened when it is first used");
+    assert_eq!(world.work, Some(Work::Open), "the first request opens it");
     world.do_work(0);
     assert!(world.receipts.is_empty());
     world.poll();
@@ -362,7 +362,7 @@ fn a_receipt_leaves_when_the_message_is_written() {
 }
 
 #[test]
-fn what_could_not_be_written_is_written_later_and_nothing_new_is_taken() {
+fn unwritten_chunks_are_retried_and_new_messages_rejected() {
     let mut world = World::new();
     world.publish(CHUNK_ENTRIES_MAX.into(), 0);
     world.poll();
@@ -380,11 +380,11 @@ fn what_could_not_be_written_is_written_later_and_nothing_new_is_taken() {
     assert_eq!(world.receipts.last().map(|(_, verdict)| *verdict), Some(Verdict::Accepted));
     world.publish(1, 0);
     world.settle();
-    assert_eq!(world.disk.next, u64::from(CHUNK_ENTRIES_MAX) + 1, "and new ones are taken again");
+    assert_eq!(world.disk.next, u64::from(CHUNK_ENTRIES_MAX) + 1, "and new messages are accepted again");
 }
 
 #[test]
-fn a_consumer_begins_where_it_wants() {
+fn a_consumer_starts_where_it_asks() {
     let expect = [
         (Start::First, 0..10),
         (Start::Last, 8..10),
@@ -395,7 +395,7 @@ fn a_consumer_begins_where_it_wants() {
         (Start::Time(u64::MAX), 10..10),
     ];
     for (start, offsets) in expect {
-        let mut world = ten();
+        let mut world = ten_messages();
         world.attach(1, from(start));
         world.grant(1, 100, false);
         world.settle();
@@ -404,9 +404,9 @@ fn a_consumer_begins_where_it_wants() {
         world.publish(4, 0);
         world.settle();
         let later: Vec<_> = (offsets.start..14).collect();
-        assert_eq!(world.got[&1].offsets, later, "{start:?}, and goes on");
+        assert_eq!(world.got[&1].offsets, later, "{start:?}, and later messages");
     }
-    let mut world = ten();
+    let mut world = ten_messages();
     let third_ms = world.disk.chunks[2].at_ms;
     world.attach(1, from(Start::Time(third_ms)));
     world.grant(1, 1, false);
@@ -416,7 +416,7 @@ fn a_consumer_begins_where_it_wants() {
 
 #[test]
 fn only_credit_drives_a_consumer() {
-    let mut world = ten();
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.settle();
     assert!(world.got[&1].offsets.is_empty());
@@ -424,16 +424,22 @@ fn only_credit_drives_a_consumer() {
     world.settle();
     assert_eq!(world.got[&1].offsets, [0, 1, 2, 3, 4]);
     let outcome = Outcome::Rejected;
-    world.here(Request::Settle { consumer: ConsumerId(1), first: 1, last: 5, outcome, answer: false });
+    world.send_to_readers(Request::Settle {
+        consumer: ConsumerId(1),
+        first: 1,
+        last: 5,
+        outcome,
+        answer: false,
+    });
     world.settle();
-    assert_eq!(world.got[&1].offsets.len(), 5, "settling moves nothing (S20, S21)");
+    assert_eq!(world.got[&1].offsets.len(), 5, "settling changes nothing");
     world.grant(1, 0, false);
     assert_eq!(world.got[&1].states.last().unwrap().available, 5);
 }
 
 #[test]
-fn a_drain_takes_everything_that_is_there() {
-    let mut world = ten();
+fn a_drain_delivers_all_written_messages() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::Offset(7)));
     world.grant(1, 100, true);
     world.settle();
@@ -443,7 +449,7 @@ fn a_drain_takes_everything_that_is_there() {
 }
 
 #[test]
-fn chunks_that_are_not_wanted_are_passed_over() {
+fn unwanted_chunks_are_skipped() {
     let mut world = World::new();
     for value in [1, 0, 2, 1, 0] {
         world.publish(2, value);
@@ -457,7 +463,7 @@ fn chunks_that_are_not_wanted_are_passed_over() {
     world.settle();
     assert_eq!(world.got[&1].offsets, [0, 1, 6, 7]);
     assert_eq!(world.got[&2].offsets, [0, 1, 2, 3, 6, 7, 8, 9]);
-    assert_eq!(world.got[&1].states.last().unwrap().available, 0, "the rest is of no concern to it");
+    assert_eq!(world.got[&1].states.last().unwrap().available, 0, "unwanted chunks are not available");
     for consumer in [1, 2] {
         world.grant(consumer, 100, false);
     }
@@ -465,12 +471,12 @@ fn chunks_that_are_not_wanted_are_passed_over() {
         world.publish(1, value);
         world.settle();
     }
-    assert_eq!(world.got[&1].offsets.last(), Some(&11), "also of what is written meanwhile");
+    assert_eq!(world.got[&1].offsets.last(), Some(&11), "the filter also applies to new chunks");
 }
 
 #[test]
-fn what_retention_took_is_passed_over() {
-    let mut world = ten();
+fn messages_removed_by_retention_are_skipped() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.grant(1, 1, false);
     world.load(0, 1);
@@ -484,26 +490,26 @@ fn what_retention_took_is_passed_over() {
 }
 
 #[test]
-fn a_look_brings_so_many() {
-    let mut world = ten();
+fn a_browse_returns_at_most_n_messages() {
+    let mut world = ten_messages();
     let browse =
         |ticket, start, n| Request::Browse { ticket: Ticket(ticket), replay: Box::new(from(start)), n };
-    world.here(browse(1, Start::Offset(3), 4));
-    world.here(browse(2, Start::First, 100));
-    world.here(browse(3, Start::Next, 100));
+    world.send_to_readers(browse(1, Start::Offset(3), 4));
+    world.send_to_readers(browse(2, Start::First, 100));
+    world.send_to_readers(browse(3, Start::Next, 100));
     world.settle();
     assert_eq!(world.fetched[&1], [3, 4, 5, 6]);
     assert_eq!(world.fetched[&2].len(), 10);
     assert_eq!(world.fetched[&3], [0; 0]);
-    assert!(!world.follows, "nobody is left");
+    assert!(!world.follows, "no reader is left");
 }
 
 #[test]
-fn how_far_a_consumer_has_come() {
-    let mut world = ten();
+fn the_standing_of_a_consumer_follows_its_progress() {
+    let mut world = ten_messages();
     let standing = |world: &World| world.readers.standing(ConsumerId(1));
     world.attach(1, from(Start::First));
-    assert_eq!(standing(&world), None, "nothing has been heard");
+    assert_eq!(standing(&world), None, "no news yet");
     world.settle();
     assert_eq!(standing(&world), Some(Standing::Behind), "without credit");
     world.grant(1, 10, false);
@@ -518,19 +524,19 @@ fn how_far_a_consumer_has_come() {
 }
 
 #[test]
-fn a_look_that_is_given_up_leaves_nothing() {
-    let mut world = ten();
+fn an_abandoned_browse_leaves_nothing() {
+    let mut world = ten_messages();
     let browse = || Request::Browse { ticket: Ticket(1), replay: Box::new(from(Start::First)), n: 100 };
     let give_up = || Request::GiveUp { ticket: Ticket(1) };
-    // Before anything is known of the stream.
-    world.here(browse());
-    world.here(give_up());
+    // Before the first news of the stream.
+    world.send_to_readers(browse());
+    world.send_to_readers(give_up());
     assert!(world.readers.is_empty() && !world.follows);
-    // While it waits for the disk, whose answer comes all the same.
-    world.here(browse());
+    // While it waits for the disk, whose answer still arrives.
+    world.send_to_readers(browse());
     world.read_news();
     assert!(world.readers.is_loading(Asked::Ticket(Ticket(1))));
-    world.here(give_up());
+    world.send_to_readers(give_up());
     assert!(!world.readers.is_loading(Asked::Ticket(Ticket(1))) && !world.follows);
     world.settle();
     assert_eq!(world.readers.memory_bytes(), 0);
@@ -538,15 +544,15 @@ fn a_look_that_is_given_up_leaves_nothing() {
 }
 
 #[test]
-fn a_deleted_stream_tells_everybody() {
-    let mut world = ten();
+fn a_deleted_stream_notifies_everyone() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.settle();
     world.publish(1, 0);
     let delete = |if_unused| Request::Delete { ticket: Ticket(7), if_unused, if_empty: false };
-    world.home(delete(true));
+    world.send_to_stream(delete(true));
     assert_eq!(world.refused, [Asked::Ticket(Ticket(7))], "it is in use");
-    world.home(delete(false));
+    world.send_to_stream(delete(false));
     assert_eq!(world.receipts.last(), Some(&(11, Verdict::Released)));
     world.read_news();
     assert!(world.got[&1].gone);
@@ -555,13 +561,13 @@ fn a_deleted_stream_tells_everybody() {
 }
 
 #[test]
-fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
+fn a_stream_that_cannot_be_opened_refuses_and_retries() {
     let mut world = World::new();
     let report = |ticket| Request::Report { ticket: Ticket(ticket) };
     world.attach(1, from(Start::First));
     world.grant(1, 10, false);
     world.publish(1, 0);
-    world.home(report(1));
+    world.send_to_stream(report(1));
     for round in 0..3 {
         world.now_ms = world.stream.next_deadline().unwrap_or(world.now_ms);
         world.poll();
@@ -570,11 +576,11 @@ fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
         world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
         world.after_home(out);
         world.publish(1, 0);
-        world.home(report(2 + round));
+        world.send_to_stream(report(2 + round));
         assert_eq!(
             world.refused.len() as u64,
             2 + round,
-            "whoever asks is told, also behind the first failure"
+            "every request is answered, also after the first failure"
         );
         assert_eq!(world.receipts.len() as u64, 2 + round);
     }
@@ -582,11 +588,11 @@ fn a_stream_that_cannot_be_opened_says_so_and_is_tried_again() {
     world.settle();
     world.publish(2, 0);
     world.settle();
-    assert_eq!(world.got[&1].offsets, [0, 1], "and its consumer has waited for it");
+    assert_eq!(world.got[&1].offsets, [0, 1], "the consumer stayed attached meanwhile");
 }
 
 #[test]
-fn a_damaged_stream_takes_and_gives_nothing() {
+fn a_damaged_stream_accepts_and_delivers_nothing() {
     let mut world = World::new();
     world.attach(1, from(Start::First));
     world.publish(1, 0);
@@ -595,7 +601,7 @@ fn a_damaged_stream_takes_and_gives_nothing() {
     world.stream.handle_opened(Err(OpenFailure::Unavailable), world.now_ms, &mut out);
     world.work = None;
     world.poll();
-    assert_eq!(world.work, None, "not at once");
+    assert_eq!(world.work, None, "it is not retried at once");
     world.now_ms = world.stream.next_deadline().unwrap();
     world.poll();
     assert_eq!(world.work.take(), Some(Work::Open));
@@ -608,8 +614,8 @@ fn a_damaged_stream_takes_and_gives_nothing() {
 }
 
 #[test]
-fn damage_that_a_reader_meets_is_its_own() {
-    let mut world = ten();
+fn damage_ends_only_the_reader_that_finds_it() {
+    let mut world = ten_messages();
     world.attach(1, from(Start::First));
     world.attach(2, from(Start::Offset(8)));
     world.grant(1, 100, false);
@@ -626,7 +632,7 @@ fn damage_that_a_reader_meets_is_its_own() {
         &mut |_: Lent<'_>| true,
     );
     assert_eq!(out.damaged, [0]);
-    world.carry(out.effects);
+    world.carry_out(out.effects);
     world.settle();
     assert!(world.got[&1].gone && !world.got[&2].gone);
     assert_eq!(world.got[&2].offsets, [8, 9]);
@@ -644,7 +650,7 @@ fn memory_is_bounded_whatever_is_granted() {
     for n in 0..5000u64 {
         let publish =
             Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
-        world.home(Request::Publish(publish));
+        world.send_to_stream(Request::Publish(publish));
         if n % 50 == 0 {
             world.settle();
             let held = world.readers.memory_bytes();
@@ -656,27 +662,27 @@ fn memory_is_bounded_whatever_is_granted() {
     assert_eq!(world.got[&2].offsets, [0]);
 }
 
-/// It would be the only one to hold the chunk in which it has stopped.
+/// The reader would be the only one that keeps the chunk in memory.
 #[test]
-fn an_idle_reader_lets_go_of_what_the_tail_has_no_more() {
+fn an_idle_reader_frees_a_chunk_that_has_left_the_tail() {
     let mut world = World::new();
     world.attach(1, from(Start::First));
     world.settle();
     world.publish(2, 0);
     world.grant(1, 1, false);
     world.settle();
-    assert_eq!(world.got[&1].offsets, [0], "the chunk has another message");
+    assert_eq!(world.got[&1].offsets, [0], "one message of the chunk is left");
     let body = "x".repeat(1000);
     for n in 0..1000u64 {
         let publish =
             Publish { publisher: PublisherId(1), seq: n, message: message(&body, 0), patient: false };
-        world.home(Request::Publish(publish));
+        world.send_to_stream(Request::Publish(publish));
         world.settle();
     }
     let chunk = world.disk.chunks[0].clone();
     world.disk.chunks[0].data = Bytes::copy_from_slice(&chunk.data);
-    assert!(chunk.data.is_unique(), "somebody still holds it");
+    assert!(chunk.data.is_unique(), "no one else still holds the chunk");
     world.grant(1, 10_000, false);
     world.settle();
-    assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it reads on at its place");
+    assert!(world.got[&1].offsets.iter().copied().eq(0..1002), "it continues at its position");
 }

@@ -1,4 +1,4 @@
-//! Any interleaving of anything: publishes, a disk that fails, news and loads that are late, readers that come and go.
+//! Tests random sequences: publishes, a failing disk, late news and loads, and readers that attach and detach.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..80)
 }
 
-/// What a consumer asked for, and what there was at that time.
+/// What a consumer asked for.
 struct Wants {
     start: Start,
     bloom: Option<Arc<BloomFilter>>,
@@ -61,12 +61,12 @@ struct Wants {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whoever reads gets every message that it wants from its place on, once, in order, and none that is not written.
+    /// A reader gets every message that it wants from its start on, once and in order, and none that is not written.
     #[test]
     fn readers_see_the_stream(steps in steps()) {
         let mut world = World::new();
-        // Every chunk that ever was, and those that were there when something was removed.
         let mut wants: Vec<(u64, Wants)> = Vec::new();
+        // All chunks that were ever written.
         let mut all: Vec<Chunk> = Vec::new();
         let (mut consumers, mut removed) = (0, 0);
         for step in steps {
@@ -91,11 +91,11 @@ proptest! {
                 }
                 Step::Detach { which } if !wants.is_empty() => {
                     let (consumer, _) = wants.remove(which % wants.len());
-                    world.here(Request::Detach { consumer: ConsumerId(consumer), failed: true });
+                    world.send_to_readers(Request::Detach { consumer: ConsumerId(consumer), failed: true });
                 }
                 Step::Fill { which } if !wants.is_empty() => {
                     let (consumer, _) = wants[which % wants.len()];
-                    world.got.get_mut(&consumer).expect("it is there").full = true;
+                    world.got.get_mut(&consumer).expect("a consumer").full = true;
                 }
                 Step::MakeRoom { which } if !wants.is_empty() => world.make_room(wants[which % wants.len()].0),
                 Step::LetGo { which } if !wants.is_empty() => {
@@ -133,7 +133,7 @@ proptest! {
             let begin = match start {
                 Start::First => 0,
                 Start::Offset(offset) => *offset,
-                // Anything up to what was there in the end, but without gaps.
+                // Any offset that existed meanwhile, but without gaps after it.
                 Start::Last | Start::Next | Start::Time(_) => got.first().copied().unwrap_or(u64::MAX),
             };
             let must: Vec<u64> =
@@ -143,7 +143,7 @@ proptest! {
             prop_assert!(got.first().is_none_or(|first| *first >= begin));
         }
         let accepted = world.receipts.iter().filter(|(_, verdict)| *verdict == Verdict::Accepted).count();
-        prop_assert_eq!(accepted as u64, world.disk.next, "what is written has a receipt, and nothing else");
+        prop_assert_eq!(accepted as u64, world.disk.next, "exactly the written messages have an accepting receipt");
         prop_assert_eq!(world.receipts.len() as u64, world.published);
     }
 }

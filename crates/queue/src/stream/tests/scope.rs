@@ -1,4 +1,4 @@
-//! What a filter says of its place saves work, and changes nothing else.
+//! Checks that the scope of a filter only saves work: it does not change which messages are delivered.
 
 use message::{Dialect, Filter, SqlFilter};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ fn filter(text: &str) -> Filter {
 }
 
 #[test]
-fn a_filter_says_where_to_begin_and_what_to_read() {
+fn a_filter_determines_the_start_and_the_chunks() {
     let of = |text: &str| {
         let Replay { start, bloom, matching } = Replay::matching(filter(text));
         assert_eq!(matching.as_deref(), Some(&filter(text)));
@@ -26,7 +26,7 @@ fn a_filter_says_where_to_begin_and_what_to_read() {
 }
 
 #[test]
-fn what_is_out_of_scope_is_not_read() {
+fn chunks_out_of_scope_are_not_read() {
     let mut world = World::new();
     for value in [1, 2, 1, 2, 1, 2, 1, 2] {
         world.publish(2, value);
@@ -44,7 +44,7 @@ fn what_is_out_of_scope_is_not_read() {
     assert_eq!(world.got[&1].offsets, [11, 14, 15]);
 }
 
-/// Selectors of places, times, filter values, and what is none of them.
+/// Selectors on offsets, times, filter values and other properties.
 fn selector() -> impl Strategy<Value = String> {
     let operator = || proptest::sample::select(&["=", "<>", "<", "<=", ">", ">="][..]);
     let number =
@@ -73,10 +73,10 @@ fn selector() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Reading within the scope of a filter shows what filtering the whole stream shows, of what is there and of what
-    /// comes later.
+    /// Reading within the scope of a filter delivers the same as filtering the whole stream, both for written
+    /// messages and for later ones.
     #[test]
-    fn the_scope_of_a_filter_leaves_nothing_out(
+    fn reading_in_scope_misses_no_message(
         selector in selector(),
         chunks in proptest::collection::vec((1..4u64, 0..4u8), 0..8),
         later in proptest::collection::vec((1..4u64, 0..4u8), 0..4),
@@ -92,7 +92,7 @@ proptest! {
         let whole = Replay { start: Start::First, bloom: None, ..Replay::matching(filter(&selector)) };
         let mut within = Replay::matching(filter(&selector));
         if within.start == Start::Next {
-            // It says nothing of a place.
+            // The filter does not limit the start.
             within.start = Start::First;
         }
         world.attach(1, whole);

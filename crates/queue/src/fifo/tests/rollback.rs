@@ -1,4 +1,4 @@
-//! Turns that stand late or fall, at random: the real machine under [`Late`].
+//! Tests turns that are committed late or rolled back, in random order. The real machine runs under [`Late`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use crate::*;
 
 const PUBLISHER: PublisherId = PublisherId(1);
 
-/// Numbers that choose among what is there are taken modulo how many there are.
+/// A step of a run. Numbers that select something are taken modulo the number of candidates.
 #[derive(Clone, Debug)]
 enum Step {
     Publish { priority: u8, ttl_ms: Option<u64>, len: usize },
@@ -28,8 +28,8 @@ enum Step {
     Fetch { n: u32, settled: bool },
     Tick { ms: u64 },
     Close,
-    Stand { which: usize },
-    Fall { which: usize },
+    Commit { which: usize },
+    RollBack { which: usize },
     Pause,
     Refuse,
 }
@@ -66,8 +66,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (0..4u32, any::<bool>()).prop_map(|(n, settled)| Step::Fetch { n, settled }),
         2 => (0..30u64).prop_map(|ms| Step::Tick { ms }),
         10 => Just(Step::Close),
-        6 => any::<usize>().prop_map(|which| Step::Stand { which }),
-        4 => any::<usize>().prop_map(|which| Step::Fall { which }),
+        6 => any::<usize>().prop_map(|which| Step::Commit { which }),
+        4 => any::<usize>().prop_map(|which| Step::RollBack { which }),
         1 => Just(Step::Pause),
         1 => Just(Step::Refuse),
     ]
@@ -97,7 +97,7 @@ fn configs() -> impl Strategy<Value = Config> {
     )
 }
 
-/// A request in a form that can be said again, to another machine.
+/// A request that can be repeated on another machine.
 #[derive(Clone, Debug)]
 enum Call {
     Publish(Publish),
@@ -107,7 +107,7 @@ enum Call {
         last: u64,
         outcome: Outcome,
     },
-    /// By the message, for another machine may have another token for it.
+    /// Names the message, because another machine may have another token for it.
     DeadLettered {
         seq: u64,
         arrival: Arrival,
@@ -142,7 +142,7 @@ enum Call {
 }
 
 impl Call {
-    /// `None`: not a request, but time.
+    /// Returns the request, or `None` for the passing of time.
     fn request(&self, fifo: &Fifo) -> Option<Request> {
         Some(match self.clone() {
             Self::Publish(publish) => Request::Publish(publish),
@@ -180,13 +180,13 @@ impl Call {
     }
 }
 
-/// What has happened to a machine.
+/// Something that happened to a machine.
 #[derive(Clone, Debug)]
 enum Event {
-    /// With the turn in which it was applied.
+    /// A call, with the turn in which it was applied.
     Call(u64, Call),
     Close(u64),
-    Stands(u64),
+    Committed(u64),
     Now(u64),
 }
 
@@ -194,24 +194,24 @@ enum Event {
 #[derive(Clone, Debug)]
 struct Reader {
     id: u64,
-    /// Deliveries that it has got, and credit that drains have used up.
+    /// The number of deliveries received, plus credit that drains used up.
     count: u32,
-    /// What it has granted: the count at which it wants no more.
+    /// The count up to which it has granted credit.
     limit: u32,
     /// The number of its last delivery.
     number: u64,
 }
 
-/// What became of a publish.
+/// What happened to a publish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
-    /// Its turn may fall.
+    /// Its turn may still be rolled back.
     Open(u64),
-    Stood,
-    Fallen,
-    /// By the driver.
+    Committed,
+    RolledBack,
+    /// Refused by the driver.
     Refused,
-    /// By a limit of length.
+    /// Rejected because of a length limit.
     Full,
 }
 
@@ -220,7 +220,7 @@ struct Run {
     late: Late,
     config: Config,
     now_ms: u64,
-    /// What the open turn has said.
+    /// The output of the open turn.
     out: Output,
     history: Vec<Event>,
     readers: Vec<Reader>,
@@ -230,14 +230,14 @@ struct Run {
     /// By publish.
     fates: BTreeMap<u64, Fate>,
     receipts: BTreeMap<u64, Vec<Verdict>>,
-    /// Tickets of purges, and their turns; and those that were answered.
+    /// The tickets of purges with their turns. Then those that were answered with success.
     purges: BTreeMap<u64, u64>,
     done: BTreeSet<u64>,
     refused: BTreeSet<u64>,
-    /// By consumer and first number of what it settled: the turns; and what was answered.
+    /// Consumer, first number and turn of each settlement. Then those that were answered.
     settling: Vec<(u64, u64, u64)>,
     settled: Vec<(u64, u64)>,
-    /// Tokens of dead letters that have left.
+    /// The tokens of dead letters that were sent.
     dead: BTreeSet<u64>,
 }
 
@@ -271,7 +271,8 @@ impl Run {
         self.next_id - 1
     }
 
-    /// The request of a step, if there is anybody whom it can be about. `drains`: no credit is left behind a grant.
+    /// Returns the request of a step, if it has a target. With `drains`, every grant drains, so no credit is left after
+    /// it.
     fn call(&mut self, step: &Step, drains: bool) -> Option<Call> {
         let chosen = |readers: &[Reader], at: usize| {
             (!readers.is_empty()).then(|| readers[at % readers.len()].clone())
@@ -283,7 +284,7 @@ impl Run {
                 if let Some(ttl_ms) = ttl_ms {
                     write!(text, "~{ttl_ms}").unwrap();
                 }
-                // The route tells which publish it was.
+                // The route identifies the publish.
                 let message = message(&text).rerouted(message::Route::simple("", &id.to_string()).into());
                 Call::Publish(Publish { publisher: PUBLISHER, seq: id, message, patient: false })
             }
@@ -326,7 +327,7 @@ impl Run {
         })
     }
 
-    /// Asks the driver, and applies what it admits.
+    /// Asks the driver, then applies the call if it is admitted.
     fn ask(&mut self, call: Call) {
         let health = Health { log_refuses: self.refuses, memory_is_stuck: false };
         if let Some(request) = call.request(&self.fifo) {
@@ -352,7 +353,7 @@ impl Run {
                     reader.limit = reader.count;
                 }
             }
-            // Until the turn is closed.
+            // Open until the turn is closed.
             Call::Publish(publish) => _ = self.fates.insert(publish.seq, Fate::Open(u64::MAX)),
             Call::Purge { ticket } => _ = self.purges.insert(ticket.0, u64::MAX),
             Call::Settle { consumer, first, .. } => self.settling.push((consumer.0, *first, u64::MAX)),
@@ -379,7 +380,7 @@ impl Run {
         self.see_deliveries();
     }
 
-    /// What left at once: deliveries, of what stands alone, within the credit.
+    /// Checks the deliveries that were sent at once: only committed messages, and within the credit.
     fn see_deliveries(&mut self) {
         let drained = std::mem::take(&mut self.out.effects);
         for effect in drained {
@@ -401,8 +402,8 @@ impl Run {
 
     fn see(&mut self, delivery: &Delivery, costs_credit: bool) {
         let publish: u64 = delivery.message.route().key().parse().unwrap();
-        assert_eq!(self.fates[&publish], Fate::Stood, "{delivery:?}");
-        // Its Detach may be held.
+        assert_eq!(self.fates[&publish], Fate::Committed, "{delivery:?}");
+        // Its Detach may be on hold.
         let Some(reader) = self.readers.iter_mut().find(|reader| reader.id == delivery.consumer.0) else {
             return;
         };
@@ -414,7 +415,7 @@ impl Run {
         }
     }
 
-    /// Ends the open turn; then what does not wait leaves.
+    /// Ends the open turn, then sends everything that does not have to wait.
     fn close(&mut self) {
         let mark = self.late.close(&mut self.fifo, &mut self.out);
         assert!(self.out.receipts.iter().all(|receipt| !receipt.journaled));
@@ -433,12 +434,12 @@ impl Run {
         }
         let purges = self.purges.values_mut().filter(|turn| **turn == u64::MAX);
         let settling = self.settling.iter_mut().map(|(_, _, turn)| turn).filter(|turn| **turn == u64::MAX);
-        // What needs no fact has been answered.
+        // Requests that need no fact have been answered.
         purges.chain(settling).for_each(|turn| *turn = if is_open { mark.turn } else { 0 });
         self.leave();
     }
 
-    /// What is in the output leaves.
+    /// Sends everything in the output.
     fn leave(&mut self) {
         self.see_deliveries();
         assert!(self.out.facts.is_empty() && self.out.loads.is_empty() && self.out.released.is_empty());
@@ -456,47 +457,47 @@ impl Run {
                 Effect::DeadLetter { token, message, .. } => {
                     assert!(self.dead.insert(token));
                     let publish: u64 = message.route().key().parse().unwrap();
-                    assert_eq!(self.fates[&publish], Fate::Stood);
+                    assert_eq!(self.fates[&publish], Fate::Committed);
                 }
                 _ => {}
             }
         }
     }
 
-    fn stand(&mut self, turn: u64) {
+    fn commit(&mut self, turn: u64) {
         for fate in self.fates.values_mut() {
             if matches!(fate, Fate::Open(open) if *open <= turn) {
-                *fate = Fate::Stood;
+                *fate = Fate::Committed;
             }
         }
-        self.history.push(Event::Stands(turn));
-        self.late.stand(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.history.push(Event::Committed(turn));
+        self.late.commit(turn, &mut self.fifo, self.now_ms, &mut self.out);
         self.see_deliveries();
     }
 
-    /// Closes the open turn and has everything stand.
-    fn stand_all(&mut self) {
+    /// Closes the open turn and commits everything.
+    fn commit_all(&mut self) {
         self.close();
         while let Some(last) = self.late.turns().last().copied().filter(|_| !self.late.is_idle()) {
-            self.stand(last);
+            self.commit(last);
             self.close();
         }
     }
 
-    fn fall(&mut self, turn: u64) {
+    fn roll_back(&mut self, turn: u64) {
         for fate in self.fates.values_mut() {
             if matches!(fate, Fate::Open(open) if *open > turn) {
-                *fate = Fate::Fallen;
+                *fate = Fate::RolledBack;
             }
         }
         self.purges.values_mut().filter(|open| **open > turn).for_each(|open| *open = u64::MAX - 1);
         self.settling.retain(|(_, _, open)| *open <= turn);
         self.history.retain(|event| !matches!(event, Event::Call(of, _) if *of > turn));
-        self.late.fall(turn, &mut self.fifo, self.now_ms, &mut self.out);
+        self.late.roll_back(turn, &mut self.fifo, self.now_ms, &mut self.out);
         self.see_deliveries();
     }
 
-    /// Does a step that is about turns or time; false if it is another.
+    /// Performs a step that concerns turns or time. Returns false for other steps.
     fn step(&mut self, step: &Step) -> bool {
         let choose = |turns: &[u64], which: usize| turns[which % turns.len()];
         match *step {
@@ -506,14 +507,14 @@ impl Run {
                 self.ask(Call::Timeout);
             }
             Step::Close => self.close(),
-            Step::Stand { which } => {
+            Step::Commit { which } => {
                 let turns = self.late.turns();
-                self.stand(choose(&turns, which));
+                self.commit(choose(&turns, which));
             }
-            Step::Fall { which } => {
+            Step::RollBack { which } => {
                 self.close();
                 let turns = self.late.turns();
-                self.fall(choose(&turns, which));
+                self.roll_back(choose(&turns, which));
             }
             Step::Pause => {
                 self.late.pauses ^= true;
@@ -527,19 +528,19 @@ impl Run {
         true
     }
 
-    /// A machine to which only that has happened what has not fallen.
+    /// Returns a second machine that has seen only the calls that were not rolled back.
     fn twin(&self) -> Fifo {
         let mut fifo = Fifo::new(self.config.clone()).with_policy(FactPolicy::Always);
         let (mut now_ms, mut out) = (1000, Output::default());
-        // Its own numbers of the turns.
+        // The twin's own numbers of the turns.
         let mut turns = BTreeMap::from([(0, 0)]);
         for event in &self.history {
             match event {
                 Event::Call(_, call) => call.apply(&mut fifo, now_ms, &mut out),
                 Event::Close(turn) => _ = turns.insert(*turn, fifo.close_turn()),
-                Event::Stands(turn) => {
+                Event::Committed(turn) => {
                     let (_, own) = turns.range(..=turn).next_back().unwrap();
-                    fifo.stand(*own, now_ms, &mut out);
+                    fifo.commit(*own, now_ms, &mut out);
                 }
                 Event::Now(now) => now_ms = *now,
             }
@@ -549,10 +550,10 @@ impl Run {
     }
 }
 
-/// Everything that can be seen of a machine.
+/// Describes the visible state of a machine.
 fn state(fifo: &Fifo) -> String {
     let mut report = fifo.report();
-    // Deliveries do not fall.
+    // Deliveries are not rolled back.
     (report.delivered, report.redelivered) = (0, 0);
     let entry = |entry: &Entry| {
         let set = fifo.journal.annotated.get(entry.seq).map(|set| notes(set.as_section()));
@@ -567,7 +568,7 @@ fn state(fifo: &Fifo) -> String {
         .iter()
         .map(|consumer| {
             let numbers = consumer.unsettled.numbers(0, u64::MAX);
-            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.here().map(entry)).collect())
+            (consumer.id.0, numbers.into_iter().zip(consumer.unsettled.entries().map(entry)).collect())
         })
         .collect();
     let leaving: BTreeSet<_> = fifo.leaving.iter().map(entry).collect();
@@ -577,8 +578,8 @@ fn state(fifo: &Fifo) -> String {
     )
 }
 
-/// Seq, delivery count, redelivered and annotations of each message, by the facts.
-fn learned(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
+/// Describes the state that these facts restore: sequence number, delivery count, redelivered flag and annotations.
+fn restored_state(config: &Config, facts: impl IntoIterator<Item = Fact>) -> String {
     let config = Config { message_ttl_ms: None, ..config.clone() };
     state(&Fifo::restore(config, facts.into_iter().collect(), 0).with_policy(FactPolicy::Always))
 }
@@ -589,7 +590,7 @@ fn live_facts(fifo: &Fifo) -> Vec<Fact> {
     facts
 }
 
-/// Without what facts of messages that are alive cannot tell.
+/// Removes the next sequence number, which the facts of live messages cannot restore.
 fn without_next(state: String) -> String {
     let from = state.find(" next ").unwrap();
     let to = from + state[from..].find(',').unwrap();
@@ -599,16 +600,16 @@ fn without_next(state: String) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// No turn falls in which somebody attached, granted credit, or left, and none in which anything was delivered: a machine
-    /// that has never seen the fallen requests is in every respect the same.
+    /// After a rollback, the machine equals one that has never seen the rolled-back requests. Attaching, granting,
+    /// detaching and deliveries are never in a turn that is rolled back.
     #[test]
-    fn what_falls_is_as_before(config in configs(), steps in steps()) {
+    fn a_rollback_restores_the_earlier_state(config in configs(), steps in steps()) {
         let is_limited = config.max_length.is_some() || config.max_length_bytes.is_some();
         let drops = is_limited && config.overflow == Overflow::DropHead;
         let mut run = Run::new(config);
         for step in &steps {
             match step {
-                Step::Fall { .. } => {
+                Step::RollBack { .. } => {
                     run.step(step);
                     run.ask(Call::Timeout);
                     prop_assert_eq!(state(&run.fifo), state(&run.twin()));
@@ -617,15 +618,17 @@ proptest! {
                 | Step::Grant { .. }
                 | Step::Detach { .. }
                 | Step::Fetch { .. } => {
-                    run.stand_all();
+                    run.commit_all();
                     if let Some(call) = run.call(step, true) {
                         run.ask(call);
                     }
-                    run.stand_all();
+                    run.commit_all();
                 }
-                // What is dropped because something stands is chosen anew after a fall.
-                Step::Stand { .. } if drops => run.stand_all(),
-                // Held requests are about readers, too. A reader that was cancelled has left when it has settled all.
+                // After a rollback, drop-head may choose other messages than those it dropped when a turn was
+                // committed.
+                Step::Commit { .. } if drops => run.commit_all(),
+                // Held requests may concern consumers, too. A cancelled consumer is removed when it has settled
+                // everything.
                 Step::Pause | Step::Cancel { .. } => {}
                 step => {
                     if !run.step(step) && let Some(call) = run.call(step, true) {
@@ -636,47 +639,47 @@ proptest! {
         }
     }
 
-    /// Whatever happens in any order: nothing staged is delivered or dead-lettered, credit is never exceeded (see
-    /// [`Run::see`]), nothing that stood is lost, and every request is answered once.
+    /// In any order of events: no staged message is delivered or dead-lettered, credit is never exceeded (see
+    /// [`Run::see`]), no committed message is lost, and every request is answered once.
     #[test]
-    fn what_stands_is_kept_and_answered_once(config in configs(), steps in steps()) {
+    fn committed_requests_are_kept_and_answered_once(config in configs(), steps in steps()) {
         let mut run = Run::new(config);
         for step in &steps {
             if !run.step(step) && let Some(call) = run.call(step, false) {
                 run.ask(call);
             }
-            let stood = learned(&run.config, run.late.facts.iter().cloned());
-            let live = learned(&run.config, live_facts(&run.fifo));
-            prop_assert_eq!(without_next(stood), without_next(live), "after {:?}", step);
+            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
+            let live = restored_state(&run.config, live_facts(&run.fifo));
+            prop_assert_eq!(without_next(committed), without_next(live), "after {:?}", step);
         }
         run.late.pauses = true;
         run.step(&Step::Pause);
-        run.stand_all();
+        run.commit_all();
         for (publish, fate) in &run.fates {
             let expected = match fate {
-                Fate::Stood => vec![Verdict::Accepted],
-                Fate::Fallen | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
+                Fate::Committed => vec![Verdict::Accepted],
+                Fate::RolledBack | Fate::Refused => vec![Verdict::Rejected(RejectReason::Unavailable)],
                 Fate::Full => vec![Verdict::Rejected(RejectReason::MaxLength)],
                 Fate::Open(_) => panic!("{publish} is open"),
             };
             prop_assert_eq!(run.receipts.remove(publish).unwrap_or_default(), expected, "{}", publish);
         }
         prop_assert!(run.receipts.is_empty(), "{:?}", run.receipts);
-        let fell = |turn: &u64| *turn == u64::MAX - 1;
-        let (fallen, stood): (Vec<_>, Vec<_>) = run.purges.iter().partition(|(_, turn)| fell(turn));
-        prop_assert!(run.refused.iter().eq(fallen.iter().map(|(ticket, _)| *ticket)));
-        prop_assert!(run.done.iter().eq(stood.iter().map(|(ticket, _)| *ticket)));
+        let is_rolled_back = |turn: &u64| *turn == u64::MAX - 1;
+        let (rolled_back, committed): (Vec<_>, Vec<_>) = run.purges.iter().partition(|(_, turn)| is_rolled_back(turn));
+        prop_assert!(run.refused.iter().eq(rolled_back.iter().map(|(ticket, _)| *ticket)));
+        prop_assert!(run.done.iter().eq(committed.iter().map(|(ticket, _)| *ticket)));
         let mut asked: Vec<_> = run.settling.iter().map(|(consumer, first, _)| (*consumer, *first)).collect();
         asked.sort_unstable();
         run.settled.sort_unstable();
         prop_assert_eq!(&run.settled, &asked);
-        // Everything stands: the facts tell all that is there, and no dead letter waits for anything but its answer.
-        run.stand_all();
+        // Everything is committed: the facts restore all messages, and each dead letter waits only for its answer.
+        run.commit_all();
         for entry in run.fifo.leaving.iter() {
             let token = run.fifo.leaving.token_of(entry.seq);
             prop_assert!(token.is_some_and(|token| run.dead.contains(&token)), "{:?} is stuck", entry);
         }
-        let restored = learned(&run.config, run.late.facts.iter().cloned());
+        let restored = restored_state(&run.config, run.late.facts.iter().cloned());
         let report = run.fifo.report();
         let here = report.ready + report.unsettled + report.leaving;
         prop_assert!(restored.contains(&format!("ready: {here},")), "{} of {}", here, restored);

@@ -1,4 +1,4 @@
-//! How turns end: they stand, or they fall ([`super::uncommitted`]).
+//! Ends, commits and rolls back turns ([`super::uncommitted`]).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,36 +6,37 @@ use message::Message;
 
 use super::entry::Entry;
 use super::journal::Journal;
-use super::uncommitted::{Change, Closed, Fallen, Place, Uncommitted};
+use super::uncommitted::{Change, Closed, Place, RolledBack, Uncommitted};
 use super::{Counts, Fifo, Output};
 use crate::{Carrier, Deliver, Fact, FactPolicy, Marks, Put};
 
 impl Journal {
-    /// Whether turns can fall.
+    /// Returns whether turns can be rolled back.
     #[inline]
-    pub fn can_fall(&self) -> bool {
+    pub fn can_roll_back(&self) -> bool {
         self.policy == FactPolicy::Always
     }
 
-    /// Staged messages and their bytes.
+    /// Returns the number of staged messages and their bytes.
     #[inline]
     pub fn staged(&self) -> (u64, u64) {
         self.uncommitted.as_ref().map_or((0, 0), |all| all.staged())
     }
 
-    /// A message leaves for good, from this place.
+    /// Removes a message for good. `from` is where it was.
     #[inline]
     pub fn leave(&mut self, entry: Entry, from: Place) {
-        match self.can_fall() {
+        match self.can_roll_back() {
             true => self.park(entry, from),
             false => self.gone(&entry),
         }
     }
 
-    /// A message is about to leave its place. Of several places before one turn the first counts.
+    /// Records where a message was before it leaves this place. If it moves several times in a turn, the first place
+    /// counts.
     #[inline]
     pub fn note(&mut self, entry: &Entry, from: Place) {
-        if self.can_fall() {
+        if self.can_roll_back() {
             self.note_change(entry, from);
         }
     }
@@ -53,19 +54,19 @@ impl Journal {
         let marks = self.marks_of(&entry);
         self.gone(&entry);
         if let Some(all) = self.uncommitted.as_mut().filter(|_| entry.journaled) {
-            // It is alive until its fact stands.
+            // The message counts as live until its removal is committed.
             self.live_bytes += entry.stored_bytes();
             all.push(entry.seq, from, marks, Some(entry));
         }
     }
 
-    /// What deliveries have left on a message.
+    /// Returns what deliveries have changed on a message.
     fn marks_of(&self, entry: &Entry) -> Marks {
         Marks { annotations: self.annotated.get(entry.seq).cloned(), ..entry.marks() }
     }
 
-    /// Gives a message the marks that it had.
-    fn unmark(&mut self, entry: &mut Entry, marks: Marks) {
+    /// Restores the earlier marks of a message.
+    fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
         (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
         self.annotated.forget(entry.seq);
         marks.annotations.into_iter().for_each(|set| self.annotated.restore(entry.seq, set));
@@ -73,7 +74,7 @@ impl Journal {
 }
 
 impl Fifo {
-    /// The same machine with the answer of its driver, which it has from its first request on.
+    /// Sets the policy that the driver has chosen. Must be called before the first request.
     pub fn with_policy(mut self, policy: FactPolicy) -> Self {
         self.journal.policy = policy;
         let before = self.closed(0);
@@ -86,13 +87,14 @@ impl Fifo {
         Closed { turn, next_seq: self.next_seq, counts: self.counts, annotations_refused }
     }
 
-    /// Ends a turn of a machine whose turns can fall. Returns its number; that of the turn before if nothing in it can fall.
+    /// Ends a turn of a machine whose turns can be rolled back. Returns the number of the turn, or that of the previous
+    /// turn if this one changed nothing that can be rolled back.
     pub fn close_turn(&mut self) -> u64 {
         let closed = self.closed(0);
         self.journal.uncommitted.as_mut().map_or(0, |all| all.close(closed))
     }
 
-    /// Takes a message in, but delivers nothing of it until its turn stands.
+    /// Accepts a message, but delivers it only after its turn is committed.
     #[cold]
     pub(super) fn stage(
         &mut self,
@@ -111,7 +113,7 @@ impl Fifo {
         self.shed(now_ms, out);
     }
 
-    /// The turn of a staged message stands. Time has passed since it came.
+    /// Makes a staged message ready when its turn is committed. It may have expired meanwhile.
     #[cold]
     fn enter_late(&mut self, entry: Entry, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let is_dead = entry.expires_ms(self.config.message_ttl_ms).is_some_and(|end_ms| end_ms <= now_ms);
@@ -119,9 +121,9 @@ impl Fifo {
         self.enter(direct, entry, now_ms, out, deliver);
     }
 
-    /// The facts of the turns up to this one are committed. What is staged in them becomes ready, and what is parked in them
-    /// is forgotten. What follows from that belongs to the turn that is open.
-    pub fn stands(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    /// Called when the facts of the turns up to `turn` are committed. Their staged messages become ready, and their
+    /// parked messages are dropped. All consequences belong to the open turn.
+    pub fn commit_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let Some(all) = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none()) else { return };
         self.journal.live_bytes -= all.forget(turn);
         self.expire(now_ms, out);
@@ -134,12 +136,12 @@ impl Fifo {
         self.journal.flush(out);
     }
 
-    /// The facts of the turns behind this one will never be committed: every message is again as it was when this turn was
-    /// closed. The turn that is open must have said nothing. What follows from the fall belongs to it.
-    pub fn falls(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
+    /// Called when the facts of all turns after `turn` will never be committed. Every message is restored to its state
+    /// at the end of `turn`. The open turn must not have produced facts. All consequences of the rollback belong to it.
+    pub fn roll_back_turns(&mut self, turn: u64, now_ms: u64, out: &mut Output, deliver: &mut dyn Deliver) {
         let uncommitted = self.journal.uncommitted.as_mut().filter(|_| self.end.is_none());
-        let Some(fallen) = uncommitted.and_then(|all| all.fall(turn)) else { return };
-        let Fallen { staged, changes, before } = fallen;
+        let Some(rolled_back) = uncommitted.and_then(|all| all.roll_back(turn)) else { return };
+        let RolledBack { staged, changes, before } = rolled_back;
         for (_, entry) in &staged {
             self.journal.live_bytes -= entry.stored_bytes();
         }
@@ -155,24 +157,24 @@ impl Fifo {
     fn undo(&mut self, changes: VecDeque<Change>, now_ms: u64) {
         let mut undone: BTreeMap<u64, Change> = BTreeMap::new();
         for mut change in changes.into_iter().rev() {
-            // An older change says where a message was, a newer one may have the message.
+            // The older change has the earlier place. The newer one may hold the message.
             if let Some(newer) = undone.remove(&change.seq) {
                 change.parked = newer.parked;
             }
             undone.insert(change.seq, change);
         }
-        // What is with a consumer stays there.
-        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.here_mut()) {
+        // A message that a consumer has stays with the consumer.
+        for entry in self.consumers.unsettled_mut().flat_map(|unsettled| unsettled.entries_mut()) {
             if let Some(change) = undone.remove(&entry.seq) {
-                self.journal.unmark(entry, change.marks);
+                self.journal.restore_marks(entry, change.marks);
             }
         }
         let mut leaving = self.leaving.take(|entry| undone.contains_key(&entry.seq));
-        // The last first: that costs nothing at the front of a level.
+        // In descending order, because inserting at the front of a level is cheap.
         for (seq, Change { from, marks, parked, .. }) in undone.into_iter().rev() {
             let found = parked.or_else(|| leaving.remove(&seq)).or_else(|| self.ready.take(seq));
             let Some(mut entry) = found else { continue };
-            self.journal.unmark(&mut entry, marks);
+            self.journal.restore_marks(&mut entry, marks);
             match from {
                 Place::Held { consumer, number } if let Some(slot) = self.consumers.slot(consumer) => {
                     self.held.add(&entry);
@@ -184,18 +186,18 @@ impl Fifo {
         }
     }
 
-    /// [`Fifo::live_facts`] where turns can fall: what the facts that stand have told. Parked messages are alive, staged ones
-    /// are not there yet.
-    pub(super) fn learned_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
+    /// [`Fifo::live_facts`] for a machine whose turns can be rolled back: reflects only committed facts. Parked
+    /// messages count as live, staged ones do not.
+    pub(super) fn committed_facts(&self, first: u64, last: u64, mut each: impl FnMut(Fact)) {
         let Some(all) = &self.journal.uncommitted else { return };
-        let learned = all.learned_marks();
-        let mut say = |entry: &Entry| {
+        let committed = all.committed_marks();
+        let mut repeat = |entry: &Entry| {
             if !entry.journaled || entry.seq < first || entry.seq > last {
                 return;
             }
             let Some(put) = entry.put() else { return };
             each(put);
-            let marks = match learned.get(&entry.seq) {
+            let marks = match committed.get(&entry.seq) {
                 Some(marks) => (*marks).clone(),
                 None => self.journal.marks_of(entry),
             };
@@ -203,9 +205,9 @@ impl Fifo {
                 each(Fact::Returned { seq: entry.seq, marks });
             }
         };
-        self.ready.range(first, last).for_each(&mut say);
-        self.consumers.held().for_each(&mut say);
-        self.leaving.iter().for_each(&mut say);
-        all.parked().for_each(&mut say);
+        self.ready.range(first, last).for_each(&mut repeat);
+        self.consumers.held().for_each(&mut repeat);
+        self.leaving.iter().for_each(&mut repeat);
+        all.parked().for_each(&mut repeat);
     }
 }
