@@ -12,7 +12,9 @@ mod storage;
 mod stream;
 
 pub use contract::*;
-pub use driver::{ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Solo, ends};
+pub use driver::{
+    ALL_DUE, Admission, DEFERRED_MS, Deferral, Drive, Driver, Health, Level, Mark, Replica, Solo, ends,
+};
 pub use fifo::{DEAD_LETTER_RETRY_MS, Fifo, LEAVING_MAX, Output, Restoring, stored_bytes};
 pub use ranges::Span;
 pub use storage::*;

@@ -214,6 +214,11 @@ impl Receipts {
         self.0.drain(..)
     }
 
+    /// Returns whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = &Receipt> {
         self.0.iter()
     }

@@ -14,6 +14,7 @@
 //! |---|---|---|---|
 //! | [`Driver::Transient`] | nothing | at once | at once |
 //! | [`Driver::Solo`] | durable messages | at once | when its record is written (`x-fsync`: synced) or its message is settled |
+//! | [`Driver::Replica`] | every accepted message | when its turn is committed | when its turn is committed |
 //! | `Late`, in tests of the fifo ([`FactPolicy::Always`]) | every accepted message | when its turn is committed | when its turn is committed |
 //!
 //! A driver only decides. The facts of all queues of a shard go to the log through one journal. What waits for
@@ -23,11 +24,13 @@
 //! This module has no log, files or clocks.
 
 mod deferred;
+mod replica;
 mod solo;
 #[cfg(test)]
 mod tests;
 
 pub use self::deferred::{ALL_DUE, DEFERRED_MS, Deferral};
+pub use self::replica::Replica;
 pub use self::solo::Solo;
 use crate::fifo::{Fifo, Output};
 use crate::{Deliver, Effect, FactPolicy, RejectReason, Request};
@@ -113,6 +116,8 @@ pub enum Driver {
     Transient,
     /// For a classic durable queue on one node.
     Solo(Solo),
+    /// For a quorum queue, whose facts are entries of a Raft group. Boxed, because few queues have one.
+    Replica(Box<Replica>),
 }
 
 impl Driver {
@@ -122,9 +127,14 @@ impl Driver {
         if logged { Self::Solo(Solo::new(fsync)) } else { Self::Transient }
     }
 
+    /// Returns the driver of a quorum queue.
+    pub fn replicated() -> Self {
+        Self::Replica(Box::default())
+    }
+
     /// Returns whether the facts of the queue go to the log.
     pub fn is_logged(&self) -> bool {
-        matches!(self, Self::Solo(_))
+        !matches!(self, Self::Transient)
     }
 
     /// Returns whether records of the queue must be synced.
@@ -142,7 +152,7 @@ impl Driver {
     /// Returns how much is deferred.
     pub fn deferral(&self) -> Deferral {
         match self {
-            Self::Transient => Deferral::default(),
+            Self::Transient | Self::Replica(_) => Deferral::default(),
             Self::Solo(solo) => solo.deferral(),
         }
     }
@@ -150,11 +160,18 @@ impl Driver {
 
 impl Drive for Driver {
     fn policy(&self) -> FactPolicy {
-        if self.is_logged() { FactPolicy::Durable } else { FactPolicy::Never }
+        match self {
+            Self::Transient => FactPolicy::Never,
+            Self::Solo(_) => FactPolicy::Durable,
+            Self::Replica(replica) => replica.policy(),
+        }
     }
 
     #[inline]
     fn admit(&self, request: &Request, health: Health) -> Admission {
+        if let Self::Replica(replica) = self {
+            return replica.admit(request, health);
+        }
         let Health { log_refuses, memory_is_stuck } = health;
         if !(log_refuses || memory_is_stuck) {
             return Admission::Now;
@@ -172,14 +189,37 @@ impl Drive for Driver {
                 Mark { turn: 0, level: Level::Written }
             }
             Self::Solo(solo) => solo.close(fifo, output),
+            Self::Replica(replica) => replica.close(fifo, output),
         }
     }
 
-    /// Does nothing: what waits for the log travels with the records of the journal.
-    fn handle_reached(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    /// Does nothing unless the queue is replicated: what waits for the log travels with the records of the journal.
+    fn handle_reached(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_reached(mark, fifo, now_ms, output, deliver);
+        }
+    }
 
-    /// Does nothing: with a single log, turns are never rolled back.
-    fn handle_rolled_back(&mut self, _: Mark, _: &mut Fifo, _: u64, _: &mut Output, _: &mut dyn Deliver) {}
+    /// Does nothing unless the queue is replicated: with a single log, turns are never rolled back.
+    fn handle_rolled_back(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        if let Self::Replica(replica) = self {
+            replica.handle_rolled_back(mark, fifo, now_ms, output, deliver);
+        }
+    }
 }
 
 /// Returns whether a queue has ended. `Deleted` is always the last effect.

@@ -39,8 +39,11 @@ impl Deliver for Upward<'_> {
 
 impl Carrier for Upward<'_> {
     fn put(&mut self, put: Put<'_>) -> bool {
-        let Driver::Solo(solo) = self.0 else { panic!("a transient queue has no facts") };
-        let is_deferred = solo.defer(put, u64::MAX).is_some();
+        let is_deferred = match self.0 {
+            Driver::Transient => panic!("a transient queue has no facts"),
+            Driver::Solo(solo) => solo.defer(put, u64::MAX).is_some(),
+            Driver::Replica(_) => false,
+        };
         self.1.extend((!is_deferred).then_some(put.seq));
         is_deferred
     }
@@ -153,4 +156,130 @@ fn deferred_messages_are_released_when_the_queue_ends() {
     queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
     let receipts = vec![(1, 1, Verdict::Accepted, false), (2, 2, Verdict::Released, false)];
     assert_eq!(queue.close().0, receipts);
+}
+
+impl Queue {
+    fn replica(&mut self) -> &mut Replica {
+        match &mut self.driver {
+            Driver::Replica(replica) => replica,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The entries up to `index` are committed. Returns the receipts, and the deliveries and answers in words.
+    fn commit(&mut self, index: u64) -> (Vec<Answer>, String) {
+        let mark = self.replica().mark_of(index);
+        let Self { driver, fifo, out } = self;
+        let mut upward = Nobody;
+        driver.handle_reached(mark, fifo, 1000, out, &mut upward);
+        self.sent()
+    }
+
+    fn sent(&mut self) -> (Vec<Answer>, String) {
+        let receipts = self.out.receipts.drain().map(|r| (r.first, r.last, r.verdict, r.journaled)).collect();
+        let effects = self.out.effects.drain(..).map(|effect| match effect {
+            Effect::Delivery(delivery) => format!("deliver {}", delivery.number),
+            Effect::Settled { first, last, journaled: false, .. } => format!("settled {first}..={last}"),
+            Effect::Refused { .. } => "refused".into(),
+            other => panic!("{other:?}"),
+        });
+        let effects: Vec<String> = effects.collect();
+        (receipts, effects.join("; "))
+    }
+}
+
+/// Takes no delivery: each becomes an effect.
+struct Nobody;
+
+impl Deliver for Nobody {
+    fn deliver(&mut self, _: Lent<'_>) -> bool {
+        false
+    }
+}
+
+fn replicated() -> Queue {
+    let mut driver = Driver::replicated();
+    if let Driver::Replica(replica) = &mut driver {
+        replica.lead();
+    }
+    Queue::new(driver)
+}
+
+#[test]
+fn a_member_that_does_not_lead_decides_nothing() {
+    let mut driver = Driver::replicated();
+    let log_refuses = Health { log_refuses: true, ..HEALTHY };
+    assert_eq!(driver.admit(&publish(1, true), HEALTHY), Admission::Hold);
+    assert_eq!(driver.admit(&Request::Purge { ticket: Ticket(1) }, log_refuses), Admission::Hold);
+    let unavailable = Admission::Refuse(RejectReason::Unavailable);
+    assert_eq!(
+        driver.admit(&publish(1, true), log_refuses),
+        unavailable,
+        "nobody waits for a disk that refuses"
+    );
+    let Driver::Replica(replica) = &mut driver else { panic!() };
+    replica.lead();
+    assert_eq!(driver.admit(&publish(1, true), HEALTHY), Admission::Now);
+}
+
+#[test]
+fn a_replicated_publish_is_delivered_and_answered_when_its_entry_is_committed() {
+    let mut queue = replicated();
+    // Each has a fact, also a message that is not durable.
+    assert_eq!((queue.ask(publish(1, true)), queue.ask(publish(2, false))), (vec![1], vec![2]));
+    assert_eq!(queue.close(), (vec![], String::new(), Level::Committed));
+    assert!(queue.replica().is_waited_for());
+    queue.replica().handle_proposed(7);
+    assert!(!queue.replica().is_waited_for());
+    queue.ask(publish(3, true));
+    queue.close();
+    queue.replica().handle_proposed(8);
+    assert_eq!(queue.commit(6), (vec![], String::new()));
+    assert_eq!(queue.commit(7), (vec![(1, 2, Verdict::Accepted, false)], "deliver 1; deliver 2".into()));
+    assert_eq!(queue.commit(8), (vec![(3, 3, Verdict::Accepted, false)], "deliver 3".into()));
+}
+
+#[test]
+fn a_settlement_of_a_replicated_queue_is_answered_when_it_is_committed() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.replica().handle_proposed(1);
+    queue.commit(1);
+    queue.close();
+    let (consumer, outcome) = (ConsumerId(1), Outcome::Accepted);
+    queue.ask(Request::Settle { consumer, first: 1, last: 1, outcome, answer: true });
+    assert_eq!(queue.close().1, "gone 1..=1");
+    queue.replica().handle_proposed(2);
+    assert_eq!(queue.commit(2), (vec![], "settled 1..=1".into()));
+}
+
+#[test]
+fn a_deposed_member_refuses_what_is_not_committed() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.replica().handle_proposed(1);
+    queue.commit(1);
+    queue.close();
+    queue.ask(publish(2, true));
+    queue.close();
+    let mark = queue.replica().committed();
+    queue.replica().depose();
+    let Queue { driver, fifo, out } = &mut queue;
+    driver.handle_rolled_back(mark, fifo, 1000, out, &mut Nobody);
+    let refused = vec![(2, 2, Verdict::Rejected(RejectReason::Unavailable), false)];
+    assert_eq!(queue.sent(), (refused, String::new()));
+    assert_eq!(queue.fifo.report().staged, 0);
+    assert_eq!(queue.driver.admit(&publish(3, true), HEALTHY), Admission::Hold);
+}
+
+#[test]
+fn the_end_of_a_replicated_queue_releases_what_is_not_committed() {
+    let mut queue = replicated();
+    queue.ask(publish(1, true));
+    queue.close();
+    queue.replica().handle_proposed(1);
+    queue.ask(Request::Delete { ticket: Ticket(1), if_unused: false, if_empty: false });
+    assert_eq!(queue.close().0, vec![(1, 1, Verdict::Released, false)]);
 }

@@ -53,6 +53,12 @@ impl Journal {
         self.gone.push_joined(Span { first: entry.seq, last: entry.seq });
     }
 
+    /// Called when a committed fact says that the message is gone: nothing is said of it again.
+    pub fn forget(&mut self, entry: &Entry) {
+        self.annotated.forget(entry.seq);
+        self.live_bytes -= entry.stored_bytes();
+    }
+
     /// Returns the message with the annotations that consumers have set, or `None` if there are none.
     #[inline]
     pub fn shown(&self, entry: &Entry) -> Option<Message> {

@@ -8,6 +8,7 @@ mod entry;
 mod expire;
 mod held;
 mod journal;
+mod learn;
 mod level;
 mod paging;
 mod ready;

@@ -66,7 +66,7 @@ impl Journal {
     }
 
     /// Restores the earlier marks of a message.
-    fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
+    pub fn restore_marks(&mut self, entry: &mut Entry, marks: Marks) {
         (entry.delivery_count, entry.redelivered) = (marks.delivery_count, marks.redelivered);
         self.annotated.forget(entry.seq);
         marks.annotations.into_iter().for_each(|set| self.annotated.restore(entry.seq, set));

@@ -639,6 +639,26 @@ proptest! {
         }
     }
 
+    /// A member that learns the committed facts one by one has the messages of the member that decided them.
+    #[test]
+    fn learned_equals_live(config in configs(), steps in steps()) {
+        let mut run = Run::new(config);
+        let follower = Config { message_ttl_ms: None, ..run.config.clone() };
+        let mut follower = Fifo::new(follower).with_policy(FactPolicy::Always);
+        let mut learned = 0;
+        for step in &steps {
+            if !run.step(step) && let Some(call) = run.call(step, false) {
+                run.ask(call);
+            }
+            run.late.facts[learned..].iter().cloned().for_each(|fact| follower.learn(fact));
+            learned = run.late.facts.len();
+            let committed = restored_state(&run.config, run.late.facts.iter().cloned());
+            prop_assert_eq!(state(&follower), committed, "after {:?}", step);
+            let live = restored_state(&run.config, live_facts(&run.fifo));
+            prop_assert_eq!(without_next(state(&follower)), without_next(live), "after {:?}", step);
+        }
+    }
+
     /// In any order of events: no staged message is delivered or dead-lettered, credit is never exceeded (see
     /// [`Run::see`]), no committed message is lost, and every request is answered once.
     #[test]

@@ -1,0 +1,196 @@
+//! The driver of a replicated queue. What a turn decides becomes part of an entry of the queue's Raft group. Receipts and
+//! answers are sent when the group has committed the entry.
+//!
+//! ```text
+//!   lead ──> admit ──> close ──> Turn, waiting ──proposed(index)──> in an entry ──committed(index)──> handle_reached
+//!                                                                        └──depose───────────────> handle_rolled_back
+//! ```
+//!
+//! The group itself belongs to the owner of the queue: this module has no terms, messages or log.
+
+use std::collections::VecDeque;
+
+use super::{Admission, Drive, Health, Level, Mark, ends};
+use crate::fifo::{Fifo, Output};
+use crate::{Asked, Deliver, Effect, FactPolicy, Receipt, Receipts, Refusal, RejectReason, Request, Verdict};
+
+/// Decides only while this member leads its group. See the module.
+#[derive(Debug, Default)]
+pub struct Replica {
+    leads: bool,
+    /// The newest committed turn.
+    committed: u64,
+    /// Turns that are not committed, oldest first.
+    turns: VecDeque<Turn>,
+}
+
+/// A closed turn that is not committed, and what waits for its commit.
+#[derive(Debug)]
+struct Turn {
+    number: u64,
+    /// The index of its entry, or `None` before it is proposed.
+    entry: Option<u64>,
+    receipts: Receipts,
+    effects: Vec<Effect>,
+}
+
+impl Replica {
+    /// The member leads, and its first own entry is committed: from now on it decides. Held requests can be admitted.
+    pub fn lead(&mut self) {
+        self.leads = true;
+    }
+
+    /// The member no longer leads. The caller then rolls back what is not committed ([`Drive::handle_rolled_back`]).
+    pub fn depose(&mut self) {
+        self.leads = false;
+    }
+
+    /// Returns whether requests are admitted.
+    pub fn leads(&self) -> bool {
+        self.leads
+    }
+
+    /// Returns whether somebody waits for the commit of a turn that is not proposed yet.
+    pub fn is_waited_for(&self) -> bool {
+        let waits = |turn: &Turn| !turn.receipts.is_empty() || !turn.effects.is_empty();
+        self.turns.iter().rev().take_while(|turn| turn.entry.is_none()).any(waits)
+    }
+
+    /// All closed turns that had no entry are in the entry with this index.
+    pub fn handle_proposed(&mut self, index: u64) {
+        let unproposed = self.turns.iter_mut().rev().take_while(|turn| turn.entry.is_none());
+        unproposed.for_each(|turn| turn.entry = Some(index));
+    }
+
+    /// Returns the mark of the newest turn in the entries up to `index`: these entries are committed.
+    pub fn mark_of(&self, index: u64) -> Mark {
+        let known = self.turns.partition_point(|turn| turn.entry.is_some_and(|entry| entry <= index));
+        let turn = known.checked_sub(1).map_or(self.committed, |last| self.turns[last].number);
+        Mark { turn, level: Level::Committed }
+    }
+
+    /// Returns the mark of the newest committed turn.
+    pub fn committed(&self) -> Mark {
+        Mark { turn: self.committed, level: Level::Committed }
+    }
+
+    /// Takes what waits for the commit out of `output`.
+    fn wait(&mut self, number: u64, output: &mut Output) {
+        let mut waiting = std::mem::take(&mut output.receipts);
+        if waiting.iter().any(|receipt| !receipt.journaled) {
+            for receipt in std::mem::take(&mut waiting).drain() {
+                let to = if receipt.journaled { &mut waiting } else { &mut output.receipts };
+                to.push_all(receipt);
+            }
+        }
+        let mut effects = Vec::new();
+        if output.effects.iter().any(Effect::is_journaled) {
+            effects.extend(output.effects.extract_if(.., |effect| effect.is_journaled()));
+        }
+        if number > self.committed && self.turns.back().is_none_or(|last| last.number < number) {
+            self.turns.push_back(Turn { number, entry: None, receipts: waiting, effects });
+        } else if let Some(last) = self.turns.back_mut() {
+            // The turn has changed nothing: what it says depends on the turns before it.
+            waiting.drain().for_each(|receipt| last.receipts.push_all(receipt));
+            last.effects.extend(effects);
+        } else {
+            send(waiting, effects, output);
+        }
+    }
+
+    /// The queue has ended: no commit will follow.
+    fn release(&mut self, output: &mut Output) {
+        for Turn { mut receipts, effects, .. } in std::mem::take(&mut self.turns) {
+            for receipt in receipts.drain() {
+                // Nobody has these messages.
+                output.receipts.push_all(Receipt { verdict: Verdict::Released, journaled: false, ..receipt });
+            }
+            output.effects.splice(..0, effects.into_iter().map(without_facts));
+        }
+        output.receipts.leave_at_once();
+    }
+}
+
+impl Drive for Replica {
+    fn policy(&self) -> FactPolicy {
+        FactPolicy::Always
+    }
+
+    fn admit(&self, request: &Request, health: Health) -> Admission {
+        let Health { log_refuses, memory_is_stuck } = health;
+        match request {
+            Request::Publish(_) if log_refuses || memory_is_stuck => {
+                Admission::Refuse(RejectReason::Unavailable)
+            }
+            _ if !self.leads => Admission::Hold,
+            _ => Admission::Now,
+        }
+    }
+
+    fn close(&mut self, fifo: &mut Fifo, output: &mut Output) -> Mark {
+        let turn = fifo.close_turn();
+        if ends(&output.effects) {
+            self.release(output);
+        } else {
+            self.wait(turn, output);
+        }
+        Mark { turn, level: Level::Committed }
+    }
+
+    fn handle_reached(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        self.committed = self.committed.max(mark.turn);
+        while let Some(turn) = self.turns.pop_front_if(|turn| turn.number <= mark.turn) {
+            send(turn.receipts, turn.effects, output);
+        }
+        fifo.commit_turns(mark.turn, now_ms, output, deliver);
+    }
+
+    fn handle_rolled_back(
+        &mut self,
+        mark: Mark,
+        fifo: &mut Fifo,
+        now_ms: u64,
+        output: &mut Output,
+        deliver: &mut dyn Deliver,
+    ) {
+        while let Some(Turn { mut receipts, effects, .. }) =
+            self.turns.pop_back_if(|turn| turn.number > mark.turn)
+        {
+            for receipt in receipts.drain() {
+                let verdict = Verdict::Rejected(RejectReason::Unavailable);
+                output.receipts.push_all(Receipt { verdict, journaled: false, ..receipt });
+            }
+            for effect in effects {
+                if let Effect::Done { ticket, .. } = effect {
+                    let asked = Asked::Ticket(ticket);
+                    output.effects.push(Effect::Refused { asked, why: Refusal::Unavailable });
+                }
+            }
+        }
+        fifo.roll_back_turns(mark.turn, now_ms, output, deliver);
+    }
+}
+
+/// Hands over what has waited for a commit.
+fn send(mut receipts: Receipts, effects: Vec<Effect>, output: &mut Output) {
+    receipts.drain().for_each(|receipt| output.receipts.push_all(Receipt { journaled: false, ..receipt }));
+    output.effects.extend(effects.into_iter().map(without_facts));
+}
+
+/// The facts that the effect depends on are committed.
+fn without_facts(mut effect: Effect) -> Effect {
+    if let Effect::Settled { journaled, .. }
+    | Effect::Done { journaled, .. }
+    | Effect::DeadLetter { journaled, .. } = &mut effect
+    {
+        *journaled = false;
+    }
+    effect
+}
