@@ -1,8 +1,8 @@
-//! Damage anywhere: random work, a kill or the loss of power, one fault in the files, and another open. What was synced is
-//! there, or somebody is told; after a kill so is what was written. Nothing comes back changed or twice, and no number is
-//! given again.
+//! Damage anywhere: random work, a kill or a power loss, one fault in the files, and another open. What was
+//! synced is there or reported as damaged; after a kill the same is true of what was written. Nothing is
+//! returned changed or twice, and no number is used again.
 //!
-//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+//! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
 mod chunks;
 mod soak;
@@ -23,7 +23,7 @@ enum Fault {
     Lose,
     Older,
     Swap,
-    /// A bit of the notes.
+    /// Flips a bit of the notes.
     Note,
     Nothing,
 }
@@ -36,12 +36,12 @@ struct Plan {
     seed: u64,
     crash: Crash,
     fault: Fault,
-    /// The notes have come to the disk before the power was lost. Without them nobody knows of the last sync.
+    /// The last notes reached the disk before the power loss. Without them the last sync is unknown.
     noted: bool,
 }
 
 impl Plan {
-    /// The disk after the crash.
+    /// Returns the disk after the crash.
     fn crash(&self, disk: &FalseDisk) -> FalseDisk {
         let after = disk.crash(self.crash);
         if self.noted {
@@ -50,7 +50,7 @@ impl Plan {
         after
     }
 
-    /// What was synced is there, or somebody is told.
+    /// Returns true if everything synced must be there or reported.
     fn promises_synced(&self) -> bool {
         self.crash == Crash::Process
             || self.noted && self.fault != Fault::Note
@@ -66,7 +66,7 @@ fn plan(seed: u64) -> Plan {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Makes a fault in one of the files.
+/// Damages one of the files.
 fn damage(disk: &FalseDisk, older: &Files, fault: Fault, random: &mut Random) {
     let files = disk.files();
     let mut names: Vec<&String> = files.keys().filter(|name| !files[*name].is_empty()).collect();
@@ -148,7 +148,7 @@ fn run_log(plan: Plan) {
             items.iter_mut().for_each(|item| item.synced = true);
         }
     }
-    // It falls idle before it dies.
+    // The log becomes idle before the crash.
     log.note();
     let last_batch = log.spans().values().map(|span| span.last_batch).max().unwrap();
     drop(log);
@@ -164,7 +164,7 @@ fn run_log(plan: Plan) {
         last = Some(record.seq);
     }
     for (seq, item) in items.iter().enumerate() {
-        // Of what was only written, the power may take everything.
+        // Power loss may remove everything that was only written.
         let promised = item.synced && plan.promises_synced() || plan.crash == Crash::Process;
         let is_told = recovery.damage.iter().any(|damage| match &damage.owners {
             Owners::All => true,
@@ -175,7 +175,7 @@ fn run_log(plan: Plan) {
     }
     let intact = matches!(plan.fault, Fault::Nothing | Fault::Note) && plan.crash == Crash::Process;
     assert!(!intact || recovery.damage.is_empty() && found.len() == items.len(), "{recovery:?}");
-    // It goes on, with numbers that nobody had.
+    // The log continues, with unused numbers.
     let mut records = Records::new();
     records.push(9, items.len() as u64, 1, &[b"more"]);
     let mut done = Vec::new();
@@ -204,7 +204,7 @@ fn run_stream(plan: Plan) {
     let disk = FalseDisk::new(random.next());
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
-    // After a loss of power only a stream that syncs promises anything.
+    // After a power loss, only a stream that syncs guarantees anything.
     let sync = plan.crash == Crash::Power || random.one_in(2);
     let mut older = Files::new();
     let appends = 1 + random.below(12);

@@ -1,4 +1,4 @@
-//! How space comes back, what it costs, and what is found when the first files are gone.
+//! How space is reclaimed, what this costs, and what is found when the first files are removed.
 
 use libc::EIO;
 use wal::testing::{Crash, FalseDisk, Op, Random, forget};
@@ -31,7 +31,7 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
     done.remove(0)
 }
 
-/// Two records to a file, none of them synced.
+/// Returns a log with two records per file, none of them synced.
 fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
     let (mut log, ..) = open(disk);
     for seq in 1..=2 * files {
@@ -68,7 +68,7 @@ fn what_was_forgotten_is_gone_and_all_else_is_synced() {
         assert_eq!(seqs(&records), [3, 4, 5, 6]);
         assert_eq!(records.iter().map(|record| record.file).collect::<Vec<_>>(), [2, 2, 3, 3]);
         assert_eq!(log.size(), size);
-        // And so on, over the lives.
+        // The same works across several opens.
         append(&mut log, 7, false);
         assert!(forget(&mut log, 3));
         log.close().unwrap();
@@ -166,7 +166,7 @@ fn what_is_forgotten_is_not_synced() {
     assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), [17, 18, 19, 20]);
 }
 
-/// Nobody waits for these syncs, and everybody is concerned.
+/// No handover waits for these syncs, but their failure concerns every writer.
 #[test]
 fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
     for (forgotten, dirty_files_max, found) in [(1, 1000, 3..=9), (0, 2, 1..=9)] {
@@ -193,7 +193,7 @@ fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
 
 #[test]
 fn a_floor_does_not_count_without_everything_above_it() {
-    // The file with the floor is on the disk, and the one in front of it is not.
+    // The file with the floor is on the disk, but the one before it is not.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 3);
     append(&mut log, 7, true);
@@ -246,7 +246,7 @@ fn a_missing_file_above_the_floor_is_damage() {
         disk.files().iter().filter(|file| file.0 != name).for_each(|(name, bytes)| copy.put(name, bytes));
         let (_, recovery) = Log::open(copy, options(), &mut |_| ()).unwrap();
         assert_eq!(recovery.damage.len(), 1);
-        // In front of the first file that is left, nobody knows which there were.
+        // Files before the first existing one are unknown.
         let damage = &recovery.damage[0];
         assert_eq!((&damage.file, damage.missing), if lost == 0 { (&names[1], false) } else { (name, true) });
     }

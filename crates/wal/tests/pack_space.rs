@@ -1,4 +1,4 @@
-//! What packs cost, what stays on the disk, and how a sick disk is met.
+//! What packs cost, what stays on the disk, and how errors of the disk are handled.
 
 use std::io::ErrorKind;
 
@@ -9,11 +9,11 @@ use wal::{
     BLOCK_BYTES, Extent, PackError, PackOptions, PackReader, Packs, ReadError, Records, Run, WriteFailure,
 };
 
-/// Header of a pack, and what `run` takes beyond its body.
+/// The header of a pack, and the bytes that `run` takes in addition to its body.
 const OPENING: u64 = 48;
 const AROUND: u64 = 20 + 24;
 
-/// Packs of 1000 bytes, and as much garbage again as is alive, and 1000 bytes.
+/// Opens packs of 1000 bytes. The garbage allowed is as much as the live bytes, plus 1000 bytes.
 fn open(disk: &FalseDisk, known: &[Extent], keep_unknown: bool) -> Packs<FalseDisk> {
     let options = PackOptions { pack_bytes: 1000, garbage_allowed: 1000 };
     Packs::open(disk.clone(), options, known.iter().copied(), keep_unknown).unwrap()
@@ -90,7 +90,7 @@ fn what_nobody_knows_is_removed_or_kept_for_a_better_day() {
     let extents = write(&mut packs, (1..=4).map(|owner| run(owner, 400)).collect());
     let whole = write(&mut packs, vec![run(5, 900)])[0];
     drop(packs);
-    // Of pack 1 one extent is known, of pack 2 none, of pack 3 all: only that one can be spent.
+    // One extent of pack 1 is known, none of pack 2, all of pack 3. So only pack 3 can become spent.
     let mut packs = open(&disk, &[extents[0], whole], true);
     let three = 3 * OPENING + 5 * AROUND + 2500;
     assert_eq!(packs.bytes(), (three, 2 * AROUND + 1300));
@@ -196,8 +196,8 @@ fn a_dead_disk_refuses_everything_in_bounded_work() {
     for _ in 0..50 {
         assert!(packs.write(vec![run(1, 1)]).is_err());
     }
-    // Four removals that fail for each call, twice in a write, which may make one pack; and one that does not, for
-    // each pack.
+    // Each call has four failing removals, a write twice as many. A write may also create one pack. Each pack
+    // may be removed once.
     assert!(disk.changes() - before <= 20 * 4 + 50 * (2 * 4 + 1) + 20 + 50);
     assert!(packs_on(&disk).len() <= 40 + 4);
     assert_eq!(disk.count(Op::Sync), 40);

@@ -1,4 +1,4 @@
-//! The threads of packs: every job is answered once, in order, and a read does not wait for a sync.
+//! The threads of packs: every job is answered once and in order, and a read does not wait for a sync.
 
 mod slow_disk;
 
@@ -52,7 +52,7 @@ fn a_read_does_not_wait_for_a_sync() {
     go.send(()).unwrap();
     let first = extent(&rounds.recv().unwrap());
     packs.send(job(2));
-    // The sync of the second is not let go before the first was read.
+    // The second sync cannot continue until the first pack was read.
     reader.send(ReadJob { shard: 3, ticket: 9, extent: first, owner: 1, at: 0 });
     let BlockRead { shard, ticket, result } = reads.recv().unwrap();
     assert_eq!((shard, ticket, result.unwrap().records[0].seq), (3, 9, 1));

@@ -1,4 +1,4 @@
-//! What a round costs, and how a sick disk is met.
+//! What a round costs, and how errors of the disk are handled.
 
 use libc::{EIO, ENOSPC};
 use wal::testing::{CHANGES, Crash, FalseDisk, Op};
@@ -18,7 +18,7 @@ fn handover(ticket: u64, sync: bool) -> Handover {
     Handover { shard: 0, ticket, records, sync }
 }
 
-/// Writes a round. The last word on each hand-over, with all syncs done.
+/// Writes a round and does all syncs. Returns the last answer to each handover.
 fn append(log: &mut Log<FalseDisk>, handovers: Vec<Handover>) -> Vec<Completion> {
     let mut done = write(log, handovers);
     while let Some(job) = log.begin_sync(&mut done) {
@@ -78,7 +78,7 @@ fn writing_goes_on_while_a_sync_is_under_way() {
     assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it had begun");
     assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1)[..2], [1, 2]);
 
-    // One more for all who have asked meanwhile.
+    // One more sync covers all that have asked meanwhile.
     done.clear();
     let job = log.begin_sync(&mut done).unwrap();
     log.end_sync(job.run(), &mut done);
@@ -119,7 +119,7 @@ fn what_somebody_waits_for_is_written_anew_from_memory() {
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
     let job = log.begin_sync(&mut done).unwrap();
     write(&mut log, vec![handover(3, true)]);
-    // The sync fails, and so does the next, on a fresh file.
+    // The sync fails, and so does its retry on a new file.
     disk.fail(&[Op::Sync], 1000, EIO);
     done.clear();
     log.end_sync(job.run(), &mut done);
@@ -168,7 +168,7 @@ fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
         log.end_sync(job.run(), &mut done);
         assert_eq!(disk.count(Op::Sync), ticket - most, "the oldest");
     }
-    // Until there are twice as many they may wait.
+    // Files may wait until there are twice as many.
     write(&mut log, vec![handover(100, false)]);
     let job = log.begin_sync(&mut done).unwrap();
     let more = (101..)
@@ -236,7 +236,7 @@ fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
     disk.fail(&[Op::Write], 1000, EIO);
     let back = log.append_at_once(handover(2, false)).unwrap_err();
     disk.heal();
-    // The file that refused is left for good, and the next is the thread's.
+    // The file that refused is never used again, and creating the next one is left to the thread.
     let back = log.append_at_once(back).unwrap_err();
     assert_eq!(write(&mut log, vec![back])[0].file, 2);
     assert!(log.append_at_once(handover(3, false)).is_ok());
@@ -256,7 +256,7 @@ fn nothing_is_written_at_once_while_writing_has_to_wait() {
     log.end_sync(job.run(), &mut done);
     assert!(log.append_at_once(handover(2, false)).is_ok());
 
-    // Unsynced files pile up while a sync goes on, and then for want of one.
+    // Unsynced files accumulate during a sync, and then because none begins.
     let (mut log, _) = open(&FalseDisk::new(1), 100);
     let mut done = write(&mut log, vec![handover(0, true)]);
     let job = log.begin_sync(&mut done).unwrap();
@@ -327,7 +327,7 @@ fn a_failed_sync_is_never_believed_later() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, false)])[0].result.is_ok());
-    // The first sync fails, its second attempt goes to a fresh file and takes along what was written before.
+    // The first sync fails. Its retry goes to a new file and includes what was written before.
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, vec![handover(2, true)])[0].result.is_ok());
     assert_eq!(disk.count(Op::Create), 2);

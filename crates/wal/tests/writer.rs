@@ -1,4 +1,4 @@
-//! The threads of the log: writing waits for no sync, and nobody is left unanswered at the end.
+//! The threads of the log: writing waits for no sync, and every handover is answered at the end.
 
 mod slow_disk;
 
@@ -31,7 +31,7 @@ fn next(answers: &Receiver<Completion>) -> (u64, Step) {
     (ticket, step)
 }
 
-/// As soon as the thread sleeps.
+/// Writes on this thread as soon as the log's thread sleeps.
 fn write(writer: &WriterHandle<SlowDisk>, mut handover: Handover) -> Completion {
     loop {
         match writer.try_write(handover) {
@@ -119,7 +119,7 @@ fn a_round_does_not_wait_for_a_sync() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     for ticket in 0..100 {
-        // Only one of these syncs begins: nobody lets it go on.
+        // Only one of these syncs begins, because no message lets it continue.
         writer.send(handover(ticket, ticket % 2 == 0));
         assert_eq!(next(&answers), (ticket, Step::Written));
     }
@@ -179,7 +179,7 @@ fn what_shards_have_written_themselves_is_noted_when_the_log_falls_idle() {
     let (_, writer, answers) = writer(&disk);
     writer.send(handover(1, false));
     assert_eq!(next(&answers), (1, Step::Written));
-    // Until nobody has done anything for a while the note says less.
+    // The note is updated only after everything was idle for a while.
     for ticket in 2..5 {
         write(&writer, handover(ticket, false));
         let written = || u64::from_le_bytes(disk.note()[32..40].try_into().unwrap());

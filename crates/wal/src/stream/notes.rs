@@ -1,4 +1,4 @@
-//! The notes in the file `lock` of the streams: how far each stream had come when it was last told.
+//! The notes in the file `lock` of the streams: how far each stream had come when its note was written.
 //!
 //! ```text
 //!  64 bytes for each stream, in any order
@@ -7,21 +7,22 @@
 //!  | u32   | u64    | u64  | u64  | u64    | u64   | u64     | u64    | u32   |
 //! ```
 //!
-//! Numbers are big-endian, as in all files of streams. Those of the note of the log (`note.rs`) are little-endian.
+//! Numbers are big-endian, as in all files of streams. The note of the log (`note.rs`) is little-endian.
 //!
 //! * `magic`: `SLsn`. Zeros say that the place is free.
-//! * `life`: which boot of the machine this is: the two halves of `life` in the note of the log, combined by XOR. 0: the system
-//!   does not say. All bits set: a part of the stream was found missing in the boot that wrote the note, so that it counts
-//!   as damage in every later boot as well.
-//! * `from`: nothing may be missing from this offset on. What is missing in front of it was removed by retention, or lost
-//!   with the power.
-//! * `newest`: the first offset of the newest segment. `bytes`: how much of it was confirmed.
+//! * `life`: the boot of the machine: the two halves of `life` in the note of the log, combined by XOR. 0:
+//!   the system does not say. All bits set: a part of the stream was found missing in the boot that wrote the
+//!   note, so that it counts as damage in every later boot as well.
+//! * `from`: nothing may be missing from this offset on. What is missing before it was removed by retention
+//!   or lost with the power.
+//! * `newest`: the first offset of the newest segment. `bytes`: how many bytes of it were confirmed.
 //! * `written`, `synced`: every entry below was confirmed as written, or synced.
 //! * `check`: CRC-32C over bytes 0..60.
 //!
-//! One is written when a segment was added, when a sync has ended, when the streams fall idle, and at their end. None of
-//! them is synced: after a power failure an older one may be found, which says less and nothing wrong. Older programs
-//! do not write them, and a stream without one is taken as its segments are.
+//! A note is written when a segment was added, when a sync has ended, when the streams become idle, and when
+//! they are closed. Notes are never synced. After a power failure an older note may be found, which claims
+//! less but nothing wrong. Older programs write no notes. The segments of a stream without a note are
+//! accepted as they are.
 
 use std::collections::HashMap;
 use std::io;
@@ -31,16 +32,15 @@ use crate::batch::crc32c;
 use crate::disk::Disk;
 use crate::note::Life;
 
-/// Bytes of a note: they divide a sector, so that none is torn.
+/// The length of a note in bytes. It divides the size of a sector, so that no note is torn.
 const NOTE: usize = 64;
 const _: () = assert!(NOTE == 4 + 7 * 8 + 4);
 
 const MAGIC: [u8; 4] = *b"SLsn";
 
-/// See the module.
+/// The `life` that has all bits set; see the module.
 const EVERY_LIFE: u64 = u64::MAX;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub life: u64,
@@ -76,18 +76,18 @@ impl Note {
 
 /// The notes of all streams.
 pub(super) struct Notes {
-    /// Of this boot of the machine; 0 if it is not known.
+    /// The boot of the machine now; 0 if it is not known.
     life: u64,
-    /// By stream, with their places.
+    /// Notes and their places, by stream.
     known: HashMap<u64, (u64, Note)>,
-    /// Places at which nothing stands, or nothing that holds.
+    /// Places without a valid note.
     free: Vec<u64>,
-    /// Places in all.
+    /// The number of all places.
     places: u64,
 }
 
 impl Notes {
-    /// Reads them. To be called while the lock is held.
+    /// Reads all notes. The caller must hold the lock.
     pub fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
         let bytes = disk.read_notes()?;
         let mut notes = Self {
@@ -107,34 +107,36 @@ impl Notes {
         Ok(notes)
     }
 
-    /// The streams that have one.
+    /// The streams that have a note.
     pub fn streams(&self) -> impl Iterator<Item = u64> + '_ {
         self.known.keys().copied()
     }
 
-    /// What is said of a stream, and whether that was in this boot of the machine.
+    /// Returns the note of a stream, and whether it counts as written in this boot of the machine.
     pub fn get(&self, stream: u64) -> Option<(Note, bool)> {
         let note = self.known.get(&stream)?.1;
         Some((note, note.life == EVERY_LIFE || note.life == self.life && self.life != 0))
     }
 
-    /// Whether a note was made in another boot of the machine for sure: then everything that is found has come from the disk.
+    /// Returns true if a note was certainly written in another boot of the machine. Then everything found was
+    /// read from the disk.
     pub fn is_of_another_life(&self, note: &Note) -> bool {
         ![0, self.life, EVERY_LIFE].contains(&note.life) && self.life != 0
     }
 
-    /// Says how far a stream has come; false if the disk refuses.
+    /// Writes the note of a stream. Returns false if the disk refuses.
     pub fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
         self.write(disk, stream, Note { life: self.life, ..note })
     }
 
-    /// What stands in front of an offset of a stream is to go; false if the disk refuses to note that.
+    /// Notes that entries before `from` will be removed. Returns false if the disk refuses.
     pub fn pass<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
         let note = self.known.get(&stream).map(|(_, note)| Note { from: note.from.max(from), ..*note });
         note.is_none_or(|note| self.write(disk, stream, note))
     }
 
-    /// Something of a stream is missing that stood there in this boot of the machine: another boot explains nothing of it.
+    /// Called when entries are missing that were there in this boot of the machine. From now on no power
+    /// failure counts as an explanation.
     pub fn insist<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((note, true)) = self.get(stream) {
             self.write(disk, stream, Note { life: EVERY_LIFE, ..note });
@@ -159,7 +161,7 @@ impl Notes {
         is_written
     }
 
-    /// There is no such stream any more. A note that the disk keeps is that of a stream which nobody knows.
+    /// Removes the note of a stream. If the disk refuses, [`super::Streams::keep`] removes it later.
     pub fn remove<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((place, _)) = self.known.remove(&stream) {
             let _ = disk.write_note(place * NOTE as u64, &[0; NOTE]);

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex};
 use wal::testing::{FalseDisk, FalseFile};
 use wal::{Disk, Life, PendingSync};
 
-/// A disk whose syncs wait for a word.
+/// A disk whose syncs wait for a message.
 pub struct SlowDisk {
     disk: FalseDisk,
     go: Arc<Mutex<Receiver<()>>>,
 }
 
 impl SlowDisk {
-    /// Each word lets one sync of a file go on; once there is nobody to give it, all do.
+    /// Each message lets one sync of a file continue. When the sender is dropped, all syncs continue.
     pub fn new(disk: &FalseDisk, go: Receiver<()>) -> Self {
         Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
     }
