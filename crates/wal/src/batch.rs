@@ -87,13 +87,13 @@ impl BatchHeader {
             records: u32::from_le_bytes(bytes[56..60].try_into().ok()?),
             proof: u32::from_le_bytes(bytes[60..64].try_into().ok()?),
         };
-        let holds = bytes[..4] == BATCH_MAGIC
+        let is_valid = bytes[..4] == BATCH_MAGIC
             && generation.is_none_or(|generation| generation == header.generation)
             && header.previous < header.number
             && header.synced < header.number
             && (1..=header.number).contains(&header.floor)
             && bytes[4..8] == crc32c(&bytes[8..]).to_le_bytes();
-        holds.then_some(header)
+        is_valid.then_some(header)
     }
 
     /// Returns true if it is the mark of a clean stop.
@@ -107,7 +107,7 @@ impl BatchHeader {
     }
 
     /// Returns true if this header was written for `payload`.
-    pub fn proves(&self, payload: &[u8]) -> bool {
+    pub fn matches(&self, payload: &[u8]) -> bool {
         let mut proof = Proof::new([self.generation, self.number]);
         proof.update(payload);
         proof.finish() == self.proof
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_holds_for_its_generation_only() {
+    fn a_header_is_valid_for_its_generation_only() {
         let (generation, number, previous, synced, floor) = (7, 5, 3, 2, 1);
         let (length, records, proof) = (9, 1, 4);
         let header = BatchHeader { generation, number, previous, synced, floor, length, records, proof };

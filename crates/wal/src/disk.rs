@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 
-use crate::note::Life;
+use crate::note::BootId;
 
 /// A sync that has begun. Calling it waits, on any thread, until the sync has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -29,7 +29,7 @@ pub trait Disk: Send {
 
     /// Returns an identifier of this boot of the machine. Within one boot all written data is still there,
     /// synced or not. Returns `None` if the system does not tell.
-    fn life(&mut self) -> Option<Life> {
+    fn boot_id(&mut self) -> Option<BootId> {
         None
     }
 
@@ -228,7 +228,7 @@ impl Disk for RealDisk {
         }
     }
 
-    fn life(&mut self) -> Option<Life> {
+    fn boot_id(&mut self) -> Option<BootId> {
         let text = std::fs::read_to_string(BOOT_ID).ok()?;
         let digits = text.trim().replace('-', "");
         u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)

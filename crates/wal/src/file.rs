@@ -74,8 +74,8 @@ impl FileHeader {
     /// Reads the header at the front of `bytes`, of any version. Returns `None` if its check fails.
     pub fn decode(bytes: &[u8], magic: [u8; 8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER)?;
-        let holds = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
-        holds.then(|| Self {
+        let is_valid = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
+        is_valid.then(|| Self {
             version: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
             number: u64_at(bytes, 16),
             generation: u64_at(bytes, 24),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_header_is_no_header() {
+    fn a_flipped_bit_makes_a_header_invalid() {
         let header = FileHeader { version: LOG_VERSION, number: 3, generation: 9 };
         let bytes = header.encode(LOG_MAGIC);
         assert_eq!(FileHeader::decode(&bytes, LOG_MAGIC), Some(header));

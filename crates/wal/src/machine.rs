@@ -110,9 +110,9 @@ pub struct Log<D: Disk> {
     /// The first batch that is still needed.
     floor: u64,
     /// The first batch with this floor; 0: the floor was found at the open.
-    said: u64,
+    floor_batch: u64,
     /// Files up to this one are to be removed.
-    forgetting: u64,
+    forgotten_to: u64,
     /// The last note written to the file `lock`.
     noted: Note,
     /// The last batch is the mark of a clean stop, or there are no batches.
@@ -144,7 +144,7 @@ impl<'a> Batch<'a> {
 
 /// The place where a batch was written.
 #[derive(Clone, Copy)]
-struct Stands {
+struct BatchPlace {
     file: u64,
     offset: u64,
     header: BatchHeader,
@@ -184,7 +184,7 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Self, Recovery), OpenError> {
         let found = recover::recover(&mut disk, on_record)?;
         let random = options.seed.unwrap_or_else(|| RandomState::new().hash_one(found.next_file));
-        let noted = Note { life: disk.life().unwrap_or_default(), ..Note::default() };
+        let noted = Note { boot: disk.boot_id().unwrap_or_default(), ..Note::default() };
         let mut log = Self {
             disk,
             options,
@@ -202,8 +202,8 @@ impl<D: Disk> Log<D> {
             unsynced: Unsynced::default(),
             sync_refused: false,
             floor: found.floor,
-            said: 0,
-            forgetting: 0,
+            floor_batch: 0,
+            forgotten_to: 0,
             noted,
             clean: found.recovery.clean,
             reserved: false,
@@ -235,7 +235,7 @@ impl<D: Disk> Log<D> {
             let committed = self.commit(batch, false);
             self.take_reserve();
             match committed {
-                Ok(header) => self.written(handovers.drain(..group), header, done),
+                Ok(header) => self.answer_written(handovers.drain(..group), header, done),
                 Err(failure) => done.extend(handovers.drain(..group).map(|handover| {
                     let Handover { shard, ticket, records, .. } = handover;
                     let (result, size) = (Err(failure.with(records)), Size::default());
@@ -301,21 +301,21 @@ impl<D: Disk> Log<D> {
         let mut at = None;
         let mut outcome = self.attempt(batch, number, sync, &mut at);
         if let Err(failure) = &outcome {
-            self.give_way(failure);
+            self.release_reserve_if_full(failure);
             outcome = self.attempt(batch, number, sync, &mut at);
         }
         if outcome.is_err() {
             // The batch may be complete in the current file, but it was never acknowledged. So no later batch
             // may follow it there.
-            if let Some(stands) = at
-                && self.current.as_ref().is_some_and(|current| current.number == stands.file)
+            if let Some(place) = at
+                && self.current.as_ref().is_some_and(|current| current.number == place.file)
             {
-                self.abandon(Some(stands.offset));
+                self.abandon(Some(place.offset));
             }
         } else if let Some(batch) = batch {
             self.committed(batch, number, sync);
         }
-        outcome.map(|()| at.map(|stands| stands.header))
+        outcome.map(|()| at.map(|place| place.header))
     }
 
     /// Counts a batch that was written to the current file (and synced, if `sync`) as acknowledged.
@@ -346,13 +346,12 @@ impl<D: Disk> Log<D> {
         batch: Option<Batch<'_>>,
         number: u64,
         sync: bool,
-        at: &mut Option<Stands>,
+        at: &mut Option<BatchPlace>,
     ) -> Result<(), Failure> {
         if let Some(batch) = batch {
-            let stands =
-                at.is_some_and(|stands| self.current.as_ref().is_some_and(|c| c.number == stands.file));
-            if !stands {
-                self.ready()?;
+            let is_written = at.is_some_and(|at| self.current.as_ref().is_some_and(|c| c.number == at.file));
+            if !is_written {
+                self.ensure_room()?;
                 let waited = if self.unsynced.is_empty() { 0 } else { WAITED };
                 let header = BatchHeader {
                     generation: 0,
@@ -370,14 +369,15 @@ impl<D: Disk> Log<D> {
                 let mut pieces = Vec::new();
                 batch.records().for_each(|records| records.slices(&mut pieces));
                 let offset = self.write_batch(header, &pieces)?;
-                *at = self.current.as_ref().map(|current| Stands { file: current.number, offset, header });
+                *at =
+                    self.current.as_ref().map(|current| BatchPlace { file: current.number, offset, header });
             }
         }
         if sync && (batch.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
     }
 
     /// Makes sure that there is a current file and that it is not full.
-    fn ready(&mut self) -> Result<(), Failure> {
+    fn ensure_room(&mut self) -> Result<(), Failure> {
         if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
             self.retire(true);
         }
@@ -385,11 +385,11 @@ impl<D: Disk> Log<D> {
         if syncs_first && !self.is_syncing() {
             self.sync_all()?;
         }
-        self.open_fresh()
+        self.ensure_current()
     }
 
     /// Makes sure that there is a current file.
-    fn open_fresh(&mut self) -> Result<(), Failure> {
+    fn ensure_current(&mut self) -> Result<(), Failure> {
         if self.current.is_some() {
             return Ok(());
         }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!  0       8      24     32        40       48      52
-//!  | magic | life | file | written | synced | check |
+//!  | magic | boot | file | written | synced | check |
 //!  | 8     | 16   | u64  | u64     | u64    | u32   |
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! big-endian.
 //!
 //! * `magic`: `SluiceN1`. A note with another magic is ignored.
-//! * `life`: the identifier of this boot of the machine; zeros if the system does not give one.
+//! * `boot`: the identifier of this boot of the machine; zeros if the system does not give one.
 //! * `file`: the newest log file with an acknowledged batch.
 //! * `written`, `synced`: every acknowledged batch up to this one was written, or synced.
 //! * `check`: CRC-32C over bytes 0..48.
@@ -30,11 +30,11 @@ const _: () = assert!(NOTE == 8 + 16 + 3 * 8 + 4);
 const MAGIC: [u8; 8] = *b"SluiceN1";
 
 /// An identifier of one boot of the machine.
-pub type Life = [u8; 16];
+pub type BootId = [u8; 16];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Note {
-    pub life: Life,
+    pub boot: BootId,
     pub file: u64,
     pub written: u64,
     pub synced: u64,
@@ -44,7 +44,7 @@ impl Note {
     pub fn encode(&self) -> [u8; NOTE] {
         let mut bytes = [0; NOTE];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..24].copy_from_slice(&self.life);
+        bytes[8..24].copy_from_slice(&self.boot);
         bytes[24..32].copy_from_slice(&self.file.to_le_bytes());
         bytes[32..40].copy_from_slice(&self.written.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.synced.to_le_bytes());
@@ -56,11 +56,11 @@ impl Note {
     /// Reads the note at the front of `bytes`. Returns `None` if its check fails.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..NOTE)?;
-        let holds = bytes[..8] == MAGIC && bytes[48..] == crc32c(&bytes[..48]).to_le_bytes();
-        holds.then(|| {
-            let mut life = Life::default();
-            life.copy_from_slice(&bytes[8..24]);
-            Self { life, file: u64_at(bytes, 24), written: u64_at(bytes, 32), synced: u64_at(bytes, 40) }
+        let is_valid = bytes[..8] == MAGIC && bytes[48..] == crc32c(&bytes[..48]).to_le_bytes();
+        is_valid.then(|| {
+            let mut boot = BootId::default();
+            boot.copy_from_slice(&bytes[8..24]);
+            Self { boot, file: u64_at(bytes, 24), written: u64_at(bytes, 32), synced: u64_at(bytes, 40) }
         })
     }
 }
@@ -70,8 +70,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flipped_note_is_no_note() {
-        let note = Note { life: [7; 16], file: 1, written: 3, synced: 2 };
+    fn a_flipped_bit_makes_a_note_invalid() {
+        let note = Note { boot: [7; 16], file: 1, written: 3, synced: 2 };
         let bytes = note.encode();
         assert_eq!(Note::decode(&bytes), Some(note));
         for at in 0..NOTE {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_header_names_no_owner() {
+    fn a_flipped_bit_makes_a_record_header_invalid() {
         let mut records = Records::new();
         records.push(5, 6, 7, &[b"body"]);
         let good = encoded(&records);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_record() {
+    fn zeros_are_not_a_record() {
         assert_eq!(owners(&[0; 64]), None);
     }
 }

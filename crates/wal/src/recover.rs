@@ -227,7 +227,7 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     if !directory.files.is_empty() {
         // The mark of a clean stop guarantees that everything except itself is synced.
         let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { forgotten };
-        directory.settle(disk, from, &cuts)?;
+        directory.cut_and_sync(disk, from, &cuts)?;
     }
     let closed = directory.remove(disk, forgotten, &cuts);
     for spare in directory.spares {
@@ -251,7 +251,7 @@ struct Directory {
     files: Vec<Scanned>,
     /// The place of each intact batch: its file and its index in the scan of the file. The newest copy
     /// counts.
-    proved: BTreeMap<u64, (usize, usize)>,
+    intact: BTreeMap<u64, (usize, usize)>,
     /// `previous` of each batch with a valid header and a corrupt payload, by its number.
     broken: BTreeMap<u64, u64>,
     /// Every batch up to this one was synced.
@@ -260,7 +260,7 @@ struct Directory {
     written: u64,
     /// The machine has kept its page cache since the note was written, so only damage explains missing
     /// batches.
-    same_life: bool,
+    same_boot: bool,
     /// The newest file with an acknowledged batch according to the note, or 0.
     noted_file: u64,
     last_file: u64,
@@ -280,15 +280,15 @@ impl Directory {
         let found = Note::decode(&bytes);
         let note = found.unwrap_or_default();
         // A corrupt note may well be of this boot, because notes are never torn.
-        let is_spoilt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
-        let same_life = is_spoilt || disk.life().is_some_and(|life| note.life == life);
+        let is_corrupt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
+        let same_boot = is_corrupt || disk.boot_id().is_some_and(|boot| note.boot == boot);
         let mut directory = Self {
             files: Vec::with_capacity(numbers.len()),
-            proved: BTreeMap::new(),
+            intact: BTreeMap::new(),
             broken: BTreeMap::new(),
             synced: note.synced,
-            written: if same_life { note.written } else { 0 },
-            same_life,
+            written: if same_boot { note.written } else { 0 },
+            same_boot,
             noted_file: note.file,
             last_file: numbers.last().copied().unwrap_or(0).max(note.file),
             last_batch: note.written.max(note.synced),
@@ -332,7 +332,7 @@ impl Directory {
             self.synced = self.synced.max(found.header.synced);
             self.last_batch = self.last_batch.max(found.header.number);
             if found.intact {
-                self.proved.insert(found.header.number, (index, place));
+                self.intact.insert(found.header.number, (index, place));
             } else {
                 self.broken.insert(found.header.number, found.header.previous);
             }
@@ -345,7 +345,7 @@ impl Directory {
     /// Returns the valid batches from `end` down to the floor, in ascending order, and the gaps between them.
     fn chain(&self, end: u64, floor: u64) -> (Vec<u64>, Vec<Gap>) {
         let (mut chain, mut gaps) = (Vec::new(), Vec::new());
-        let mut at = self.proved.range(..=end).next_back().map(|(&number, _)| number);
+        let mut at = self.intact.range(..=end).next_back().map(|(&number, _)| number);
         while let Some(above) = at {
             chain.push(above);
             let mut next = self.place(above).1.header.previous;
@@ -354,7 +354,7 @@ impl Directory {
                 if next < floor {
                     break None;
                 }
-                if self.proved.contains_key(&next) {
+                if self.intact.contains_key(&next) {
                     break Some(next);
                 }
                 if let Some(&previous) = self.broken.get(&next) {
@@ -362,7 +362,7 @@ impl Directory {
                     next = previous;
                 } else {
                     next =
-                        self.proved.range(floor..next).next_back().map_or(floor - 1, |(&number, _)| number);
+                        self.intact.range(floor..next).next_back().map_or(floor - 1, |(&number, _)| number);
                     lowest = Some(next + 1);
                 }
             };
@@ -375,7 +375,7 @@ impl Directory {
 
     /// Returns the floor of the last intact batch up to `end`.
     fn floor(&self, end: u64) -> u64 {
-        let last = self.proved.range(..=end).next_back();
+        let last = self.intact.range(..=end).next_back();
         last.map_or(1, |(_, &(index, place))| self.files[index].scan.batches[place].header.floor)
     }
 
@@ -388,7 +388,7 @@ impl Directory {
             .iter()
             .rev()
             .map(|&number| {
-                oldest = oldest.min(self.files[self.proved[&number].0].number);
+                oldest = oldest.min(self.files[self.intact[&number].0].number);
                 (number, oldest)
             })
             .collect();
@@ -423,7 +423,7 @@ impl Directory {
     }
 
     fn place(&self, number: u64) -> (usize, Found) {
-        let (index, place) = self.proved[&number];
+        let (index, place) = self.intact[&number];
         (index, self.files[index].scan.batches[place].clone())
     }
 
@@ -451,7 +451,7 @@ impl Directory {
         }
         let header = BatchHeader::decode(&bytes[found.offset as usize..], Some(found.header.generation));
         let mut payload = bytes.slice(range);
-        if header != Some(found.header) || !found.header.proves(&payload) {
+        if header != Some(found.header) || !found.header.matches(&payload) {
             return Err(changed());
         }
         let mut records = 0;

@@ -38,7 +38,7 @@ pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
             let payload = at + BATCH_HEADER;
             let wanted = usize::try_from(header.length).ok().and_then(|length| payload.checked_add(length));
             let end = wanted.map_or(bytes.len(), |end| end.min(bytes.len()));
-            let intact = wanted == Some(end) && header.proves(&bytes[payload..end]);
+            let intact = wanted == Some(end) && header.matches(&bytes[payload..end]);
             scan.batches.push(Found { header, offset: at as u64, end: end as u64, intact });
             at = end;
         } else {

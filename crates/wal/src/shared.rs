@@ -19,7 +19,7 @@ const SLOW: Duration = Duration::from_millis(5);
 
 /// After a slow step, shards leave all work to the thread for this many times the duration of the step. So a
 /// slow disk delays the shards' connections for a fiftieth of the time.
-const REST: u32 = 50;
+const PAUSE: u32 = 50;
 
 pub(crate) struct Shared<M> {
     state: Mutex<State<M>>,
@@ -28,25 +28,25 @@ pub(crate) struct Shared<M> {
 struct State<M> {
     /// `None` once the thread has ended.
     machine: Option<M>,
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl<M> State<M> {
-    fn rests(&self) -> bool {
-        self.rests_until.is_some_and(|until| Instant::now() < until)
+    fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Called after each step with its start and its duration.
     fn note(&mut self, begun: Instant, took: Duration) {
         if took > SLOW {
-            self.rests_until = Some(begun + took * (1 + REST));
+            self.paused_until = Some(begun + took * (1 + PAUSE));
         }
     }
 }
 
 impl<M> Shared<M> {
     pub fn new(machine: M) -> Self {
-        Self { state: Mutex::new(State { machine: Some(machine), rests_until: None }) }
+        Self { state: Mutex::new(State { machine: Some(machine), paused_until: None }) }
     }
 
     /// Runs a round of the thread. Returns `None` once [`Shared::take`] was called.
@@ -61,7 +61,7 @@ impl<M> Shared<M> {
     /// refuses.
     pub fn try_step<W, R>(&self, work: W, step: impl FnOnce(&mut M, W) -> Result<R, W>) -> Result<R, W> {
         let Ok(mut state) = self.state.try_lock() else { return Err(work) };
-        if state.rests() {
+        if state.is_paused() {
             return Err(work);
         }
         let Some(machine) = &mut state.machine else { return Err(work) };
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn work_comes_back_untouched_when_the_machine_is_taken_or_gone_or_refuses() {
+    fn work_is_returned_unchanged_if_the_machine_is_in_use_or_taken_or_refuses() {
         let shared = Shared::new(Vec::new());
         assert_eq!((step(&shared, 7), step(&shared, 0)), (Ok(1), Err(0)));
         let inside = shared.round(|machine| (step(&shared, 8), machine.len()));
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_slow_step_the_thread_does_everything_for_a_while() {
+    fn after_a_slow_step_only_the_thread_works_for_a_while() {
         let shared = Shared::new(Vec::new());
         let note = |ago, took| shared.lock().note(Instant::now() - ago, took);
         note(Duration::ZERO, SLOW);
@@ -123,7 +123,7 @@ mod tests {
         let slow = 1000 * SLOW;
         note(slow, slow);
         assert_eq!(step(&shared, 2), Err(2));
-        note(slow * (1 + REST), slow);
+        note(slow * (1 + PAUSE), slow);
         assert_eq!(step(&shared, 3), Ok(2), "that was long ago");
     }
 }

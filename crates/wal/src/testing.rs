@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, PendingSync};
 use crate::machine::Log;
-use crate::note::Life;
+use crate::note::BootId;
 
 /// Forgets files of a log at once, while no sync is in flight. Returns false if some of them are still there.
 pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
@@ -74,7 +74,7 @@ pub struct FalseFile(usize);
 
 impl FalseDisk {
     pub fn new(seed: u64) -> Self {
-        Self::with(State { random: Random(seed), life: seed, ..State::default() })
+        Self::with(State { random: Random(seed), boot: seed, ..State::default() })
     }
 
     /// Makes each of these operations fail with this error number, with this probability in a thousand.
@@ -141,7 +141,7 @@ impl FalseDisk {
         let mut new = State { random, capacity: old.capacity, ..State::default() };
         match how {
             Crash::Process => {
-                (new.life, new.note) = (old.life, old.note.clone());
+                (new.boot, new.note) = (old.boot, old.note.clone());
                 (new.inodes, new.names, new.synced_names) =
                     (old.inodes.clone(), old.names.clone(), old.synced_names.clone());
                 new.inodes
@@ -150,7 +150,7 @@ impl FalseDisk {
                     .for_each(|change| change.doomed = false);
             }
             Crash::Power => {
-                new.life = new.random.next();
+                new.boot = new.random.next();
                 new.note = Inode::synced(old.note.after_power_loss(&mut new.random));
                 let mut names = old.synced_names.clone();
                 for name in old.names.keys().chain(old.synced_names.keys()) {
@@ -259,12 +259,12 @@ impl Disk for FalseDisk {
         Ok(())
     }
 
-    fn life(&mut self) -> Option<Life> {
-        let mut life = Life::default();
-        life[..8].copy_from_slice(&self.state().life.to_le_bytes());
+    fn boot_id(&mut self) -> Option<BootId> {
+        let mut boot = BootId::default();
+        boot[..8].copy_from_slice(&self.state().boot.to_le_bytes());
         // A boot identifier must not be all zeros.
-        life[8..].fill(0x5a);
-        Some(life)
+        boot[8..].fill(0x5a);
+        Some(boot)
     }
 
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
@@ -451,7 +451,7 @@ struct State {
     names_synced_at: u64,
     locked: bool,
     /// The identifier of this boot of the machine.
-    life: u64,
+    boot: u64,
     note: Inode,
     counts: [u64; 14],
     longest_read: usize,

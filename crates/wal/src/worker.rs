@@ -46,9 +46,9 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
     pub fn is_idle(&self) -> bool {
         let inbox = &self.inner.inbox;
         let mut state = inbox.lock();
-        let is_idle = state.asleep && !state.some && !state.stop;
-        state.stirred |= is_idle;
-        let wakes = is_idle && std::mem::take(&mut state.deep);
+        let is_idle = state.asleep && !state.has_work && !state.stop;
+        state.was_active |= is_idle;
+        let wakes = is_idle && std::mem::take(&mut state.without_timeout);
         drop(state);
         if wakes {
             inbox.bell.notify_one();
@@ -92,12 +92,12 @@ pub(crate) struct Inbox<W> {
 struct State<W> {
     work: W,
     /// Something was added to `work`.
-    some: bool,
+    has_work: bool,
     asleep: bool,
     /// It sleeps without a timeout.
-    deep: bool,
+    without_timeout: bool,
     /// Work was done since the thread last began to nap, by the thread or by another.
-    stirred: bool,
+    was_active: bool,
     stop: bool,
 }
 
@@ -118,13 +118,13 @@ impl<W> Inbox<W> {
     /// the end. While `expects` is true (the thread waits for an [`Inbox::answer`]), it does not end.
     pub fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
-        while !state.some && (!state.stop || expects) {
+        while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep = false;
         std::mem::swap(&mut state.work, into);
-        std::mem::take(&mut state.some)
+        std::mem::take(&mut state.has_work)
     }
 
     /// Like [`Inbox::take`], but returns [`Taken::Idle`] when a [`NAP`] has passed since the last work,
@@ -132,26 +132,26 @@ impl<W> Inbox<W> {
     /// which others did work.
     pub fn take_or_nap(&self, into: &mut W, expects: bool) -> Taken {
         let mut state = self.lock();
-        while !state.some && (!state.stop || expects) {
+        while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
-            if std::mem::take(&mut state.stirred) {
+            if std::mem::take(&mut state.was_active) {
                 let (woken, nap) = self.bell.wait_timeout(state, NAP).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
-                if nap.timed_out() && !state.some && !state.stop {
+                if nap.timed_out() && !state.has_work && !state.stop {
                     state.asleep = false;
                     return Taken::Idle;
                 }
-                state.stirred |= !nap.timed_out();
+                state.was_active |= !nap.timed_out();
             } else {
-                state.deep = true;
+                state.without_timeout = true;
                 state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.deep = false;
+                state.without_timeout = false;
             }
         }
         state.asleep = false;
-        state.stirred = true;
+        state.was_active = true;
         std::mem::swap(&mut state.work, into);
-        if std::mem::take(&mut state.some) { Taken::Work } else { Taken::End }
+        if std::mem::take(&mut state.has_work) { Taken::Work } else { Taken::End }
     }
 
     /// Adds the answer of another thread, even after a stop.
@@ -161,7 +161,7 @@ impl<W> Inbox<W> {
 
     fn ring(&self, mut state: MutexGuard<'_, State<W>>, add: impl FnOnce(&mut W)) {
         add(&mut state.work);
-        state.some = true;
+        state.has_work = true;
         let wake = std::mem::take(&mut state.asleep);
         drop(state);
         if wake {

@@ -99,7 +99,7 @@ fn owners(seq: u64, at: usize) -> Owners {
 }
 
 #[test]
-fn in_the_same_boot_a_bad_batch_in_front_of_a_good_one_is_damage() {
+fn in_the_same_boot_a_bad_batch_before_a_good_one_is_damage() {
     for at in IN_BATCH {
         let disk = killed(7, 0);
         flip(&disk, 3, at);
@@ -112,7 +112,7 @@ fn in_the_same_boot_a_bad_batch_in_front_of_a_good_one_is_damage() {
 }
 
 #[test]
-fn after_a_reboot_it_is_a_torn_end_unless_it_was_synced() {
+fn after_a_reboot_a_bad_batch_is_a_torn_end_unless_it_was_synced() {
     for at in IN_BATCH {
         let disk = rebooted(&killed(7, 2));
         flip(&disk, 3, at);
@@ -141,7 +141,7 @@ fn after_a_reboot_it_is_a_torn_end_unless_it_was_synced() {
 }
 
 #[test]
-fn a_cut_that_cannot_be_kept_is_cut_all_the_same() {
+fn a_tail_that_cannot_be_saved_is_cut_anyway() {
     let disk = rebooted(&killed(7, 2));
     flip(&disk, 3, IN_BATCH[2]);
     disk.fail(&[Op::Create], 1000, libc::ENOSPC);
@@ -151,7 +151,7 @@ fn a_cut_that_cannot_be_kept_is_cut_all_the_same() {
 }
 
 #[test]
-fn what_was_synced_last_is_known_without_a_batch_behind_it() {
+fn the_last_synced_batch_is_known_without_a_later_batch() {
     for at in IN_BATCH {
         for disk in [killed(6, 6), rebooted(&killed(6, 6))] {
             flip(&disk, 6, at);
@@ -177,7 +177,7 @@ fn what_was_synced_last_is_known_without_a_batch_behind_it() {
 }
 
 #[test]
-fn what_was_written_when_the_log_fell_idle_is_known_in_the_same_boot() {
+fn the_last_batch_of_an_idle_log_is_known_in_the_same_boot() {
     let disk = killed(6, 0);
     flip(&disk, 6, IN_BATCH[2]);
     let (_, recovery, _) = open(&disk);
@@ -200,7 +200,7 @@ fn what_was_written_when_the_log_fell_idle_is_known_in_the_same_boot() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn a_missing_file_is_reported() {
     let missing = |file, synced| Damage {
         file: name(file),
         offset: 0,
@@ -236,7 +236,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn an_end_that_is_cut_off_or_older_is_damage() {
+fn a_truncated_or_older_file_is_damage() {
     let older = killed(5, 0).files()[&name(2)].clone();
     for length in [FILE_HEADER + BATCH, FILE_HEADER + BATCH + BATCH_HEADER + RECORD_HEADER, 20, 0] {
         let disk = killed(7, 7);
@@ -278,7 +278,7 @@ fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
 }
 
 #[test]
-fn a_note_that_does_not_hold_is_taken_for_one_of_this_boot() {
+fn a_corrupt_note_counts_as_one_of_this_boot() {
     let disk = rebooted(&killed(7, 0));
     let mut note = disk.note();
     note[9] ^= 1;

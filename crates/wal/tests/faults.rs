@@ -415,7 +415,7 @@ fn nothing_acknowledged_is_lost_at_random() {
 }
 
 #[test]
-fn what_a_failed_open_cut_stays_cut() {
+fn a_cut_of_a_failed_open_stays_cut() {
     // An open cuts a tail but fails to sync that, and the process ends. The next open finds nothing to cut.
     // Then the power fails.
     named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET }, run);

@@ -51,7 +51,7 @@ fn on_disk(disk: &FalseDisk) -> (u64, u32) {
 }
 
 #[test]
-fn what_was_forgotten_is_gone_and_all_else_is_synced() {
+fn forgotten_files_are_removed_and_all_others_are_synced() {
     for how in [Crash::Process, Crash::Power] {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
@@ -127,7 +127,7 @@ fn forgetting_costs_a_batch_and_a_removal_per_file() {
 }
 
 #[test]
-fn a_refused_removal_is_tried_again() {
+fn a_refused_removal_is_retried() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
     append(&mut log, 11, true);
@@ -168,7 +168,7 @@ fn what_is_forgotten_is_not_synced() {
 
 /// No handover waits for these syncs, but their failure concerns every writer.
 #[test]
-fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
+fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
     for (forgotten, dirty_files_max, found) in [(1, 1000, 3..=9), (0, 2, 1..=9)] {
         let disk = FalseDisk::new(1);
         let options = Options { dirty_files_max, ..options() };
@@ -253,7 +253,7 @@ fn a_missing_file_above_the_floor_is_damage() {
 }
 
 #[test]
-fn an_error_tells_no_size() {
+fn an_error_has_no_size() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 2);
     disk.fail(&[Op::Write], 1000, EIO);

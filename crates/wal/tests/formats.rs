@@ -168,7 +168,7 @@ fn batches(files: &Files) -> Vec<Batch> {
 }
 
 #[test]
-fn every_flipped_bit_is_a_tail_or_damage_and_nothing_is_invented() {
+fn every_flipped_bit_is_reported_and_invents_nothing() {
     let mut random = Random(1);
     for close in [true, false] {
         let (files, written) = sample(close);
@@ -274,7 +274,7 @@ fn a_missing_file_is_damage_for_everyone() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_kept_for_a_better_day() {
+fn a_file_that_cannot_be_read_is_kept() {
     for close in [true, false] {
         let (files, written) = sample(close);
         let disk = disk_of(&files);
@@ -290,7 +290,7 @@ fn a_file_that_cannot_be_read_is_kept_for_a_better_day() {
 }
 
 #[test]
-fn a_body_that_looks_like_a_batch_is_no_batch() {
+fn a_body_that_looks_like_a_batch_is_not_a_batch() {
     let (other, _) = sample(false);
     let forged = &other.values().next().unwrap()[FILE_HEADER..];
     let disk = FalseDisk::new(0);

@@ -143,7 +143,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn every_flipped_bit_is_named_and_costs_one_block() {
+fn every_flipped_bit_is_reported_and_costs_one_block() {
     let (files, written) = sample();
     let good = disk_of(&files);
     let mut reader = PackReader::new(good);

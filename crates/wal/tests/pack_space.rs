@@ -48,7 +48,7 @@ fn many_small_owners_share_packs_and_syncs() {
 }
 
 #[test]
-fn a_run_stands_in_one_pack_that_may_be_as_large_as_it() {
+fn a_run_is_in_one_pack_whatever_its_size() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, [100, 5000, 100, 700, 100].map(|bytes| run(1, bytes)).into());
@@ -60,7 +60,7 @@ fn a_run_stands_in_one_pack_that_may_be_as_large_as_it() {
 }
 
 #[test]
-fn a_pack_goes_with_its_last_extent_in_any_life() {
+fn a_pack_is_removed_with_its_last_extent_even_after_a_restart() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (1..=6).map(|owner| run(owner, 400)).collect());
@@ -83,7 +83,7 @@ fn a_pack_goes_with_its_last_extent_in_any_life() {
 }
 
 #[test]
-fn what_nobody_knows_is_removed_or_kept_for_a_better_day() {
+fn unknown_packs_are_removed_unless_they_must_be_kept() {
     let disk = FalseDisk::new(1);
     disk.put("notes", b"not a pack");
     let mut packs = open(&disk, &[], false);
@@ -156,7 +156,7 @@ fn a_run_that_cannot_be_written_is_refused_without_touching_the_disk() {
 }
 
 #[test]
-fn a_full_disk_gives_the_runs_back_and_service_resumes() {
+fn a_full_disk_returns_the_runs_and_service_resumes() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let kept = write(&mut packs, vec![run(1, 400)])[0];

@@ -104,7 +104,7 @@ impl Run {
 }
 
 #[test]
-fn a_full_disk_gives_way_to_what_frees_space() {
+fn a_full_disk_accepts_what_frees_space() {
     let mut run = Run::new(1);
     assert_eq!(run.disk.taken(), RESERVE);
     while !run.short {
@@ -140,7 +140,7 @@ fn without_a_reserve_a_full_disk_stays_full() {
 }
 
 #[test]
-fn a_log_that_is_opened_on_a_full_disk_is_short() {
+fn a_log_opened_on_a_full_disk_is_short() {
     let mut run = Run::new(1);
     while !run.short {
         run.put();

@@ -61,7 +61,7 @@ fn a_round_is_one_write_and_at_most_one_sync() {
 }
 
 #[test]
-fn writing_goes_on_while_a_sync_is_under_way() {
+fn writing_continues_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
@@ -91,7 +91,7 @@ fn writing_goes_on_while_a_sync_is_under_way() {
 }
 
 #[test]
-fn a_sync_makes_nothing_safe_that_was_written_after_it_began() {
+fn a_sync_does_not_cover_what_was_written_after_it_began() {
     let mut lost = false;
     for seed in 0..50 {
         let disk = FalseDisk::new(seed);
@@ -112,7 +112,7 @@ fn a_sync_makes_nothing_safe_that_was_written_after_it_began() {
 }
 
 #[test]
-fn what_somebody_waits_for_is_written_anew_from_memory() {
+fn after_a_failed_sync_awaited_batches_are_rewritten_from_memory() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.drop_refused();
@@ -132,7 +132,7 @@ fn what_somebody_waits_for_is_written_anew_from_memory() {
 }
 
 #[test]
-fn what_is_kept_until_it_is_synced_is_bounded() {
+fn batches_kept_in_memory_until_a_sync_are_bounded() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX);
     let half = |ticket| {
@@ -153,7 +153,7 @@ fn what_is_kept_until_it_is_synced_is_bounded() {
 }
 
 #[test]
-fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
+fn files_are_synced_unasked_one_by_one() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let most = Options::default().dirty_files_max as u64;
@@ -179,7 +179,7 @@ fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
 }
 
 #[test]
-fn nothing_else_syncs_while_a_sync_is_under_way() {
+fn nothing_else_syncs_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let mut done = write(&mut log, vec![handover(1, false), handover(2, true)]);
@@ -196,7 +196,7 @@ fn nothing_else_syncs_while_a_sync_is_under_way() {
 }
 
 #[test]
-fn what_is_written_at_once_is_one_write_to_the_current_file() {
+fn an_immediate_write_is_one_write_to_the_current_file() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1200);
     let large = || {
@@ -229,7 +229,7 @@ fn what_is_written_at_once_is_one_write_to_the_current_file() {
 }
 
 #[test]
-fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
+fn a_failed_immediate_write_is_retried_by_the_next_round() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     write(&mut log, vec![handover(1, false)]);
@@ -245,7 +245,7 @@ fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
 }
 
 #[test]
-fn nothing_is_written_at_once_while_writing_has_to_wait() {
+fn no_immediate_write_while_writing_must_wait() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
     let mut records = Records::new();
@@ -268,7 +268,7 @@ fn nothing_is_written_at_once_while_writing_has_to_wait() {
 }
 
 #[test]
-fn nothing_handed_over_writes_nothing_but_can_ask_to_sync() {
+fn an_empty_handover_writes_nothing_but_can_ask_to_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let nothing = |sync| Handover { shard: 0, ticket: 0, records: Records::new(), sync };
@@ -304,7 +304,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
 }
 
 #[test]
-fn a_full_disk_gives_the_records_back_and_service_resumes() {
+fn a_full_disk_returns_the_records_and_service_resumes() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, true)])[0].result.is_ok());
@@ -338,7 +338,7 @@ fn a_failed_sync_is_never_believed_later() {
 }
 
 #[test]
-fn a_disk_that_refuses_to_sync_still_takes_what_need_not_be_synced() {
+fn a_disk_that_refuses_to_sync_still_accepts_unsynced_writes() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.fail(&[Op::Sync], 1000, EIO);

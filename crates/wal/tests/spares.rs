@@ -67,7 +67,7 @@ fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> FalseDisk {
 }
 
 #[test]
-fn forgotten_files_are_written_over() {
+fn forgotten_files_are_overwritten() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
     assert!(forget(&mut log, 5));
@@ -91,7 +91,7 @@ fn forgotten_files_are_written_over() {
 }
 
 /// Returns a log whose current file, number 5, overwrites a longer one.
-fn on_a_former_life(disk: &FalseDisk) -> Log<FalseDisk> {
+fn on_a_reused_file(disk: &FalseDisk) -> Log<FalseDisk> {
     let mut log = filled(disk, 3);
     assert!(forget(&mut log, 3));
     // Fills file 4 and begins the next one.
@@ -101,10 +101,10 @@ fn on_a_former_life(disk: &FalseDisk) -> Log<FalseDisk> {
 }
 
 #[test]
-fn a_former_life_behind_the_last_batch_is_cut() {
+fn leftovers_after_the_last_batch_are_cut() {
     for seed in 0..100 {
         let disk = FalseDisk::new(seed);
-        let mut log = on_a_former_life(&disk);
+        let mut log = on_a_reused_file(&disk);
         assert!(append(&mut log, 22, 300, false));
         assert!(disk.files()[&name(5)].len() as u64 > FILE_BYTES);
         let end = log.size().bytes - disk.files()[&name(4)].len() as u64;
@@ -136,7 +136,7 @@ fn a_former_life_behind_the_last_batch_is_cut() {
 }
 
 #[test]
-fn whole_batches_of_a_former_life_do_not_count() {
+fn whole_batches_of_an_earlier_use_do_not_count() {
     let disk = FalseDisk::new(1);
     let (mut log, ..) = open(&disk);
     // Three records per file. The fifth file overwrites the first, and its batch ends where another one
@@ -155,9 +155,9 @@ fn whole_batches_of_a_former_life_do_not_count() {
 }
 
 #[test]
-fn a_clean_stop_leaves_no_former_life() {
+fn a_clean_stop_leaves_no_leftovers() {
     let disk = FalseDisk::new(1);
-    on_a_former_life(&disk).close().unwrap();
+    on_a_reused_file(&disk).close().unwrap();
     assert_eq!(spares(&disk), [""; 0]);
     let (log, recovery, records) = open(&disk);
     assert_eq!((recovery.clean, recovery.cut, seqs(&records)), (true, None, vec![4, 20, 21]));
@@ -165,7 +165,7 @@ fn a_clean_stop_leaves_no_former_life() {
 }
 
 #[test]
-fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
+fn a_reused_file_without_a_batch_is_not_damage() {
     let disk = FalseDisk::new(1);
     let (mut log, mut former) = (filled(&disk, 3), disk.files());
     former.retain(|file, _| *file == name(1));
@@ -199,9 +199,9 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
 }
 
 #[test]
-fn damage_in_a_file_that_is_written_over_is_found_and_named() {
+fn damage_in_a_reused_file_is_found_and_reported() {
     let disk = FalseDisk::new(1);
-    let mut log = on_a_former_life(&disk);
+    let mut log = on_a_reused_file(&disk);
     let at = log.size().bytes - disk.files()[&name(4)].len() as u64;
     assert!(append(&mut log, 22, 100, true));
     assert!(append(&mut log, 23, 100, true));
@@ -217,7 +217,7 @@ fn damage_in_a_file_that_is_written_over_is_found_and_named() {
 }
 
 #[test]
-fn what_has_failed_is_not_written_over() {
+fn files_that_failed_are_not_overwritten() {
     // A failed write.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 1);
@@ -237,7 +237,7 @@ fn what_has_failed_is_not_written_over() {
 }
 
 #[test]
-fn what_was_there_before_is_not_written_over() {
+fn files_of_an_earlier_process_are_not_overwritten() {
     let disk = FalseDisk::new(1);
     drop(filled(&disk, 3));
     let (mut log, ..) = open(&disk);
@@ -261,7 +261,7 @@ fn the_spares_of_an_earlier_process_are_removed() {
 }
 
 #[test]
-fn a_spare_that_cannot_be_had_costs_one_attempt() {
+fn an_unusable_spare_costs_one_attempt() {
     for op in [Op::Rename, Op::Open, Op::Len] {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
@@ -282,7 +282,7 @@ fn a_spare_that_cannot_be_had_costs_one_attempt() {
 }
 
 #[test]
-fn spares_stand_for_the_reserve() {
+fn spares_replace_the_reserve() {
     let disk = FalseDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let has = |name: &str| disk.files().contains_key(name);
@@ -329,7 +329,7 @@ fn spares_stand_for_the_reserve() {
 }
 
 #[test]
-fn a_spare_that_is_taken_by_a_sync_is_missed_in_the_reserve_at_once() {
+fn the_reserve_is_taken_again_when_a_sync_uses_a_spare() {
     let disk = FalseDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();

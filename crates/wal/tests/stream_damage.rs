@@ -117,7 +117,7 @@ fn after_a_reboot_what_was_not_synced_may_be_missing() {
 }
 
 #[test]
-fn a_stream_without_any_segment_is_missed() {
+fn a_stream_without_any_segment_is_reported() {
     for limits in [LIMITS, SMALL] {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, limits, false));
@@ -128,7 +128,7 @@ fn a_stream_without_any_segment_is_missed() {
 }
 
 #[test]
-fn an_end_that_is_cut_off_is_missed_once_the_streams_have_fallen_idle() {
+fn a_truncated_segment_is_reported_once_the_streams_were_idle() {
     let whole = {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, LIMITS, true));
@@ -154,7 +154,7 @@ fn an_end_that_is_cut_off_is_missed_once_the_streams_have_fallen_idle() {
 }
 
 #[test]
-fn a_flipped_bit_in_the_last_chunk_is_no_torn_end() {
+fn a_flipped_bit_in_the_last_chunk_is_not_a_torn_end() {
     for at in 0..100 {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, LIMITS, true));
@@ -170,7 +170,7 @@ fn a_flipped_bit_in_the_last_chunk_is_no_torn_end() {
 }
 
 #[test]
-fn a_clean_stop_syncs_and_says_so() {
+fn a_clean_stop_syncs_and_notes_it() {
     let disk = FalseDisk::new(1);
     owner(&disk, SMALL, false).streams.close();
     assert_eq!(open(&disk.crash(Crash::Power)).unwrap().next, 6);
@@ -192,7 +192,7 @@ fn a_removed_stream_leaves_no_note() {
 }
 
 #[test]
-fn retention_takes_nothing_that_is_missed() {
+fn retention_is_not_reported_as_damage() {
     let disk = FalseDisk::new(1);
     let mut owner = owner(&disk, SMALL, true);
     owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
@@ -202,7 +202,7 @@ fn retention_takes_nothing_that_is_missed() {
 }
 
 #[test]
-fn a_damaged_version_stops_nobody() {
+fn a_damaged_version_file_stops_no_stream() {
     let disk = FalseDisk::new(1);
     let kept = owner(&disk, SMALL, false).retained(7);
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);

@@ -149,7 +149,7 @@ fn an_interrupted_end_is_cut_at_every_byte() {
 
 /// A bad chunk before a good one is no interrupted end, so nothing is written. A bad last chunk may be one.
 #[test]
-fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
+fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
     let (files, all) = sample();
     for bit in 0..8 * files[LAST].len() {
         let mut files = files.clone();

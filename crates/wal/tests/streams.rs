@@ -105,7 +105,7 @@ fn a_read_takes_whole_chunks_and_at_least_one() {
 }
 
 #[test]
-fn what_is_not_wanted_is_hopped_over() {
+fn unwanted_chunks_are_skipped() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     let with = |n: u64, values: &[&str], none: bool, bytes| {
@@ -143,7 +143,7 @@ fn what_is_not_wanted_is_hopped_over() {
 
 /// A job that wants little does not hold the thread for long.
 #[test]
-fn a_read_looks_at_so_many_chunks_in_vain() {
+fn a_read_inspects_a_bounded_number_of_unwanted_chunks() {
     let (disk, mut owner) = streams();
     owner.open(7, StreamLimits { segment_bytes: 100_000, ..LIMITS }, 0).unwrap();
     owner.append(7, (0..10_000).map(|n| chunk(n, 1, 0, 10)).collect(), false).unwrap();
@@ -241,7 +241,7 @@ fn unknown_and_removed_streams_leave_nothing() {
 }
 
 #[test]
-fn opening_many_streams_touches_none() {
+fn listing_many_streams_touches_none() {
     let (disk, mut owner) = streams();
     for stream in 0..1000 {
         owner.open(stream, LIMITS, 0).unwrap();
@@ -258,7 +258,7 @@ fn opening_many_streams_touches_none() {
 }
 
 #[test]
-fn what_is_no_chunk_is_refused() {
+fn invalid_chunks_are_refused() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, vec![chunk(0, 5, 100, 10)], false).unwrap();
@@ -289,7 +289,7 @@ fn what_is_no_chunk_is_refused() {
 
 /// Only one append of a stream may be in flight; it does not delay those of other streams.
 #[test]
-fn nobody_waits_for_the_sync_of_another() {
+fn no_stream_waits_for_the_sync_of_another() {
     let (disk, mut owner) = streams();
     [1, 2].iter().for_each(|&stream| drop(owner.open(stream, LIMITS, 0).unwrap()));
     let mut answers = Vec::new();
@@ -353,7 +353,7 @@ fn an_append_is_one_write() {
 }
 
 #[test]
-fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
+fn an_immediate_append_goes_to_the_end_of_a_segment() {
     let (disk, mut owner) = streams();
     let append = |stream, first, bytes, sync| {
         let chunks = vec![chunk(first, 1, 0, bytes)];
@@ -400,7 +400,7 @@ fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
 }
 
 #[test]
-fn a_failed_sync_takes_its_append_back() {
+fn a_failed_sync_rolls_its_append_back() {
     for op in [Op::Sync, Op::SyncDir] {
         let (disk, mut owner) = streams();
         owner.open(7, LIMITS, 0).unwrap();
@@ -421,7 +421,7 @@ fn a_failed_sync_takes_its_append_back() {
 }
 
 #[test]
-fn what_an_earlier_process_left_is_synced_before_it_is_shown() {
+fn chunks_of_an_earlier_process_are_synced_before_they_are_shown() {
     let after_power_loss = |seed: u64, sync: bool| {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
@@ -469,7 +469,7 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
 
 /// An open verifies the last segment and trusts the earlier ones, so those must be whole.
 #[test]
-fn power_loss_tears_no_segment_in_front_of_the_last() {
+fn power_loss_tears_no_segment_before_the_last() {
     for (seed, syncs) in (0..100).flat_map(|seed| (0..4).map(move |syncs| (seed, syncs))) {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
@@ -494,7 +494,7 @@ fn power_loss_tears_no_segment_in_front_of_the_last() {
 
 /// Whether or not the earlier appends asked for a sync.
 #[test]
-fn a_segment_is_begun_when_what_is_in_front_is_synced() {
+fn a_segment_begins_when_everything_before_it_is_synced() {
     let (disk, mut owner) = streams();
     owner.open(7, SMALL, 0).unwrap();
     owner.append(7, (0..3).map(|n| chunk(n, 1, 0, 500)).collect(), false).unwrap();
@@ -528,7 +528,7 @@ fn a_segment_is_begun_when_what_is_in_front_is_synced() {
 /// The process may end at any point while an append is rolled back, and the disk may refuse any part of that.
 /// What the next process finds of the append follows what was confirmed.
 #[test]
-fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
+fn an_incomplete_rollback_leaves_no_hole() {
     let mut left = 0;
     // `fail_at` is the change that fails in addition to the syncs, `die_at` the one with which the process
     // ends. At 30 everything is done.
@@ -559,7 +559,7 @@ fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
 }
 
 #[test]
-fn a_full_disk_is_answered_and_left_as_it_was() {
+fn a_full_disk_is_reported_and_left_unchanged() {
     let (disk, mut owner) = streams();
     owner.open(7, SMALL, 0).unwrap();
     owner.append(7, vec![chunk(0, 1, 0, 300)], false).unwrap();
@@ -600,7 +600,7 @@ fn an_append_over_two_segments_may_be_written_in_part() {
 }
 
 #[test]
-fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
+fn a_future_time_is_the_end_even_if_a_segment_begins_there() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, vec![chunk(0, 5, 1000, 50)], false).unwrap();
@@ -622,7 +622,7 @@ fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
 }
 
 #[test]
-fn files_are_opened_by_whoever_needs_them_and_closed_again() {
+fn files_are_opened_when_needed_and_closed_again() {
     let (disk, mut owner) = streams();
     for stream in 0..wal::OPEN_WRITE_MAX as u64 + 1 {
         owner.open(stream, LIMITS, 0).unwrap();

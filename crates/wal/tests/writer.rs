@@ -49,7 +49,7 @@ fn seqs(disk: &FalseDisk) -> Vec<u64> {
 }
 
 #[test]
-fn a_shard_writes_itself_while_the_thread_sleeps_also_while_a_sync_goes_on() {
+fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
@@ -72,7 +72,7 @@ fn a_shard_writes_itself_while_the_thread_sleeps_also_while_a_sync_goes_on() {
 }
 
 #[test]
-fn whoever_finds_the_thread_awake_hands_over() {
+fn a_shard_hands_over_while_the_thread_is_awake() {
     let disk = FalseDisk::new(1);
     let (log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
     let ((answered, answers), (go, wait)) = (channel(), channel::<()>());
@@ -95,7 +95,7 @@ fn whoever_finds_the_thread_awake_hands_over() {
 }
 
 #[test]
-fn a_write_that_is_refused_at_once_is_the_threads() {
+fn a_failed_immediate_write_is_left_to_the_thread() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     drop(go);
@@ -136,7 +136,7 @@ fn a_round_does_not_wait_for_a_sync() {
 }
 
 #[test]
-fn whoever_came_while_the_log_was_full_is_answered_when_it_is_not() {
+fn handovers_to_a_full_log_are_answered_when_it_is_no_longer_full() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     let mut records = Records::new();
@@ -156,7 +156,7 @@ fn whoever_came_while_the_log_was_full_is_answered_when_it_is_not() {
 }
 
 #[test]
-fn at_the_end_whoever_waits_for_a_sync_is_answered() {
+fn at_the_end_every_waiting_handover_is_answered() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
@@ -174,7 +174,7 @@ fn at_the_end_whoever_waits_for_a_sync_is_answered() {
 }
 
 #[test]
-fn what_shards_have_written_themselves_is_noted_when_the_log_falls_idle() {
+fn immediate_writes_are_noted_when_the_log_becomes_idle() {
     let disk = FalseDisk::new(1);
     let (_, writer, answers) = writer(&disk);
     writer.send(handover(1, false));

@@ -49,7 +49,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Releases the reserve if the failure was due to a full disk.
-    pub(super) fn give_way(&mut self, failure: &Failure) {
+    pub(super) fn release_reserve_if_full(&mut self, failure: &Failure) {
         if matches!(failure.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.drop_spares();
             self.drop_reserve();
@@ -57,7 +57,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Called after a spare was added. Releases the reserve if the spares replace it now.
-    pub(super) fn has_spared(&mut self) {
+    pub(super) fn spare_added(&mut self) {
         if self.spares_are_enough() {
             self.drop_reserve();
         }

@@ -55,7 +55,7 @@ impl Closed {
     }
 
     /// Marks the file as not sound.
-    fn spoil(&mut self, file: u64) {
+    fn mark_unsound(&mut self, file: u64) {
         self.files.entry(file).and_modify(|file| file.sound = false);
     }
 
@@ -91,7 +91,7 @@ impl<D: Disk> Log<D> {
     pub fn forget(&mut self, file: u64) {
         let head = self.current.as_ref().map_or(self.next_file, |current| current.number);
         if file < head {
-            self.forgetting = self.forgetting.max(file);
+            self.forgotten_to = self.forgotten_to.max(file);
         }
     }
 
@@ -99,9 +99,9 @@ impl<D: Disk> Log<D> {
     /// can skip them. Returns `None` if there is none, or if the disk refuses.
     pub(super) fn begin_forget(&mut self) -> Option<u64> {
         self.remove_forgotten();
-        let file = self.forgetting;
+        let file = self.forgotten_to;
         self.oldest_forgotten()?;
-        if !self.is_said(file) {
+        if !self.floor_is_above(file) {
             // If nothing else is left, the first needed batch is the one that carries the floor.
             let floor = self.first_above(file).unwrap_or(self.next_batch);
             let before = std::mem::replace(&mut self.floor, floor);
@@ -109,20 +109,20 @@ impl<D: Disk> Log<D> {
                 self.floor = before;
                 return None;
             }
-            self.said = self.last;
+            self.floor_batch = self.last;
         }
-        (self.synced < self.said).then_some(file)
+        (self.synced < self.floor_batch).then_some(file)
     }
 
     /// Removes the forgotten files, if the floor above them is synced. Stops when the disk refuses.
     pub(super) fn remove_forgotten(&mut self) {
-        let file = self.forgetting;
-        if self.oldest_forgotten().is_none() || self.synced < self.said || !self.is_said(file) {
+        let file = self.forgotten_to;
+        if self.oldest_forgotten().is_none() || self.synced < self.floor_batch || !self.floor_is_above(file) {
             return;
         }
-        self.leave_dirty(|open| open.number <= file);
+        self.drop_dirty(|open| open.number <= file);
         while let Some(oldest) = self.oldest_forgotten() {
-            if self.give_back(oldest).is_err() {
+            if self.remove_or_spare(oldest).is_err() {
                 return;
             }
             self.closed.remove(oldest);
@@ -132,7 +132,7 @@ impl<D: Disk> Log<D> {
     }
 
     fn oldest_forgotten(&self) -> Option<u64> {
-        self.closed.oldest().filter(|&oldest| oldest <= self.forgetting)
+        self.closed.oldest().filter(|&oldest| oldest <= self.forgotten_to)
     }
 
     /// Returns the first batch after a file.
@@ -141,17 +141,17 @@ impl<D: Disk> Log<D> {
     }
 
     /// Returns true if the floor is above a file.
-    fn is_said(&self, file: u64) -> bool {
+    fn floor_is_above(&self, file: u64) -> bool {
         self.first_above(file).map_or(self.floor > self.last, |above| above <= self.floor)
     }
 
     /// Drops the files that need no further sync, because they are synced or no longer needed.
-    pub(super) fn leave_dirty(&mut self, is_done: impl Fn(&Open<D::File>) -> bool) {
+    pub(super) fn drop_dirty(&mut self, is_done: impl Fn(&Open<D::File>) -> bool) {
         let closed = &mut self.closed;
         self.dirty.retain(|open| {
             let is_done = is_done(open);
             if is_done && open.doomed {
-                closed.spoil(open.number);
+                closed.mark_unsound(open.number);
             }
             !is_done
         });

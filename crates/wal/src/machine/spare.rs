@@ -51,7 +51,7 @@ impl<D: Disk> Log<D> {
     }
 
     /// Removes a forgotten file, or renames it to a spare if it can be overwritten.
-    pub(super) fn give_back(&mut self, number: u64) -> io::Result<()> {
+    pub(super) fn remove_or_spare(&mut self, number: u64) -> io::Result<()> {
         let (name, spare) = (file::name(number), file::spare_name(number));
         if self.spares.len() < self.options.spare_files_max
             && !self.is_short()
@@ -59,7 +59,7 @@ impl<D: Disk> Log<D> {
         {
             if self.disk.rename(&name, &spare).is_ok() {
                 self.spares.push_back(number);
-                self.has_spared();
+                self.spare_added();
                 return Ok(());
             }
             // A disk may report a failure although it has renamed the file.

@@ -73,7 +73,7 @@ pub(super) struct Unsynced {
     batches: VecDeque<UnsyncedBatch>,
     /// The sum of the lengths of `batches`.
     bytes: u64,
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlight>,
 }
 
 impl Unsynced {
@@ -99,7 +99,7 @@ struct UnsyncedBatch {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
+struct InFlight {
     /// The last batch that is synced if the sync succeeds.
     batch: u64,
     /// The names of files below this number are synced as well.
@@ -124,7 +124,7 @@ impl<D: Disk> Log<D> {
         if self.is_syncing() {
             return None;
         }
-        // A write may have synced everything meanwhile (see `ready`): answers the handovers that this
+        // A write may have synced everything meanwhile (see `ensure_room`): answers the handovers that this
         // covered.
         self.answer(&Ok(()), done);
         let forgotten = self.begin_forget();
@@ -137,7 +137,7 @@ impl<D: Disk> Log<D> {
         if self.dirty.iter().filter(|file| stays(file)).take(files).any(|file| file.doomed) {
             if asked {
                 let outcome = self.sync_all().or_else(|failure| {
-                    self.give_way(&failure);
+                    self.release_reserve_if_full(&failure);
                     self.sync_all()
                 });
                 self.answer(&outcome, done);
@@ -155,19 +155,19 @@ impl<D: Disk> Log<D> {
             job.names = Some(self.disk.begin_sync_dir());
         }
         let batch = if asked { self.last } else { self.dirty.front().map_or(0, |oldest| oldest.last) };
-        self.unsynced.under_way = Some(UnderWay { batch, names: (!named).then_some(self.next_file) });
+        self.unsynced.in_flight = Some(InFlight { batch, names: (!named).then_some(self.next_file) });
         Some(job)
     }
 
     /// Takes the result of the job from [`Log::begin_sync`] and answers the handovers it covered. Retries a
     /// failed sync once.
     pub fn end_sync(&mut self, end: SyncEnd, done: &mut Vec<Completion>) {
-        let Some(UnderWay { batch, names }) = self.unsynced.under_way.take() else { return };
+        let Some(InFlight { batch, names }) = self.unsynced.in_flight.take() else { return };
         let covered = |file: &Open<D::File>| names.is_some_and(|below| file.number < below);
         match end.0 {
             Ok(()) => {
                 self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
-                self.leave_dirty(|file| file.last <= batch);
+                self.drop_dirty(|file| file.last <= batch);
                 self.synced = self.synced.max(batch);
                 self.note();
                 self.remove_forgotten();
@@ -193,7 +193,7 @@ impl<D: Disk> Log<D> {
 
     /// Returns true while a job of [`Log::begin_sync`] has not ended.
     pub fn is_syncing(&self) -> bool {
-        self.unsynced.under_way.is_some()
+        self.unsynced.in_flight.is_some()
     }
 
     /// Returns true if nothing more should be written before the sync in flight has ended.
@@ -212,7 +212,7 @@ impl<D: Disk> Log<D> {
 
     /// Answers a group of handovers that was written. Keeps its records if one of them waits for a sync.
     /// `header` is the header of its batch.
-    pub(super) fn written(
+    pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
         header: Option<BatchHeader>,
@@ -282,7 +282,7 @@ impl<D: Disk> Log<D> {
         if self.dirty.iter().chain(&self.current).any(unnamed) {
             self.sync_names()?;
         }
-        self.leave_dirty(|_| true);
+        self.drop_dirty(|_| true);
         self.synced = self.last;
         if let Some(current) = &mut self.current {
             current.good += copies;
@@ -337,7 +337,7 @@ impl<D: Disk> Log<D> {
                     Source::File(from, to) => payload.push(IoSlice::new(&bytes[from..to])),
                     Source::Memory(at) => batches[at].records.iter().for_each(|r| r.slices(&mut payload)),
                 }
-                self.open_fresh()?;
+                self.ensure_current()?;
                 self.write_batch(header, &payload)?;
             }
         }

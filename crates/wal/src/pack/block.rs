@@ -78,7 +78,7 @@ impl BlockHeader {
     }
 
     /// Returns true if this header was written for `payload`.
-    pub fn proves(&self, payload: &[u8], place: Place) -> bool {
+    pub fn matches(&self, payload: &[u8], place: Place) -> bool {
         let mut proof = place.proof();
         proof.update(payload);
         proof.finish() == self.proof
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_holds_for_its_place_only() {
+    fn a_header_is_valid_for_its_place_only() {
         let place = Place { pack: 7, offset: 48, owner: 9 };
         let mut records = Records::new();
         records.push(9, 1, 2, &[b"body"]);
@@ -100,7 +100,7 @@ mod tests {
         for other in [Place { pack: 8, ..place }, Place { offset: 49, ..place }, Place { owner: 1, ..place }]
         {
             assert_eq!(BlockHeader::decode(&bytes, other), Err(Flaw::Header), "{other:?}");
-            records.pieces(|piece| assert!(header.proves(piece, place) && !header.proves(piece, other)));
+            records.pieces(|piece| assert!(header.matches(piece, place) && !header.matches(piece, other)));
         }
         for at in 0..BLOCK_HEADER {
             let mut bad = bytes;

@@ -102,7 +102,7 @@ struct Pack {
     /// Their sum.
     live: u64,
     /// It may have more live extents than are known.
-    held: bool,
+    may_have_more: bool,
     /// [`Packs::sparse`] has named it.
     named: bool,
 }
@@ -148,7 +148,7 @@ impl<D: Disk> Packs<D> {
             spent: BTreeMap::new(),
         };
         for (number, mut pack) in packs {
-            pack.held = keep_unknown && pack.bytes > FILE_HEADER as u64 + pack.live;
+            pack.may_have_more = keep_unknown && pack.bytes > FILE_HEADER as u64 + pack.live;
             opened.keep_or_spend(number, pack);
         }
         opened.sweep();
@@ -213,7 +213,7 @@ impl<D: Disk> Packs<D> {
             return None;
         }
         let (mut bytes, mut live) = (0, 0);
-        for pack in self.packs.values().filter(|pack| !pack.held) {
+        for pack in self.packs.values().filter(|pack| !pack.may_have_more) {
             bytes += if pack.named { pack.live } else { pack.bytes };
             live += pack.live;
         }
@@ -221,7 +221,7 @@ impl<D: Disk> Packs<D> {
             return None;
         }
         let candidates =
-            self.packs.iter_mut().filter(|(_, pack)| !pack.held && !pack.named && pack.bytes > 0);
+            self.packs.iter_mut().filter(|(_, pack)| !pack.may_have_more && !pack.named && pack.bytes > 0);
         let (&number, pack) = candidates.min_by_key(|(_, pack)| 1000 * pack.live / pack.bytes)?;
         pack.named = true;
         Some(number)
@@ -244,7 +244,7 @@ impl<D: Disk> Packs<D> {
     }
 
     fn keep_or_spend(&mut self, number: u64, pack: Pack) {
-        if pack.held || !pack.extents.is_empty() {
+        if pack.may_have_more || !pack.extents.is_empty() {
             self.packs.insert(number, pack);
         } else {
             self.spent.insert(number, pack.bytes);

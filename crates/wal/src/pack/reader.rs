@@ -150,7 +150,7 @@ impl<D: Disk> PackReader<D> {
         }
         bytes.truncate(end);
         let payload = Bytes::from(bytes).slice(BLOCK_HEADER..);
-        if !header.proves(&payload, place) {
+        if !header.matches(&payload, place) {
             return Err(Flaw::Payload.into());
         }
         let records = records(payload).filter(|records| records.len() == header.records as usize);

@@ -56,14 +56,14 @@ impl Directory {
             }
         }
         if cut.torn {
-            cut.kept = self.keep(disk, &cuts)?;
+            cut.kept = self.save(disk, &cuts)?;
         }
         recovery.cut = Some(cut);
         Ok(cuts)
     }
 
     /// Copies the bytes to be cut to separate files and returns their names; none if the disk refuses.
-    fn keep<D: Disk>(&mut self, disk: &mut D, cuts: &[(usize, u64)]) -> Result<Vec<String>, OpenError> {
+    fn save<D: Disk>(&mut self, disk: &mut D, cuts: &[(usize, u64)]) -> Result<Vec<String>, OpenError> {
         let mut kept = Vec::new();
         for &(index, from) in cuts {
             let bytes = self.bytes(disk, index)?;
@@ -80,7 +80,7 @@ impl Directory {
 
     /// Cuts the files, and syncs everything that an earlier process left unsynced, because later batches
     /// depend on it.
-    pub(super) fn settle<D: Disk>(
+    pub(super) fn cut_and_sync<D: Disk>(
         &self,
         disk: &mut D,
         from: usize,

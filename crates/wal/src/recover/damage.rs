@@ -13,7 +13,7 @@ impl Directory {
     /// Returns true if the gap counts as damage. If a file is unreadable, the gap always counts as damage,
     /// because the file may be readable tomorrow.
     pub(super) fn is_damage(&self, gap: &Gap) -> bool {
-        self.same_life || gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
+        self.same_boot || gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
     }
 
     /// Reports the places of the missing batches and their possible owners.
@@ -44,8 +44,8 @@ impl Directory {
                     && inside(found.offset)
             });
             let mut places: Vec<(u64, u64)> = lost.map(|found| (found.offset, found.end)).collect();
-            let spoilt = scan.bad.iter().filter(|bad| inside(bad.start));
-            places.extend(spoilt.map(|bad| (bad.start, bad.end)).inspect(|_| bad += 1));
+            let corrupt = scan.bad.iter().filter(|bad| inside(bad.start));
+            places.extend(corrupt.map(|bad| (bad.start, bad.end)).inspect(|_| bad += 1));
             places.sort_unstable();
             for (offset, end) in places {
                 let owners = self.owners(disk, index, offset, end)?;

@@ -23,7 +23,7 @@ pub(super) struct Files<D: Disk> {
     /// A reused buffer for the headers and filters of the chunks being written.
     heads: Vec<u8>,
     /// The version file exists and is valid.
-    versioned: bool,
+    has_version: bool,
     /// The version file exists and is corrupt. This is harmless: every segment has its own version.
     pub is_damaged: bool,
 }
@@ -44,9 +44,9 @@ impl<D: Disk> Files<D> {
         }
         // If its creation was interrupted, the file is empty or holds zeros.
         let is_damaged = version.is_none() && bytes.iter().any(|&byte| byte != 0);
-        let (open, heads, versioned) = (VecDeque::new(), Vec::new(), version.is_some());
+        let (open, heads, has_version) = (VecDeque::new(), Vec::new(), version.is_some());
         let notes = Notes::read(&mut disk).map_err(StreamError::io(LOCK))?;
-        Ok(Self { disk, notes, open, heads, versioned, is_damaged })
+        Ok(Self { disk, notes, open, heads, has_version, is_damaged })
     }
 
     /// Writes consecutive chunks at byte `at`, the end of a segment, in one vectored write. Returns their
@@ -128,7 +128,7 @@ impl<D: Disk> Files<D> {
     /// chunk. It stays until the new file replaces it, because its name says how far the stream has come.
     fn create(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
         self.close(stream, segment);
-        self.say_version()?;
+        self.write_version()?;
         let name = Kind::Segment.name(stream, segment);
         let file = match self.disk.create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -140,7 +140,7 @@ impl<D: Disk> Files<D> {
             }
             created => created?,
         };
-        self.hold(stream, segment, file)
+        self.keep_open(stream, segment, file)
     }
 
     fn open(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
@@ -149,10 +149,10 @@ impl<D: Disk> Files<D> {
             Some((_, file)) => file,
             None => self.disk.open(&Kind::Segment.name(stream, segment))?,
         };
-        self.hold(stream, segment, file)
+        self.keep_open(stream, segment, file)
     }
 
-    fn hold(&mut self, stream: u64, segment: u64, file: D::File) -> io::Result<(&mut D, &mut D::File)> {
+    fn keep_open(&mut self, stream: u64, segment: u64, file: D::File) -> io::Result<(&mut D, &mut D::File)> {
         if self.open.len() == OPEN_WRITE_MAX {
             self.open.pop_front();
         }
@@ -162,8 +162,8 @@ impl<D: Disk> Files<D> {
     }
 
     /// Writes the version file before the first segment is created.
-    fn say_version(&mut self) -> io::Result<()> {
-        if self.versioned {
+    fn write_version(&mut self) -> io::Result<()> {
+        if self.has_version {
             return Ok(());
         }
         let mut file = match self.disk.create(VERSION_FILE) {
@@ -173,7 +173,7 @@ impl<D: Disk> Files<D> {
         };
         self.disk.truncate(&mut file, 0)?;
         write_all(&mut self.disk, &mut file, 0, &mut [IoSlice::new(&files::version_file())])?;
-        self.versioned = true;
+        self.has_version = true;
         Ok(())
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inserted_matches() {
+    fn inserted_values_match() {
         for bytes in [16, 17, 100, 255] {
             let mut bloom = Bloom::new(bytes);
             assert_eq!(bloom.as_bytes().len(), usize::from(bytes));
@@ -149,7 +149,7 @@ mod tests {
 
     /// In thousands: 8 values in 16 bytes, and 100 in 255. The values are fixed, so the count is.
     #[test]
-    fn false_hits_are_few() {
+    fn false_positives_are_rare() {
         for (bytes, values, most) in [(16, 8, 10), (255, 100, 10)] {
             let mut bloom = Bloom::new(bytes);
             (0..values).for_each(|value: u32| bloom.insert(format!("value {value}").as_bytes()));

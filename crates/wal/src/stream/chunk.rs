@@ -93,7 +93,7 @@ impl ChunkHeader {
     }
 
     /// Reads the header at the front of `bytes`. Returns `None` if it is implausible. Its check is not
-    /// verified yet; see [`ChunkHeader::holds`].
+    /// verified yet; see [`ChunkHeader::is_valid_at`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..CHUNK_HEADER)?;
         let header = Self {
@@ -105,7 +105,7 @@ impl ChunkHeader {
             crc: u32_at(bytes, 32),
             check: u32_at(bytes, 44) & 0xff_ffff,
         };
-        let holds = bytes[..2] == OPENING
+        let is_valid = bytes[..2] == OPENING
             && header.entries > 0
             && u32_at(bytes, 4) == u32::from(header.entries)
             && i64::try_from(header.timestamp_ms).is_ok()
@@ -113,11 +113,11 @@ impl ChunkHeader {
             && header.first.checked_add(u64::from(header.entries)).is_some()
             && (1..=DATA_MAX).contains(&(header.data as usize))
             && u32_at(bytes, 40) == 0;
-        holds.then_some(header)
+        is_valid.then_some(header)
     }
 
     /// Returns true if `bytes`, at least the header and the filter, were written for this place.
-    pub fn holds(&self, bytes: &[u8], place: Place) -> bool {
+    pub fn is_valid_at(&self, bytes: &[u8], place: Place) -> bool {
         self.bloom_of(bytes).is_some_and(|bloom| check(place, &bytes[..CHECK], bloom) == self.check)
     }
 
@@ -127,7 +127,7 @@ impl ChunkHeader {
     }
 
     /// Returns true if this header was written for `data`.
-    pub fn proves(&self, data: &[u8]) -> bool {
+    pub fn matches(&self, data: &[u8]) -> bool {
         data.len() == self.data as usize && crc32(data) == self.crc
     }
 
@@ -186,21 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn a_header_holds_for_its_place_only() {
+    fn a_header_is_valid_for_its_place_only() {
         for bloom in [None, Some(Bloom::new(20))] {
             let mut bytes = Vec::new();
             ChunkHeader::encode(PLACE, (5, 3, 9), bloom.as_ref(), b"data", &mut bytes);
             let header = ChunkHeader::decode(&bytes).unwrap();
             assert_eq!((header.first, header.next(), header.timestamp_ms), (5, 8, 9));
             assert_eq!((header.head(), header.bytes()), (bytes.len(), bytes.len() as u64 + 4));
-            assert!(header.holds(&bytes, PLACE) && header.proves(b"data") && !header.proves(b"date"));
-            assert!(!header.holds(&bytes, Place { stream: 8, ..PLACE }));
-            assert!(!header.holds(&bytes, Place { at: 9, ..PLACE }));
+            assert!(header.is_valid_at(&bytes, PLACE) && header.matches(b"data") && !header.matches(b"date"));
+            assert!(!header.is_valid_at(&bytes, Place { stream: 8, ..PLACE }));
+            assert!(!header.is_valid_at(&bytes, Place { at: 9, ..PLACE }));
             for bit in 0..8 * bytes.len() {
                 let mut bad = bytes.clone();
                 bad[bit / 8] ^= 0x80 >> (bit % 8);
-                let holds = ChunkHeader::decode(&bad).is_some_and(|header| header.holds(&bad, PLACE));
-                assert!(!holds, "bit {bit}");
+                let is_valid =
+                    ChunkHeader::decode(&bad).is_some_and(|header| header.is_valid_at(&bad, PLACE));
+                assert!(!is_valid, "bit {bit}");
             }
             assert_eq!(ChunkHeader::decode(&bytes[..CHUNK_HEADER - 1]), None);
         }

@@ -86,8 +86,9 @@ pub(super) fn version_file() -> [u8; VERSION_BYTES] {
 
 /// Returns the version of the directory; `None` if the version file is corrupt.
 pub(super) fn directory_version(bytes: &[u8]) -> Option<u32> {
-    let holds = bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
-    version(bytes, VERSION_MAGIC).filter(|&version| holds || version <= STREAM_VERSION)
+    let is_valid =
+        bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
+    version(bytes, VERSION_MAGIC).filter(|&version| is_valid || version <= STREAM_VERSION)
 }
 
 /// Returns the version in a file's header; `None` if it is not such a header. Versions start at 1.
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_says_its_version() {
+    fn a_header_has_a_version() {
         assert_eq!(version(&header(INDEX_MAGIC), INDEX_MAGIC), Some(STREAM_VERSION));
         assert_eq!(version(&header(INDEX_MAGIC), SEGMENT_MAGIC), None);
         assert_eq!(version(&header(INDEX_MAGIC)[..7], INDEX_MAGIC), None);

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_counts_until_its_last_slice_is_gone() {
+    fn a_buffer_counts_until_its_last_slice_is_dropped() {
         let node = Arc::new(Held::new(100, 10, None));
         let one = Arc::new(Held::new(60, 10, Some(node.clone())));
         let buffer = counted(vec![7; 40], Some(&one));

@@ -54,8 +54,8 @@ impl Entry {
     }
 
     fn decode(bytes: &[u8; ENTRY], stream: u64, segment: u64) -> Option<Self> {
-        let holds = u32_at(bytes, 24) == check(stream, segment, &bytes[..24]);
-        holds.then(|| Self {
+        let is_valid = u32_at(bytes, 24) == check(stream, segment, &bytes[..24]);
+        is_valid.then(|| Self {
             first: u64_at(bytes, 0),
             timestamp_ms: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_is_written_over() {
+    fn a_torn_end_is_overwritten() {
         for torn in 0..ENTRY {
             let disk = FalseDisk::new(0);
             let name = Kind::Index.name(1, 0);

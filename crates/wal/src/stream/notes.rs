@@ -3,14 +3,14 @@
 //! ```text
 //!  64 bytes for each stream, in any order
 //!  0       4        12     20     28       36      44        52       60
-//!  | magic | stream | life | from | newest | bytes | written | synced | check |
+//!  | magic | stream | boot | from | newest | bytes | written | synced | check |
 //!  | u32   | u64    | u64  | u64  | u64    | u64   | u64     | u64    | u32   |
 //! ```
 //!
 //! Numbers are big-endian, as in all files of streams. The note of the log (`note.rs`) is little-endian.
 //!
 //! * `magic`: `SLsn`. Zeros say that the place is free.
-//! * `life`: the boot of the machine: the two halves of `life` in the note of the log, combined by XOR. 0:
+//! * `boot`: the boot of the machine: the two halves of `boot` in the note of the log, combined by XOR. 0:
 //!   the system does not say. All bits set: a part of the stream was found missing in the boot that wrote the
 //!   note, so that it counts as damage in every later boot as well.
 //! * `from`: nothing may be missing from this offset on. What is missing before it was removed by retention
@@ -30,7 +30,7 @@ use std::io;
 use super::files::{u32_at, u64_at};
 use crate::batch::crc32c;
 use crate::disk::Disk;
-use crate::note::Life;
+use crate::note::BootId;
 
 /// The length of a note in bytes. It divides the size of a sector, so that no note is torn.
 const NOTE: usize = 64;
@@ -38,12 +38,12 @@ const _: () = assert!(NOTE == 4 + 7 * 8 + 4);
 
 const MAGIC: [u8; 4] = *b"SLsn";
 
-/// The `life` that has all bits set; see the module.
-const EVERY_LIFE: u64 = u64::MAX;
+/// The `boot` that has all bits set; see the module.
+const EVERY_BOOT: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    pub life: u64,
+    pub boot: u64,
     pub from: u64,
     pub newest: u64,
     pub bytes: u64,
@@ -55,8 +55,8 @@ impl Note {
     fn encode(&self, stream: u64) -> [u8; NOTE] {
         let mut bytes = [0; NOTE];
         bytes[..4].copy_from_slice(&MAGIC);
-        let Self { life, from, newest, bytes: end, written, synced } = *self;
-        for (at, word) in [stream, life, from, newest, end, written, synced].into_iter().enumerate() {
+        let Self { boot, from, newest, bytes: end, written, synced } = *self;
+        for (at, word) in [stream, boot, from, newest, end, written, synced].into_iter().enumerate() {
             bytes[4 + 8 * at..12 + 8 * at].copy_from_slice(&word.to_be_bytes());
         }
         let check = crc32c(&bytes[..60]);
@@ -65,11 +65,12 @@ impl Note {
     }
 
     fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
-        let holds = bytes.len() == NOTE && bytes[..4] == MAGIC && u32_at(bytes, 60) == crc32c(&bytes[..60]);
-        holds.then(|| {
-            let [stream, life, from, newest, end, written, synced] =
+        let is_valid =
+            bytes.len() == NOTE && bytes[..4] == MAGIC && u32_at(bytes, 60) == crc32c(&bytes[..60]);
+        is_valid.then(|| {
+            let [stream, boot, from, newest, end, written, synced] =
                 [4, 12, 20, 28, 36, 44, 52].map(|at| u64_at(bytes, at));
-            (stream, Self { life, from, newest, bytes: end, written, synced })
+            (stream, Self { boot, from, newest, bytes: end, written, synced })
         })
     }
 }
@@ -77,7 +78,7 @@ impl Note {
 /// The notes of all streams.
 pub(super) struct Notes {
     /// The boot of the machine now; 0 if it is not known.
-    life: u64,
+    boot: u64,
     /// Notes and their places, by stream.
     known: HashMap<u64, (u64, Note)>,
     /// Places without a valid note.
@@ -91,7 +92,7 @@ impl Notes {
     pub fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
         let bytes = disk.read_notes()?;
         let mut notes = Self {
-            life: disk.life().map_or(0, fold),
+            boot: disk.boot_id().map_or(0, fold),
             known: HashMap::new(),
             free: Vec::new(),
             places: bytes.len().div_ceil(NOTE) as u64,
@@ -115,31 +116,31 @@ impl Notes {
     /// Returns the note of a stream, and whether it counts as written in this boot of the machine.
     pub fn get(&self, stream: u64) -> Option<(Note, bool)> {
         let note = self.known.get(&stream)?.1;
-        Some((note, note.life == EVERY_LIFE || note.life == self.life && self.life != 0))
+        Some((note, note.boot == EVERY_BOOT || note.boot == self.boot && self.boot != 0))
     }
 
     /// Returns true if a note was certainly written in another boot of the machine. Then everything found was
     /// read from the disk.
-    pub fn is_of_another_life(&self, note: &Note) -> bool {
-        ![0, self.life, EVERY_LIFE].contains(&note.life) && self.life != 0
+    pub fn is_of_another_boot(&self, note: &Note) -> bool {
+        ![0, self.boot, EVERY_BOOT].contains(&note.boot) && self.boot != 0
     }
 
     /// Writes the note of a stream. Returns false if the disk refuses.
     pub fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
-        self.write(disk, stream, Note { life: self.life, ..note })
+        self.write(disk, stream, Note { boot: self.boot, ..note })
     }
 
     /// Notes that entries before `from` will be removed. Returns false if the disk refuses.
-    pub fn pass<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
+    pub fn note_removal<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
         let note = self.known.get(&stream).map(|(_, note)| Note { from: note.from.max(from), ..*note });
         note.is_none_or(|note| self.write(disk, stream, note))
     }
 
     /// Called when entries are missing that were there in this boot of the machine. From now on no power
     /// failure counts as an explanation.
-    pub fn insist<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+    pub fn mark_missing<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((note, true)) = self.get(stream) {
-            self.write(disk, stream, Note { life: EVERY_LIFE, ..note });
+            self.write(disk, stream, Note { boot: EVERY_BOOT, ..note });
         }
     }
 
@@ -170,9 +171,9 @@ impl Notes {
     }
 }
 
-fn fold(life: Life) -> u64 {
-    let life = u128::from_be_bytes(life);
-    (life >> 64) as u64 ^ life as u64
+fn fold(boot: BootId) -> u64 {
+    let boot = u128::from_be_bytes(boot);
+    (boot >> 64) as u64 ^ boot as u64
 }
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_has_a_note_that_is_written_over() {
+    fn each_stream_has_one_note_that_is_overwritten() {
         let mut disk = FalseDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
@@ -198,15 +199,15 @@ mod tests {
             after.put_note(&disk.note());
             let read = Notes::read(&mut after).unwrap();
             for (stream, told) in [(2, note(20)), (3, note(3)), (4, note(4))] {
-                let (found, same_life) = read.get(stream).unwrap();
-                assert_eq!((Note { life: 0, ..found }, same_life), (told, same));
+                let (found, same_boot) = read.get(stream).unwrap();
+                assert_eq!((Note { boot: 0, ..found }, same_boot), (told, same));
             }
             assert_eq!(read.get(1), None);
         }
     }
 
     #[test]
-    fn a_note_that_does_not_hold_is_none_and_harms_no_other() {
+    fn a_corrupt_note_is_ignored_and_harms_no_other() {
         let mut disk = FalseDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));

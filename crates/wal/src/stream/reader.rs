@@ -20,7 +20,7 @@ const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
 /// The bytes per read where chunks are large and few are wanted: enough for a header and its filter.
-const HOP_BYTES: usize = 512;
+const SKIP_BYTES: usize = 512;
 
 /// The maximum number of unwanted chunks that a job inspects, and the bytes that it reads for that. Then the
 /// job answers with what it has, so that no job holds the thread for long.
@@ -42,7 +42,7 @@ struct Reading {
     /// The bytes of the chunks.
     taken: usize,
     /// The number of unwanted chunks.
-    hopped: u32,
+    skipped: u32,
     /// The bytes read from the disk for unwanted chunks.
     read: u64,
     /// The size of a chunk for which there was no room.
@@ -50,15 +50,15 @@ struct Reading {
 }
 
 impl Reading {
-    fn has_looked_enough(&self) -> bool {
-        self.hopped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
+    fn has_reached_limit(&self) -> bool {
+        self.skipped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
     }
 }
 
 /// The reason why a read stopped.
 enum Trouble {
     /// The segment was removed.
-    Gone,
+    Removed,
     Error(StreamError),
 }
 
@@ -106,7 +106,7 @@ impl<D: Disk> StreamReader<D> {
                 // The chunks before the error are good. The next job gets the error.
                 Err(Trouble::Error(_)) if !reading.chunks.is_empty() => break false,
                 Err(Trouble::Error(error)) => return Err(error),
-                Ok(true) | Err(Trouble::Gone) => match after(job, next.segment) {
+                Ok(true) | Err(Trouble::Removed) => match after(job, next.segment) {
                     Some(segment) => next = start(segment),
                     None => {
                         next.offset = job.until;
@@ -166,10 +166,10 @@ impl<D: Disk> StreamReader<D> {
             }
         }
         loop {
-            match self.hop(job, &mut next, &mut is_it) {
+            match self.skip_to(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),
                 // A segment at the end may have been interrupted before it had a header.
-                Ok(false) | Err(Trouble::Gone) => match after(job, next.segment) {
+                Ok(false) | Err(Trouble::Removed) => match after(job, next.segment) {
                     Some(segment) if segment < job.until => next = start(segment),
                     _ => return Ok(Position { offset: job.until, ..next }),
                 },
@@ -179,7 +179,7 @@ impl<D: Disk> StreamReader<D> {
     }
 
     /// Moves `next` to the chunk for which `is_it` is true. Returns false if the segment has none.
-    fn hop(
+    fn skip_to(
         &mut self,
         job: &ChunkJob,
         next: &mut Position,
@@ -193,8 +193,8 @@ impl<D: Disk> StreamReader<D> {
             if is_it(&header) {
                 return Ok(true);
             }
-            want = if header.bytes() < READ_BYTES_MIN as u64 / 2 { READ_BYTES_MIN } else { HOP_BYTES };
-            pass(next, &header);
+            want = if header.bytes() < READ_BYTES_MIN as u64 / 2 { READ_BYTES_MIN } else { SKIP_BYTES };
+            advance(next, &header);
         }
         Ok(false)
     }
@@ -207,14 +207,14 @@ impl<D: Disk> StreamReader<D> {
         while low < high {
             let middle = low + (high - low) / 2;
             let mut older = false;
-            let found = self.hop(job, &mut start(segments[middle]), |header| {
+            let found = self.skip_to(job, &mut start(segments[middle]), |header| {
                 older = header.timestamp_ms < ms;
                 true
             });
             match found {
                 Err(Trouble::Error(error)) => return Err(error),
                 // It was removed, and so were all segments before it.
-                Err(Trouble::Gone) => low = middle + 1,
+                Err(Trouble::Removed) => low = middle + 1,
                 Ok(_) if older => low = middle + 1,
                 Ok(_) => high = middle,
             }
@@ -248,11 +248,11 @@ impl<D: Disk> StreamReader<D> {
                 None => true,
             };
             if !is_wanted {
-                reading.hopped += 1;
+                reading.skipped += 1;
                 reading.read += window.read - before;
-                want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { HOP_BYTES };
-                pass(next, &header);
-                if reading.has_looked_enough() {
+                want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { SKIP_BYTES };
+                advance(next, &header);
+                if reading.has_reached_limit() {
                     return Ok(false);
                 }
                 continue;
@@ -274,7 +274,7 @@ impl<D: Disk> StreamReader<D> {
             reading.taken += length;
             let (first, entries, timestamp_ms) = (header.first, header.entries, header.timestamp_ms);
             reading.chunks.push(Chunk { first, entries, timestamp_ms, data: chunk.slice(header.head()..) });
-            pass(next, &header);
+            advance(next, &header);
         }
         // Another segment may follow.
         Ok(next.offset < job.until)
@@ -291,7 +291,7 @@ impl<D: Disk> StreamReader<D> {
             self.open.pop_front();
         }
         self.open.push_back(((stream, segment), handle));
-        let (_, handle) = self.open.back_mut().ok_or(Trouble::Gone)?;
+        let (_, handle) = self.open.back_mut().ok_or(Trouble::Removed)?;
         Ok((&mut self.disk, handle))
     }
 }
@@ -299,7 +299,7 @@ impl<D: Disk> StreamReader<D> {
 fn open<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<D::File, Trouble> {
     let file = Kind::Segment.name(stream, segment);
     let mut handle = disk.open(&file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Gone,
+        io::ErrorKind::NotFound => Trouble::Removed,
         _ => StreamError::Io { file: file.clone(), error }.into(),
     })?;
     let mut header = [0; FILE_HEADER];
@@ -327,7 +327,7 @@ fn look<D: Disk>(
     }
 }
 
-fn pass(next: &mut Position, header: &ChunkHeader) {
+fn advance(next: &mut Position, header: &ChunkHeader) {
     next.at += header.bytes();
     next.offset = header.next();
 }

@@ -73,44 +73,44 @@ pub(super) fn missing<D: Disk>(
     firsts: &[u64],
     note: Option<(Note, bool)>,
 ) -> Result<Option<StreamError>, StreamError> {
-    let must = must(note);
-    if let Some((note, _)) = note.filter(|_| firsts.is_empty() && must > 0) {
+    let guaranteed_to = guaranteed_to(note);
+    if let Some((note, _)) = note.filter(|_| firsts.is_empty() && guaranteed_to > 0) {
         let file = Kind::Segment.name(stream, note.newest);
-        return Err(StreamError::Missing { file, from: note.from, to: must });
+        return Err(StreamError::Missing { file, from: note.from, to: guaranteed_to });
     }
-    if let Some((note, same_life)) = note.filter(|(note, _)| must > note.newest) {
+    if let Some((note, same_boot)) = note.filter(|(note, _)| guaranteed_to > note.newest) {
         let Note { newest, bytes, written, synced, .. } = note;
         let file = Kind::Segment.name(stream, newest);
         match firsts.last() {
             Some(&last) if last > newest => {}
             Some(&last) if last == newest => {
                 let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
-                if found < bytes && (same_life || synced == written) {
+                if found < bytes && (same_boot || synced == written) {
                     return Err(StreamError::Damaged { file, offset: found });
                 }
             }
-            _ => return Err(StreamError::Missing { file, from: newest, to: must }),
+            _ => return Err(StreamError::Missing { file, from: newest, to: guaranteed_to }),
         }
     }
     let mut gap = None;
     // An older program may have added segments and removed others since, without updating the note.
-    if let (Some((note, same_life)), &[first, ..]) = (note, firsts)
+    if let (Some((note, same_boot)), &[first, ..]) = (note, firsts)
         && first > note.from
         && firsts.last() == Some(&note.newest)
     {
         let file = Kind::Segment.name(stream, note.from);
         let error = StreamError::Missing { file, from: note.from, to: first };
-        match same_life {
+        match same_boot {
             true => return Err(error),
             false => gap = Some(error),
         }
     }
     for pair in firsts.windows(2) {
-        let from = reaches(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        let from = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
         if from < pair[1] {
             let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
             let error = StreamError::Missing { file, from, to };
-            match note.is_some_and(|(note, same_life)| same_life && note.from < to) {
+            match note.is_some_and(|(note, same_boot)| same_boot && note.from < to) {
                 true => return Err(error),
                 false => gap = Some(error),
             }
@@ -120,13 +120,13 @@ pub(super) fn missing<D: Disk>(
 }
 
 /// Returns the offset up to which everything was written and can be missing only because of damage.
-pub(super) fn must(note: Option<(Note, bool)>) -> u64 {
-    note.map_or(0, |(note, same_life)| if same_life { note.written.max(note.synced) } else { note.synced })
+pub(super) fn guaranteed_to(note: Option<(Note, bool)>) -> u64 {
+    note.map_or(0, |(note, same_boot)| if same_boot { note.written.max(note.synced) } else { note.synced })
 }
 
 /// Returns the offset up to which a segment has its chunks, at most `end`, where the next one begins. If a
 /// chunk is corrupt, returns `end`: a reader of the segment will report the damage.
-fn reaches<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
+fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let mut window = Window::default();
     let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, |entry| entry.first < end)?;
@@ -144,12 +144,13 @@ fn reaches<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Re
     Ok(end)
 }
 
-/// Inspects the segments of a stream, at least one, in ascending order. Below `must` nothing may be missing.
+/// Inspects the segments of a stream, at least one, in ascending order. Below `guaranteed_to` nothing may be
+/// missing.
 pub(super) fn recover<D: Disk>(
     disk: &mut D,
     stream: u64,
     firsts: &[u64],
-    must: u64,
+    guaranteed_to: u64,
 ) -> Result<Found, StreamError> {
     let mut segments = Vec::with_capacity(firsts.len());
     for &first in firsts {
@@ -163,10 +164,10 @@ pub(super) fn recover<D: Disk>(
     let first = segment.first;
     let tail = Tail::read(disk, stream, first)?;
     let file = Kind::Segment.name(stream, first);
-    if tail.next < must {
+    if tail.next < guaranteed_to {
         return Err(match tail.bad {
             Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
-            None => StreamError::Missing { file, from: tail.next, to: must },
+            None => StreamError::Missing { file, from: tail.next, to: guaranteed_to },
         });
     }
     let cut = tail.bad.map(|Rest { bytes, has_chunks }| StreamCut {
@@ -182,7 +183,7 @@ pub(super) fn recover<D: Disk>(
     let mut last = tail.last;
     // Only if the segment was verified from its start. Otherwise a part before later synced entries could be
     // missing. Once the index is lost, an open would cut those entries together with the missing part.
-    let mut writable = tail.last.is_some() && tail.is_proved;
+    let mut writable = tail.last.is_some() && tail.is_verified;
     if cut.as_ref().is_some_and(|cut| cut.left) {
         // The zeros may be damage after all, so the whole chunks after them are kept. Nobody reads them,
         // because the segment ends where the next one begins.
@@ -256,7 +257,7 @@ struct Tail {
     last: Option<Last>,
     index: Index,
     /// It was verified from its start.
-    is_proved: bool,
+    is_verified: bool,
     /// The verified chunks, for the index if it ends too early.
     entries: Vec<Entry>,
     /// The bytes after `end`.
@@ -280,7 +281,7 @@ impl Tail {
         read_all(disk, &mut file, 0, &mut header).map_err(io)?;
         let (end, next, entries) = (0, segment, Vec::new());
         let mut tail =
-            Self { end, next, last: None, index: Index::EMPTY, is_proved: false, entries, bad: None };
+            Self { end, next, last: None, index: Index::EMPTY, is_verified: false, entries, bad: None };
         let has_header = length >= FILE_HEADER as u64 && files::version(&header, SEGMENT_MAGIC).is_some();
         if has_header {
             tail.walk(disk, &mut file, (stream, segment), length).map_err(io)?;
@@ -323,7 +324,7 @@ impl Tail {
             }
             below = entry.position;
         }
-        self.is_proved = at == FILE_HEADER as u64;
+        self.is_verified = at == FILE_HEADER as u64;
         loop {
             let place = Place { stream, at };
             let look = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?;

@@ -39,7 +39,7 @@ pub(super) struct Stream {
     /// What others know.
     retained: Retained,
     /// The bytes of the last of its segments.
-    kept_end: u64,
+    confirmed_end: u64,
     /// The written segments, ascending. The last one may have no chunk.
     segments: Vec<Segment>,
     next: u64,
@@ -58,13 +58,13 @@ pub(super) struct Stream {
     /// Every other entry below is known to be synced.
     synced_to: u64,
     /// Everything unsynced is in `dirty`, and no sync of it has failed.
-    sure: bool,
+    unsynced_is_known: bool,
     /// The last note of the stream that this process has written.
-    told: Option<Note>,
+    noted: Option<Note>,
     /// A note must be written when the streams become idle.
-    touched: bool,
+    note_is_due: bool,
     /// A segment was added since the limits were last applied.
-    rolled: bool,
+    segment_added: bool,
     waiting: Option<Waiting>,
 }
 
@@ -97,7 +97,7 @@ impl Stream {
             stream,
             limits,
             retained: Retained::default(),
-            kept_end: 0,
+            confirmed_end: 0,
             segments: Vec::new(),
             next: 0,
             last: None,
@@ -108,10 +108,10 @@ impl Stream {
             named: firsts.is_empty(),
             gap_to: 0,
             synced_to: 0,
-            sure: firsts.is_empty(),
-            told: None,
-            touched: false,
-            rolled: false,
+            unsynced_is_known: firsts.is_empty(),
+            noted: None,
+            note_is_due: false,
+            segment_added: false,
             waiting: None,
         };
         let mut cut = None;
@@ -121,12 +121,12 @@ impl Stream {
             opened.gap_to = to;
         }
         if let Some(&first) = firsts.first() {
-            let found = recover::recover(&mut files.disk, stream, firsts, recover::must(note))?;
+            let found = recover::recover(&mut files.disk, stream, firsts, recover::guaranteed_to(note))?;
             opened.synced_to = note.map_or(0, |(note, _)| note.synced);
             let known = firsts.partition_point(|&first| first <= opened.synced_to).saturating_sub(1);
             let [last_two, most] = [FOUND_DIRTY, FOUND_DIRTY_MAX].map(|n| firsts.len().saturating_sub(n));
-            opened.sure = note.is_some_and(|(_, same_life)| same_life) && known >= most;
-            let dirty = if opened.sure { known.min(last_two) } else { last_two };
+            opened.unsynced_is_known = note.is_some_and(|(_, same_boot)| same_boot) && known >= most;
+            let dirty = if opened.unsynced_is_known { known.min(last_two) } else { last_two };
             opened.first_ms = recover::first_time(&mut files.disk, stream, first)
                 .map_err(StreamError::io(Kind::Segment.name(stream, first)))?;
             (opened.segments, opened.next, opened.last) = (found.segments, found.next, found.last);
@@ -135,10 +135,10 @@ impl Stream {
             opened.dirty.extend(&firsts[dirty..]);
         }
         opened.confirm();
-        if note.is_some_and(|(note, _)| files.notes.is_of_another_life(&note)) {
+        if note.is_some_and(|(note, _)| files.notes.is_of_another_boot(&note)) {
             // Written before anything is appended, so that it does not claim more than was found.
             opened.synced_to = opened.next;
-            opened.sure = opened.note(files);
+            opened.unsynced_is_known = opened.note(files);
         }
         Ok((opened, cut))
     }
@@ -258,35 +258,35 @@ impl Stream {
 
     /// Writes the note if a segment was added or something was synced. Returns true if other news is left for
     /// [`Stream::note`], when the streams become idle, and this was not returned since the last note.
-    pub fn tell<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
-        let Some(note) = self.news() else { return false };
+    pub fn note_if_needed<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+        let Some(note) = self.next_note() else { return false };
         let at_once = |note: &Note| (note.from, note.newest, note.synced);
-        if self.told.is_none_or(|told| at_once(&note) != at_once(&told)) {
+        if self.noted.is_none_or(|noted| at_once(&note) != at_once(&noted)) {
             self.note(files);
             return false;
         }
-        !std::mem::replace(&mut self.touched, true)
+        !std::mem::replace(&mut self.note_is_due, true)
     }
 
     /// Writes the note. Returns false if the disk refuses.
     pub fn note<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
-        self.touched = false;
-        let Some(note) = self.news() else { return true };
+        self.note_is_due = false;
+        let Some(note) = self.next_note() else { return true };
         let is_written = files.notes.put(&mut files.disk, self.stream, note);
         if is_written {
-            self.told = Some(note);
+            self.noted = Some(note);
         }
         is_written
     }
 
     /// Returns the note to write, if it differs from the last one.
-    fn news(&self) -> Option<Note> {
+    fn next_note(&self) -> Option<Note> {
         let newest = *self.retained.segments.last()?;
         let (bytes, written, synced) =
-            (self.kept_end, self.retained.next, self.synced_to.min(self.retained.next));
+            (self.confirmed_end, self.retained.next, self.synced_to.min(self.retained.next));
         let from = self.gap_to.max(self.retained.first);
         let note = Note { from, newest, bytes, written, synced, ..Note::default() };
-        (self.told != Some(note)).then_some(note)
+        (self.noted != Some(note)).then_some(note)
     }
 
     /// The first offsets of the segments with files, ascending.
@@ -300,12 +300,12 @@ impl Stream {
     }
 
     /// Returns the shard of the unanswered append, and its unconfirmed chunks.
-    pub fn into_waiting(self) -> Option<(u32, Vec<NewChunk>)> {
+    pub fn into_unanswered(self) -> Option<(u32, Vec<NewChunk>)> {
         self.waiting.map(|Waiting { shard, chunks, .. }| (shard, chunks))
     }
 
     fn confirm_written<D: Disk>(&mut self, files: &mut Files<D>) {
-        if std::mem::take(&mut self.rolled) {
+        if std::mem::take(&mut self.segment_added) {
             self.retain(files, self.last.map_or(0, |last| last.timestamp_ms));
         }
         self.confirm();
@@ -317,7 +317,7 @@ impl Stream {
     }
 
     fn synced(&mut self) {
-        if self.sure {
+        if self.unsynced_is_known {
             self.synced_to = self.next;
         }
         self.dirty.clear();
@@ -423,7 +423,7 @@ impl Stream {
             }
         }
         (self.index, self.writable) = (Index::EMPTY, true);
-        (self.named, self.rolled) = (false, true);
+        (self.named, self.segment_added) = (false, true);
     }
 
     fn begin_sync<D: Disk>(&mut self, files: &mut Files<D>) -> Result<StreamSyncJob, StreamError> {
@@ -442,18 +442,18 @@ impl Stream {
     /// Returns to what is confirmed. The last segment is never written again. The file whose sync was refused
     /// is not synced again, because a second sync would report success without meaning it.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
-        self.index.cut(self.kept_end);
+        self.index.cut(self.confirmed_end);
         // At most one. The next segment has the same name and replaces what the disk leaves of it.
         for segment in self.segments.drain(self.retained.segments.len()..) {
             self.index = Index::EMPTY;
             drop(files.remove(self.stream, segment.first));
         }
-        if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.kept_end) {
-            last.bytes = self.kept_end;
+        if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.confirmed_end) {
+            last.bytes = self.confirmed_end;
             files.abandon(self.stream, last.first, last.bytes);
         }
         self.writable = false;
-        self.sure &= refused.is_none();
+        self.unsynced_is_known &= refused.is_none();
         self.next = self.retained.next;
         self.last = match (self.retained.last_chunk, self.retained.last_timestamp_ms) {
             (Some(first), Some(timestamp_ms)) => Some(Last { first, timestamp_ms }),
@@ -477,7 +477,7 @@ impl Stream {
             let is_too_much = self.limits.bytes_max.is_some_and(|most| bytes > most);
             // The note is written first, so that removed entries do not count as missing.
             if !is_too_much && !is_old(files, self.stream, segment, end, self.limits.age_max_ms, now_ms)
-                || !files.notes.pass(&mut files.disk, self.stream, end)
+                || !files.notes.note_removal(&mut files.disk, self.stream, end)
                 || files.remove(self.stream, segment.first).is_err()
             {
                 break;
@@ -505,7 +505,7 @@ impl Stream {
         self.retained.bytes = self.segments.iter().map(|segment| segment.bytes).sum();
         self.retained.first_timestamp_ms = self.first_ms;
         self.retained.last_timestamp_ms = self.last.map(|last| last.timestamp_ms);
-        self.kept_end = self.segments.last().map_or(0, |last| last.bytes);
+        self.confirmed_end = self.segments.last().map_or(0, |last| last.bytes);
     }
 }
 

@@ -26,7 +26,7 @@ pub struct Streams<D: Disk> {
     /// Files that nobody needs.
     strays: Vec<String>,
     /// Open streams whose notes are out of date.
-    touched: Vec<u64>,
+    notes_due: Vec<u64>,
 }
 
 /// A problem that [`Streams::check`] has found.
@@ -67,8 +67,8 @@ impl<D: Disk> Streams<D> {
         };
         indexes.retain(|(stream, first, _)| !has_segment(stream, first));
         strays.extend(indexes.into_iter().map(|(_, _, name)| name));
-        let (open, doubtful, touched) = (HashMap::new(), HashSet::new(), Vec::new());
-        Ok(Self { files, listed, open, doubtful, strays, touched })
+        let (open, doubtful, notes_due) = (HashMap::new(), HashSet::new(), Vec::new());
+        Ok(Self { files, listed, open, doubtful, strays, notes_due })
     }
 
     /// The streams that have files and were not opened yet.
@@ -120,7 +120,7 @@ impl<D: Disk> Streams<D> {
     /// Writes the notes of streams that were appended to, for the next process. Called when there is nothing
     /// else to do.
     pub fn note(&mut self) {
-        for stream in self.touched.drain(..) {
+        for stream in self.notes_due.drain(..) {
             if let Some(open) = self.open.get_mut(&stream) {
                 open.note(&mut self.files);
             }
@@ -146,7 +146,7 @@ impl<D: Disk> Streams<D> {
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
                 let appended = self.append(shard, stream, chunks, sync);
-                self.tell(stream);
+                self.note_if_needed(stream);
                 return answer(shard, stream, appended, answers);
             }
             StreamJob::Limit { shard, stream, limits, now_ms } => {
@@ -169,7 +169,7 @@ impl<D: Disk> Streams<D> {
         match self.open.get_mut(&stream).filter(|open| open.has_room(&chunks)) {
             Some(open) => {
                 let result = open.append_unsynced(&mut self.files, chunks);
-                self.tell(stream);
+                self.note_if_needed(stream);
                 Ok(StreamAnswer::Appended { shard, stream, result })
             }
             None => Err(StreamJob::Append { shard, stream, chunks, sync: false }),
@@ -181,13 +181,13 @@ impl<D: Disk> Streams<D> {
     pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         let stream = end.stream;
         let (shard, appended) = self.open.get_mut(&stream)?.end_sync(&mut self.files, end.result)?;
-        self.tell(stream);
+        self.note_if_needed(stream);
         answer(shard, stream, appended, answers)
     }
 
-    fn tell(&mut self, stream: u64) {
-        if self.open.get_mut(&stream).is_some_and(|open| open.tell(&mut self.files)) {
-            self.touched.push(stream);
+    fn note_if_needed(&mut self, stream: u64) {
+        if self.open.get_mut(&stream).is_some_and(|open| open.note_if_needed(&mut self.files)) {
+            self.notes_due.push(stream);
         }
     }
 
@@ -210,7 +210,7 @@ impl<D: Disk> Streams<D> {
         let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
         let opened = Stream::open(&mut self.files, stream, firsts, limits);
         if let Err(StreamError::Missing { .. } | StreamError::Damaged { .. }) = opened {
-            self.files.notes.insist(&mut self.files.disk, stream);
+            self.files.notes.mark_missing(&mut self.files.disk, stream);
         }
         match opened {
             Ok((mut opened, cut)) => {
@@ -255,7 +255,7 @@ impl<D: Disk> Streams<D> {
         let mut firsts = self.listed.remove(&stream).unwrap_or_default();
         if let Some(open) = self.open.remove(&stream) {
             firsts.extend(open.files());
-            if let Some((shard, chunks)) = open.into_waiting() {
+            if let Some((shard, chunks)) = open.into_unanswered() {
                 let error = StreamError::NotOpen { stream };
                 let result = Err(AppendFailure { error, chunks, retained: None });
                 answers.push(StreamAnswer::Appended { shard, stream, result });

@@ -88,9 +88,9 @@ fn run<D: Disk>(
     mut on_answers: OnStreamAnswers,
 ) {
     let (mut work, mut answers) = (Work::default(), Vec::new());
-    let mut under_way = 0;
+    let mut in_flight = 0;
     loop {
-        match inbox.take_or_nap(&mut work, under_way > 0) {
+        match inbox.take_or_nap(&mut work, in_flight > 0) {
             Taken::Work => {}
             Taken::Idle => {
                 streams.round(Streams::note);
@@ -99,9 +99,9 @@ fn run<D: Disk>(
             Taken::End => break,
         }
         streams.round(|streams| {
-            under_way -= work.synced.len();
+            in_flight -= work.synced.len();
             let mut begin = |sync| {
-                under_way += 1;
+                in_flight += 1;
                 syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
             };
             for end in work.synced.drain(..) {

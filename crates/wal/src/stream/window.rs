@@ -54,8 +54,8 @@ impl Window {
         };
         let Some(header) = ChunkHeader::decode(&bytes) else { return Ok(Look::Bad) };
         let head = self.fill((disk, file), place.at, header.head(), want)?;
-        let holds = head.is_some_and(|head| header.holds(&head, place));
-        Ok(if holds { Look::Chunk(header) } else { Look::Bad })
+        let is_valid = head.is_some_and(|head| header.is_valid_at(&head, place));
+        Ok(if is_valid { Look::Chunk(header) } else { Look::Bad })
     }
 
     /// Returns the whole chunk at a place, whose header was found there. Returns `None` if its data is
@@ -68,7 +68,7 @@ impl Window {
         want: usize,
     ) -> io::Result<Option<Bytes>> {
         let chunk = self.fill(file, place.at, header.bytes() as usize, want)?;
-        Ok(chunk.filter(|chunk| header.proves(&chunk[header.head()..])))
+        Ok(chunk.filter(|chunk| header.matches(&chunk[header.head()..])))
     }
 
     /// The number of bytes in memory.

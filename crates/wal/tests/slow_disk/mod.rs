@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use wal::testing::{FalseDisk, FalseFile};
-use wal::{Disk, Life, PendingSync};
+use wal::{BootId, Disk, PendingSync};
 
 /// A disk whose syncs wait for a message.
 pub struct SlowDisk {
@@ -26,8 +26,8 @@ impl Disk for SlowDisk {
     fn lock(&mut self) -> io::Result<()> {
         self.disk.lock()
     }
-    fn life(&mut self) -> Option<Life> {
-        self.disk.life()
+    fn boot_id(&mut self) -> Option<BootId> {
+        self.disk.boot_id()
     }
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
         self.disk.read_notes()
