@@ -59,7 +59,7 @@ impl std::fmt::Display for OpenError {
             Self::NewerFormat { file, version } => {
                 write!(f, "log file {file} has format version {version}; this program knows {LOG_VERSION}")
             }
-            Self::Io { file, error } if file.is_empty() => write!(f, "its directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the log's directory: {error}"),
             Self::Io { file, error } => write!(f, "log file {file}: {error}"),
         }
     }
@@ -126,7 +126,7 @@ impl std::fmt::Display for Damage {
         match bytes {
             _ if *missing => write!(f, "log file {file} is missing"),
             0 => {
-                write!(f, "log file {file} is damaged at offset {offset}: records in front of it are missing")
+                write!(f, "log file {file} is damaged at offset {offset}: records before it are missing")
             }
             _ => write!(f, "log file {file} is damaged at offset {offset}, {bytes} bytes"),
         }
@@ -442,7 +442,7 @@ impl Directory {
             file: file(),
             error: io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("batch at {} does not hold", found.offset),
+                format!("the batch at {} is corrupt", found.offset),
             ),
         };
         let range = found.offset as usize + BATCH_HEADER..found.end as usize;

@@ -110,7 +110,7 @@ impl std::fmt::Display for StreamError {
                 f,
                 "stream file {file} has format version {version}; this program knows {STREAM_VERSION}"
             ),
-            Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the streams' directory: {error}"),
             Self::Io { file, error } => write!(f, "stream file {file}: {error}"),
             Self::Locked => write!(f, "the streams are in use by another process"),
             Self::NotOpen { stream } => write!(f, "stream {stream:016x} is not open"),

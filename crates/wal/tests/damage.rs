@@ -123,7 +123,7 @@ fn after_a_reboot_a_bad_batch_is_a_torn_end_unless_it_was_synced() {
         let (file, offset) = place(3);
         assert_eq!((&cut.file, cut.offset, cut.torn), (&file, offset as u64, true));
         let counted: Vec<_> = cut.records.into_iter().collect();
-        assert_eq!(counted, [4, 5, 6, 7].map(|seq| (owner(seq), 1)), "those in whole batches");
+        assert_eq!(counted, [4, 5, 6, 7].map(|seq| (owner(seq), 1)), "the records in complete batches");
         // What was cut is saved, byte for byte.
         assert_eq!(cut.kept.len(), 2);
         for (kept, (number, from)) in cut.kept.iter().zip([(2, FILE_HEADER), (1, offset)]) {
@@ -181,7 +181,7 @@ fn the_last_batch_of_an_idle_log_is_known_in_the_same_boot() {
     let disk = killed(6, 0);
     flip(&disk, 6, IN_BATCH[2]);
     let (_, recovery, _) = open(&disk);
-    assert_eq!((recovery.damage, recovery.cut.map(|cut| cut.torn)), (vec![], Some(true)), "nobody knew");
+    assert_eq!((recovery.damage, recovery.cut.map(|cut| cut.torn)), (vec![], Some(true)), "it was not noted");
 
     for reboots in [false, true] {
         let disk = FalseDisk::new(1);
@@ -250,7 +250,7 @@ fn a_truncated_or_older_file_is_damage() {
     disk.put(&name(2), &older);
     let (_, recovery, found) = open(&disk);
     assert_eq!((recovery.damage.len(), seqs(&found)), (1, vec![1, 2, 3, 4, 5]));
-    assert!(recovery.damage[0].to_string().ends_with("records in front of it are missing"));
+    assert!(recovery.damage[0].to_string().ends_with("records before it are missing"));
 }
 
 #[test]

@@ -159,8 +159,8 @@ fn run_log(plan: Plan) {
     let mut last = None;
     for record in &found {
         let item = &items[record.seq as usize];
-        assert!(record.owner == item.owner && record.body == item.body, "{} is another", record.seq);
-        assert!(last < Some(record.seq), "{} came behind {last:?}", record.seq);
+        assert!(record.owner == item.owner && record.body == item.body, "{} has changed", record.seq);
+        assert!(last < Some(record.seq), "{} follows {last:?}", record.seq);
         last = Some(record.seq);
     }
     for (seq, item) in items.iter().enumerate() {
@@ -171,7 +171,7 @@ fn run_log(plan: Plan) {
             Owners::Only(owners) => owners.contains(&item.owner),
         });
         let is_there = found.iter().any(|record| record.seq == seq as u64);
-        assert!(is_there || is_told || !promised, "{seq} is lost and nobody is told: {recovery:?}");
+        assert!(is_there || is_told || !promised, "{seq} is lost without a report: {recovery:?}");
     }
     let intact = matches!(plan.fault, Fault::Nothing | Fault::Note) && plan.crash == Crash::Process;
     assert!(!intact || recovery.damage.is_empty() && found.len() == items.len(), "{recovery:?}");
@@ -185,7 +185,7 @@ fn run_log(plan: Plan) {
     assert!(newest > last_batch || plan.crash == Crash::Power || plan.fault == Fault::Note);
     drop(log);
     let (_, _, again) = open(&disk, random.next());
-    assert_eq!(again.len(), found.len() + 1, "it is there, and nothing else came or went");
+    assert_eq!(again.len(), found.len() + 1, "it was added, and nothing else has changed");
 }
 
 #[test]
@@ -255,11 +255,11 @@ fn run_stream(plan: Plan) {
             }
         }
     }
-    assert!(came.iter().all(|chunk| all.contains(chunk)), "something is another");
-    assert!(came.windows(2).all(|two| two[0].first < two[1].first), "something came twice");
+    assert!(came.iter().all(|chunk| all.contains(chunk)), "a chunk has changed");
+    assert!(came.windows(2).all(|two| two[0].first < two[1].first), "a chunk was returned twice");
     if plan.promises_synced() {
-        assert!(came.len() == all.len() || has_error || told, "{} of {} came", came.len(), all.len());
-        assert_eq!(kept.next, next, "offsets are given again");
+        assert!(came.len() == all.len() || has_error || told, "{} of {} were read", came.len(), all.len());
+        assert_eq!(kept.next, next, "offsets are used again");
     }
 }
 

@@ -158,7 +158,7 @@ impl Model {
             let through = self.unsynced.remove(&completion.ticket).expect("answered once");
             match completion.result {
                 Ok(()) => self.synced_through(through),
-                Err(error) => assert!(error.records.is_empty(), "they are written"),
+                Err(error) => assert!(error.records.is_empty(), "the records are written"),
             }
             return None;
         }
@@ -213,7 +213,7 @@ impl Model {
             let times = seen.entry(id).or_default();
             *times += 1;
             assert!(*times <= 1 + item.evacuations, "{id:?} {times} times");
-            assert!(record.file >= file, "{id:?}: files are left oldest first");
+            assert!(record.file >= file, "{id:?}: files do not get older");
             (file, item.file) = (record.file, record.file);
             let attempt =
                 item.attempts.iter().copied().find(|&attempt| last.is_none_or(|last| last < attempt));
@@ -353,7 +353,7 @@ fn live(
         if let Some(oldest) = oldest.filter(|&oldest| !model.items.values().any(|i| i.is_held_by(oldest))) {
             let changes = disk.changes();
             log.forget(oldest);
-            assert_eq!(disk.changes(), changes, "the next sync sees to it");
+            assert_eq!(disk.changes(), changes, "the next sync does it");
             // It may still be the current file.
             if log.size().oldest == Some(oldest) {
                 going = oldest;
@@ -379,7 +379,7 @@ fn live(
         log.end_sync(job.run(), &mut done);
     }
     done.drain(..).for_each(|completion| _ = model.completed(completion));
-    assert!(model.unsynced.is_empty(), "whoever waits for a sync is answered");
+    assert!(model.unsynced.is_empty(), "every handover that waits for a sync is answered");
     if random.one_in(2) && log.close().is_ok() {
         model.everything_is_synced();
     }

@@ -161,7 +161,7 @@ fn what_is_forgotten_is_not_synced() {
     let mut log = filled(&disk, 10);
     let before = disk.count(Op::Sync);
     assert!(forget(&mut log, 8));
-    assert_eq!(disk.count(Op::Sync) - before, 3, "two files stay, and there is that of the floor");
+    assert_eq!(disk.count(Op::Sync) - before, 3, "two files that stay, and the file with the floor");
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), [17, 18, 19, 20]);
 }
@@ -176,13 +176,13 @@ fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
         (1..=6).for_each(|seq| assert!(append(&mut log, seq, false).result.is_ok()));
         disk.fail(&[Op::Sync], 1000, EIO);
         log.forget(forgotten);
-        assert!(append(&mut log, 7, false).result.is_ok(), "the sync comes behind it");
+        assert!(append(&mut log, 7, false).result.is_ok(), "the sync follows it");
         let files = disk.files().len();
         for seq in 8..=10 {
             let refused = append(&mut log, seq, false).result.unwrap_err();
             assert_eq!((refused.errno, refused.file.is_empty()), (Some(EIO), false), "{refused}");
         }
-        assert_eq!(disk.files().len(), files, "what was copied in vain is gone");
+        assert_eq!(disk.files().len(), files, "the useless copies are removed");
         disk.heal();
         (8..=9).for_each(|seq| assert!(append(&mut log, seq, true).result.is_ok()));
         assert_eq!(log.size().oldest, Some(1 + forgotten));

@@ -174,7 +174,7 @@ fn every_flipped_bit_is_reported_and_invents_nothing() {
         let (files, written) = sample(close);
         let batches = batches(&files);
         let former = open_on(&disk_of(&files)).unwrap().0.cut;
-        assert_eq!(former.is_some(), !close, "the last file is written over another");
+        assert_eq!(former.is_some(), !close, "the last file overwrites another one");
         for (name, bytes) in &files {
             for at in 0..bytes.len() {
                 let mut flipped = files.clone();
@@ -206,7 +206,7 @@ fn check_flip(
     let known = batches.iter().filter(|b| b.number != hit.number).map(|b| b.synced).max().unwrap();
     if hit.number <= known {
         let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 != hit.number).cloned().collect();
-        assert!(records == expected, "{place}: others are kept");
+        assert!(records == expected, "{place}: the other records stay");
         let [Damage { file, offset, bytes, missing: false, owners, synced }] = recovery.damage.as_slice()
         else {
             panic!("{place}: {recovery:?}")
@@ -222,7 +222,7 @@ fn check_flip(
         assert_eq!(recovery.cut.as_ref(), former, "{place}");
         let mut kept = files.clone();
         former.inspect(|cut| kept.get_mut(&cut.file).unwrap().truncate(cut.offset as usize));
-        assert_eq!(disk.files(), kept, "{place}: the bytes are kept");
+        assert_eq!(disk.files(), kept, "{place}: the bytes stay");
     } else {
         let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 < hit.number).cloned().collect();
         assert!(records == expected, "{place}: a tail is cut");

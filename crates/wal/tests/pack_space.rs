@@ -97,7 +97,7 @@ fn unknown_packs_are_removed_unless_they_must_be_kept() {
     packs.release(extents[0]);
     packs.release(whole);
     assert_eq!(packs.bytes(), (three - OPENING - AROUND - 900, 0));
-    assert_eq!(packs.sparse(), None, "what is kept is not worth emptying");
+    assert_eq!(packs.sparse(), None, "packs that must be kept are not named");
     assert!(PackReader::new(disk.clone()).read(extents[2], 3, 0).is_ok());
     assert_eq!(write(&mut packs, vec![run(6, 1)])[0].pack, 4);
     drop(packs);
@@ -127,7 +127,7 @@ fn the_emptiest_pack_is_named_once() {
     let each = AROUND + 60;
     let bytes = 5 * OPENING + 45 * each;
     assert_eq!((packs.bytes(), bytes), ((bytes, 19 * each), 4920));
-    assert_eq!(packs.sparse(), None, "4920 bytes are less than twice 1976, and 1000");
+    assert_eq!(packs.sparse(), None, "4920 bytes are less than twice 1976 plus 1000");
     packs.release(extents[0]);
     assert_eq!(packs.sparse(), Some(2));
     assert_eq!(packs.sparse(), None, "emptying that one is enough");
@@ -135,7 +135,7 @@ fn the_emptiest_pack_is_named_once() {
     assert_eq!(packs.sparse(), Some(4), "not 2 again");
     drop(packs);
     let known = [2, 3, 4, 9, 18, 19, 20, 21, 22, 28, 29, 38, 39, 40].map(|nth| extents[nth]);
-    assert_eq!(open(&disk, &known, false).sparse(), Some(2), "a restart starts anew");
+    assert_eq!(open(&disk, &known, false).sparse(), Some(2), "after a restart it is named again");
 }
 
 #[test]
@@ -254,6 +254,6 @@ fn few_packs_are_kept_open() {
     };
     assert_eq!(opened_by(&[0, 1, 2, 3, 4, 5, 6, 7]), 8);
     assert_eq!(opened_by(&[7, 6, 5, 4, 3, 2, 1, 0]), 0);
-    assert_eq!(opened_by(&[8, 0]), 1, "the one used longest ago goes");
+    assert_eq!(opened_by(&[8, 0]), 1, "the one used longest ago is closed");
     assert_eq!(opened_by(&[7]), 1);
 }

@@ -116,11 +116,11 @@ fn a_full_disk_accepts_what_frees_space() {
     for seq in seqs {
         run.gone(seq);
     }
-    assert!(run.short, "nothing was given back");
+    assert!(run.short, "no space was freed");
     while run.log.size().oldest.is_some() {
         run.evacuate();
     }
-    assert!(run.put() && !run.short, "there is room again, and the reserve is back");
+    assert!(run.put() && !run.short, "there is space again, and the reserve is taken again");
     let reserved = |name: &String| name == "reserve" || name.ends_with(".spare");
     assert!(run.disk.files().keys().any(reserved));
 }

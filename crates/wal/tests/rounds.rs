@@ -75,7 +75,7 @@ fn writing_continues_during_a_sync() {
     assert!(log.begin_sync(&mut done).is_none(), "one at a time");
     assert_eq!((log.is_syncing(), disk.count(Op::Sync)), (true, 0));
     log.end_sync(job.run(), &mut done);
-    assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it had begun");
+    assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it began");
     assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1)[..2], [1, 2]);
 
     // One more sync covers all that have asked meanwhile.
@@ -85,7 +85,7 @@ fn writing_continues_during_a_sync() {
     let synced = |ticket| (ticket, Step::Synced, true);
     assert_eq!(steps(&done), [synced(3), synced(5), synced(7), synced(9)]);
     assert_eq!((disk.count(Op::Write), disk.count(Op::Sync), disk.count(Op::SyncDir)), (8, 2, 1));
-    assert!(log.begin_sync(&mut done).is_none(), "nobody asks");
+    assert!(log.begin_sync(&mut done).is_none(), "no handover asks");
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), (1..10).collect::<Vec<_>>());
 }
@@ -124,7 +124,10 @@ fn after_a_failed_sync_awaited_batches_are_rewritten_from_memory() {
     done.clear();
     log.end_sync(job.run(), &mut done);
     assert_eq!(steps(&done), [(1, Step::Synced, false), (3, Step::Synced, false)]);
-    assert!(done.iter().all(|c| c.result.as_ref().unwrap_err().records.is_empty()), "they are written");
+    assert!(
+        done.iter().all(|c| c.result.as_ref().unwrap_err().records.is_empty()),
+        "the records are written"
+    );
     disk.heal();
     assert!(append(&mut log, vec![handover(4, true)])[0].result.is_ok());
     drop(log);
@@ -148,7 +151,7 @@ fn batches_kept_in_memory_until_a_sync_are_bounded() {
     log.end_sync(job.run(), &mut done);
     assert!(!log.is_full(), "the next sync has not begun");
     let job = log.begin_sync(&mut done).unwrap();
-    assert!(!log.is_full(), "one of them is synced and not kept any more");
+    assert!(!log.is_full(), "one of them is synced and no longer in memory");
     log.end_sync(job.run(), &mut done);
 }
 
@@ -160,7 +163,7 @@ fn files_are_synced_unasked_one_by_one() {
     let mut done = Vec::new();
     for ticket in 0..=most {
         write(&mut log, vec![handover(ticket, false)]);
-        assert!(log.begin_sync(&mut done).is_none(), "they are not too many");
+        assert!(log.begin_sync(&mut done).is_none(), "there are not too many yet");
     }
     for ticket in most + 1..3 * most {
         write(&mut log, vec![handover(ticket, false)]);
@@ -296,7 +299,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
     assert_eq!(spans.len(), 11);
     assert!(spans.windows(2).all(|pair| pair[0].last_batch + 1 == pair[1].first_batch));
     assert_eq!(spans.iter().map(|span| span.records).sum::<u64>(), 21);
-    assert!(disk.count(Op::Sync) > 0, "files that nobody synced do not pile up");
+    assert!(disk.count(Op::Sync) > 0, "unsynced files do not accumulate");
     drop(log);
     let (log, records) = open(&disk, 300);
     assert_eq!(seqs(&records), (0..=20).collect::<Vec<_>>());
@@ -315,7 +318,7 @@ fn a_full_disk_returns_the_records_and_service_resumes() {
         assert_eq!((error.errno, error.records.len()), (Some(ENOSPC), 1));
         assert!(error.to_string().contains("No space left"), "{error}");
     }
-    assert!(disk.files().len() < 8, "failed attempts do not litter");
+    assert!(disk.files().len() < 8, "failed attempts leave few files");
     disk.heal();
     assert!(append(&mut log, vec![handover(50, true)])[0].result.is_ok());
     drop(log);

@@ -82,7 +82,7 @@ fn forgotten_files_are_overwritten() {
     assert!(append(&mut log, 13, 10, true));
     assert_eq!(disk.count(Op::Create), creates + 1);
     let written: u64 = disk.files().values().map(|bytes| bytes.len() as u64).sum();
-    assert_eq!(log.size().bytes, written, "what is full is cut where its batches end");
+    assert_eq!(log.size().bytes, written, "a full file is cut where its batches end");
     drop(log);
     for how in [Crash::Process, Crash::Power] {
         let (_, recovery, records) = open(&disk.crash(how));
@@ -243,7 +243,7 @@ fn files_of_an_earlier_process_are_not_overwritten() {
     let (mut log, ..) = open(&disk);
     assert!(append(&mut log, 9, 10, true));
     assert!(forget(&mut log, 4));
-    assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "it may be damaged, and kept elsewhere");
+    assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "they may be damaged or linked elsewhere");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn an_unusable_spare_costs_one_attempt() {
         assert!(forget(&mut log, 3));
         assert!(append(&mut log, 9, FILE_BYTES as usize, true));
         disk.fail(&[op], 1000, EIO);
-        assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two of them");
+        assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two spares");
         assert!(append(&mut log, 10, 10, true));
         disk.heal();
         assert!(append(&mut log, 11, FILE_BYTES as usize, true));

@@ -148,7 +148,7 @@ fn a_truncated_segment_is_reported_once_the_streams_were_idle() {
             let (at_start, at_open) = told(&disk);
             let what = format!("stream file {} is damaged at byte {length}", segment(0));
             assert_eq!((at_start, at_open), (vec![(true, what.clone())], Some(what)));
-            assert_eq!(disk.files()[&segment(0)], bytes, "it is left as it is");
+            assert_eq!(disk.files()[&segment(0)], bytes, "it is left unchanged");
         }
     }
 }

@@ -130,7 +130,7 @@ impl Model {
                 let StreamError::Io { .. } = failure.error else { panic!("{}", failure.error) };
                 let back: Vec<Chunk> = failure.chunks.iter().map(plain).collect();
                 let written = chunks.len() - back.len();
-                assert_eq!(chunks[written..], back, "what was not written comes back");
+                assert_eq!(chunks[written..], back, "the unwritten chunks are returned");
                 chunks.truncate(written);
                 (*failure.retained.expect("it is open"), sync && written == 0)
             }
@@ -481,7 +481,7 @@ fn what_was_confirmed_reads_back_at_random() {
     }
     // The leftovers of power failures are almost always distinguished from damage.
     let (damaged, opened) = (DAMAGED.load(Relaxed), OPENED.load(Relaxed));
-    assert!(damaged * 100 <= opened, "{damaged} of {opened} opens named damage");
+    assert!(damaged * 100 <= opened, "{damaged} of {opened} opens reported damage");
 }
 
 #[test]

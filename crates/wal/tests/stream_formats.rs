@@ -169,7 +169,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
         match opened {
             Err(StreamError::Damaged { file, offset }) => {
                 assert_eq!((&*file, offset), (LAST, place), "bit {bit}");
-                assert!(place < 536, "nothing whole stands behind the last");
+                assert!(place < 536, "there is no whole chunk after the last");
                 assert_eq!(disk.changes(), 0);
             }
             Ok((kept, Some(cut))) => {
@@ -276,7 +276,7 @@ fn an_index_is_never_needed() {
     let disk = disk_of(&files.clone().into_iter().filter(|(name, _)| !name.ends_with("index")).collect());
     let mut owner = Owner::new(&disk);
     assert_eq!(owner.open(7, LIMITS, 0).unwrap(), (kept, None));
-    assert_eq!(&disk.files()[name], good, "made again");
+    assert_eq!(&disk.files()[name], good, "created again");
 }
 
 /// Whatever the files contain: no panic, no more memory than the files have, and everything returned was

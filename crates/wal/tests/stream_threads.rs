@@ -108,6 +108,6 @@ fn a_shard_appends_by_itself_while_the_thread_sleeps() {
     }
     let other = handle.clone();
     handle.stop().unwrap();
-    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(answers.recv().is_err(), "an immediate answer is not repeated");
     assert!(other.try_append(append(50)).is_err(), "there are no streams any more");
 }

@@ -172,7 +172,7 @@ fn segments_are_removed_from_the_front() {
     for n in 0..40 {
         owner.append(7, vec![chunk(n, 1, 10 * n, 150)], n % 2 == 0).unwrap();
         let kept = owner.retained(7);
-        assert!(kept.bytes <= 3000 + 900, "what is appended until the next segment begins");
+        assert!(kept.bytes <= 3000 + 900, "limits apply when the next segment begins");
         assert_eq!(disk.files().keys().filter(|name| name.ends_with("segment")).count(), kept.segments.len());
     }
     let kept = owner.retained(7);
@@ -433,7 +433,7 @@ fn chunks_of_an_earlier_process_are_synced_before_they_are_shown() {
         Owner::new(&disk.crash(Crash::Power)).open(7, SMALL, 0).map_or(0, |(kept, _)| kept.next)
     };
     assert!((0..100).all(|seed| after_power_loss(seed, true) == 2));
-    assert!((0..100).any(|seed| after_power_loss(seed, false) < 2), "or nobody would need it");
+    assert!((0..100).any(|seed| after_power_loss(seed, false) < 2), "else the sync would not be needed");
 
     // After a failed sync, a later success is not believed.
     let (disk, mut owner) = streams();
@@ -633,5 +633,5 @@ fn files_are_opened_when_needed_and_closed_again() {
     assert_eq!(disk.count(Op::Open), opened, "it is open");
     owner.append(0, vec![chunk(1, 1, 0, 10)], false).unwrap();
     assert_eq!(disk.count(Op::Open), opened + 1, "it was closed");
-    assert!(open(&disk).is_err(), "the directory is taken");
+    assert!(open(&disk).is_err(), "the directory is locked");
 }

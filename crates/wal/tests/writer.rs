@@ -66,7 +66,7 @@ fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
     assert_eq!([next(&answers), next(&answers)], [(1, Step::Synced), (50, Step::Synced)]);
     let other = writer.clone();
     writer.stop().unwrap();
-    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(answers.recv().is_err(), "an immediate answer is not repeated");
     assert!(other.try_write(handover(51, false)).is_err(), "there is no log any more");
     assert_eq!(seqs(&disk), (1..=50).collect::<Vec<_>>());
 }
@@ -87,7 +87,7 @@ fn a_shard_hands_over_while_the_thread_is_awake() {
     let back = writer.try_write(handover(2, false)).unwrap_err();
     assert_eq!((back.ticket, back.records.len()), (2, 1));
     writer.send(back);
-    assert!(writer.try_write(handover(3, false)).is_err(), "nobody goes before what waits");
+    assert!(writer.try_write(handover(3, false)).is_err(), "no handover overtakes a waiting one");
     drop(go);
     assert_eq!(next(&answers), (2, Step::Written));
     writer.stop().unwrap();
@@ -130,7 +130,7 @@ fn a_round_does_not_wait_for_a_sync() {
     for ticket in 1..50 {
         assert_eq!(next(&answers), (2 * ticket, Step::Synced));
     }
-    assert_eq!(disk.count(Op::Sync), 2, "one for all who asked while the first was under way");
+    assert_eq!(disk.count(Op::Sync), 2, "one for all that asked during the first");
     drop(go);
     writer.stop().unwrap();
 }

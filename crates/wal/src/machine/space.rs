@@ -47,7 +47,7 @@ impl Closed {
     pub fn add(&mut self, file: u64, bytes: u64, sound: bool) {
         self.bytes += bytes;
         let before = self.files.insert(file, ClosedFile { bytes, sound });
-        debug_assert!(before.is_none(), "a file is closed once");
+        debug_assert!(before.is_none(), "a file is closed only once");
     }
 
     pub fn is_sound(&self, file: u64) -> bool {

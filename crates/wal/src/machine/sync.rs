@@ -27,7 +27,7 @@ use crate::scan;
 pub const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The files to sync, and possibly the directory. May run in parallel with all writes.
-#[must_use = "whoever waits is answered at the end of it"]
+#[must_use = "waiting handovers are answered when it ends"]
 pub struct SyncJob {
     files: Vec<(u64, PendingSync)>,
     names: Option<PendingSync>,

@@ -53,7 +53,7 @@ impl std::fmt::Display for PackError {
             Self::NewerFormat { file, version } => {
                 write!(f, "pack {file} has format version {version}; this program knows {PACK_VERSION}")
             }
-            Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the packs' directory: {error}"),
             Self::Io { file, error } => write!(f, "pack {file}: {error}"),
         }
     }
@@ -257,7 +257,7 @@ impl<D: Disk> Packs<D> {
         let groups = group(runs, self.options.pack_bytes).map_err(|error| (String::new(), error))?;
         self.sweep();
         if self.spent.len() >= SPENT_MAX {
-            return Err((String::new(), io::Error::other("packs that nobody needs cannot be removed")));
+            return Err((String::new(), io::Error::other("unused packs cannot be removed")));
         }
         let mut written = Vec::with_capacity(runs.len());
         for Group { runs, bytes } in groups {
@@ -348,7 +348,7 @@ fn length(run: &Run) -> io::Result<u64> {
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
     if run.blocks.is_empty() || run.blocks.iter().any(|block| block.is_empty()) {
-        return refuse("has an empty block, or none");
+        return refuse("has no blocks or an empty block");
     }
     if run.blocks.iter().any(|block| block.len() > 1 && block.bytes() > BLOCK_BYTES) {
         return refuse("has a block that is too large");

@@ -46,8 +46,8 @@ impl std::fmt::Display for Flaw {
         f.write_str(match self {
             Self::Missing => "the pack is missing",
             Self::Short => "the pack ends too early",
-            Self::Header => "the block's header does not hold",
-            Self::Payload => "the block's records do not hold",
+            Self::Header => "the block's header is corrupt",
+            Self::Payload => "the block's records are corrupt",
         })
     }
 }

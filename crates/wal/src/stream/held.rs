@@ -128,13 +128,13 @@ mod tests {
         assert!(one.has_room(20, 0) && !one.has_room(21, 0) && one.has_room(50, 30));
         let other = Arc::new(Held::new(60, 10, Some(node.clone())));
         let reserved = other.reserve(60);
-        assert!(!one.has_room(1, 0), "there is none in the whole");
+        assert!(!one.has_room(1, 0), "the whole budget has no room");
         assert_eq!(node.bytes(), 100);
         drop(slice);
         let rest = other.reserve(40);
-        assert!(one.has_room(10, 0) && !one.has_room(11, 0), "whoever holds nothing has room for a little");
+        assert!(one.has_room(10, 0) && !one.has_room(11, 0), "an empty part has room for a little");
         drop((reserved, rest));
-        assert!(one.has_room(1000, 0), "and alone for anything");
+        assert!(one.has_room(1000, 0), "and for anything if it is the only one");
         assert_eq!((one.bytes(), other.bytes(), node.bytes()), (0, 0, 0));
     }
 }

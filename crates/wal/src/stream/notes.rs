@@ -193,7 +193,7 @@ mod tests {
         notes.put(&mut disk, 2, note(20));
         notes.remove(&mut disk, 1);
         notes.put(&mut disk, 4, note(4));
-        assert_eq!(disk.note().len(), 3 * NOTE, "the place of the removed one is taken");
+        assert_eq!(disk.note().len(), 3 * NOTE, "the place of the removed note is reused");
         for (crash, same) in [(Crash::Process, true), (Crash::Power, false)] {
             let mut after = disk.crash(crash);
             after.put_note(&disk.note());

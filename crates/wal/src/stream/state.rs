@@ -338,7 +338,7 @@ impl Stream {
     fn check(&self, chunks: &mut [NewChunk]) -> Result<(), StreamError> {
         let invalid = |why| Err(StreamError::Invalid { stream: self.stream, why });
         if self.waiting.is_some() {
-            return invalid("an append is under way");
+            return invalid("another append is in flight");
         }
         if chunks.is_empty() {
             return invalid("an append has no chunks");
@@ -346,7 +346,7 @@ impl Stream {
         let (mut next, mut least) = (self.next, self.last.map_or(0, |last| last.timestamp_ms));
         for chunk in chunks {
             if chunk.first != next {
-                return invalid("a chunk does not follow the one in front");
+                return invalid("a chunk does not follow the one before");
             }
             if chunk.entries == 0 || chunk.data.is_empty() || chunk.data.len() > DATA_MAX {
                 return invalid("a chunk has no entries, or is too large");
@@ -354,7 +354,7 @@ impl Stream {
             chunk.timestamp_ms = chunk.timestamp_ms.max(least);
             least = chunk.timestamp_ms;
             let Some(behind) = next.checked_add(u64::from(chunk.entries)) else {
-                return invalid("offsets have come to their end");
+                return invalid("there are no offsets left");
             };
             if i64::try_from(least).is_err() {
                 return invalid("a chunk's time is too large");

@@ -231,7 +231,7 @@ impl<D: Disk> Streams<D> {
     fn sync_found(&mut self, stream: u64, opened: &mut Stream) -> Result<(), StreamError> {
         if self.doubtful.contains(&stream) {
             let last = opened.segments().last().map(|segment| Kind::Segment.name(stream, segment));
-            let error = io::Error::other("a sync has failed, which only another start can mend");
+            let error = io::Error::other("a sync has failed; the stream can be opened after a restart");
             return Err(StreamError::Io { file: last.unwrap_or_default(), error });
         }
         let synced = opened.sync_found(&mut self.files);

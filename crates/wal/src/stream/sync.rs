@@ -6,7 +6,7 @@ use crate::disk::PendingSync;
 
 /// The files of an append, or of the part of it that goes to one segment, and possibly the directory, to be
 /// synced. May run in parallel with all appends. Jobs must run one after the other.
-#[must_use = "whoever waits is answered at the end of it"]
+#[must_use = "waiting appends are answered when it ends"]
 pub struct StreamSyncJob {
     pub(super) stream: u64,
     /// With their names, in the order in which they were written.
