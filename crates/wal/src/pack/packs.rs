@@ -155,8 +155,8 @@ impl<D: Disk> Packs<D> {
         Ok(opened)
     }
 
-    /// Writes the runs, several owners' into one pack while there is room. Returns their extents in the same
-    /// order, once they and the names of their packs are synced.
+    /// Writes the runs. Runs of several owners share a pack while there is room. Returns the extents in the order
+    /// of the runs, once these and the names of their packs are synced.
     ///
     /// # Errors
     /// The disk refused. Or, with [`io::ErrorKind::InvalidInput`], a run is invalid: it has no records, an

@@ -134,7 +134,7 @@ mod tests {
         assert!(!wanted(&["emea"], false).may_match(bloom.as_bytes()));
     }
 
-    /// Filters are in files: neither the hash nor the bits may ever change.
+    /// Filters are stored in files, so neither the hash nor the bits may ever change.
     #[test]
     fn the_bits_are_golden() {
         assert_eq!(hash(b""), 0xf52a_15e9_a9b5_e89b);
@@ -147,7 +147,8 @@ mod tests {
         );
     }
 
-    /// In thousands: 8 values in 16 bytes, and 100 in 255. The values are fixed, so the count is.
+    /// False positives per thousand: for 8 values in 16 bytes, and for 100 values in 255 bytes. The values are
+    /// fixed, so these numbers never change.
     #[test]
     fn false_positives_are_rare() {
         for (bytes, values, most) in [(16, 8, 10), (255, 100, 10)] {

@@ -168,7 +168,7 @@ impl<D: Disk> StreamReader<D> {
         loop {
             match self.skip_to(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),
-                // A segment at the end may have been interrupted before it had a header.
+                // The last segment may have no header yet: its first write was interrupted.
                 Ok(false) | Err(Trouble::Removed) => match after(job, next.segment) {
                     Some(segment) if segment < job.until => next = start(segment),
                     _ => return Ok(Position { offset: job.until, ..next }),

@@ -136,7 +136,8 @@ impl Stream {
         }
         opened.confirm();
         if note.is_some_and(|(note, _)| files.notes.is_of_another_boot(&note)) {
-            // Written before anything is appended, so that it does not claim more than was found.
+            // Everything found has survived a restart of the machine, so it is synced. The note says so before
+            // anything is appended, because later there will be unsynced chunks, too.
             opened.synced_to = opened.next;
             opened.unsynced_is_known = opened.note(files);
         }
@@ -440,7 +441,7 @@ impl Stream {
     }
 
     /// Returns to what is confirmed. The last segment is never written again. The file whose sync was refused
-    /// is not synced again, because a second sync would report success without meaning it.
+    /// is not synced again, because the system could report success although data is lost.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
         self.index.cut(self.confirmed_end);
         // At most one. The next segment has the same name and replaces what the disk leaves of it.
