@@ -1,4 +1,4 @@
-//! A batch: the unit that is written, proved and recovered.
+//! A batch: the unit that is written, verified and recovered.
 //!
 //! ```text
 //!  0       4       8            16       24         32       40      48       56        60      64
@@ -8,36 +8,38 @@
 //!
 //! Little-endian.
 //!
-//! * `check`: CRC-32C over bytes 8..64, so that a batch with a damaged payload can be stepped over and named.
-//! * `generation`: that of the file. Random, so that neither an earlier life of the file nor a body that looks
-//!   like a batch can pass for one.
-//! * `number`: counts up over all files, never used for two different payloads. A batch that is rewritten to
-//!   another file keeps its number.
-//! * `previous`: the number of the batch before it. The numbers between `previous` and `number` are void: their
-//!   batches failed or were cut, and are ignored wherever their bytes turn up.
+//! * `check`: CRC-32C over bytes 8..64, so that a batch with a corrupt payload can still be skipped and
+//!   reported.
+//! * `generation`: the generation of the file. It is random. So neither an earlier use of the file nor a
+//!   message body that looks like a batch is mistaken for one.
+//! * `number`: counts up over all files and is never used for two different payloads. A batch that is copied
+//!   to another file keeps its number.
+//! * `previous`: the number of the batch before it. The numbers between `previous` and `number` are void:
+//!   their batches failed or were cut, and are ignored wherever their bytes are found.
 //! * `synced`: every batch up to this one was known to be synced when this one was encoded.
-//! * `floor`: the number of the first batch that is still needed, 1 at first. Those below it may be in no file.
-//!   Files are removed only once everything from there up to the first batch that says so is synced.
-//! * `length`, `records`: bytes and number of the records in the payload. A batch without payload raises the floor;
-//!   if it says [`CLEAN`] records, it is the mark of a clean stop. The top bit of `records` says that somebody waited for
-//!   an earlier batch to be synced when this one was written; older programs did not say so.
+//! * `floor`: the number of the first batch that is still needed; 1 at first. Batches below it may be in no
+//!   file. Files are removed only once everything from there up to the first batch with this floor is synced.
+//! * `length`, `records`: the bytes and the number of the records in the payload. A batch without a payload
+//!   raises the floor. If its number of records is [`CLEAN`], it is the mark of a clean stop. The top bit of
+//!   `records` says that somebody waited for the sync of an earlier batch when this one was written; older
+//!   programs did not set it.
 //! * `proof`: CRC-32C over generation, number and payload.
 
 use crc_fast::{CrcAlgorithm, Digest};
 
 use crate::file::u64_at;
 
-/// Bytes of a batch header.
+/// The length of a batch header in bytes.
 pub(crate) const BATCH_HEADER: usize = 64;
 const _: () = assert!(BATCH_HEADER == 4 + 4 + 6 * 8 + 4 + 4);
 
-/// Opens every batch header.
+/// The first bytes of every batch header.
 pub(crate) const BATCH_MAGIC: [u8; 4] = *b"SLbt";
 
-/// What the mark of a clean stop says instead of a number of records.
+/// The number of records in the mark of a clean stop.
 pub(crate) const CLEAN: u32 = u32::MAX;
 
-/// The bit of a number of records which says that somebody waited for a sync.
+/// The bit in a number of records that says that somebody waited for a sync.
 pub(crate) const WAITED: u32 = 1 << 31;
 
 /// A batch header without its checks.
@@ -48,7 +50,7 @@ pub(crate) struct BatchHeader {
     pub previous: u64,
     pub synced: u64,
     pub floor: u64,
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub length: u64,
     pub records: u32,
     pub proof: u32,
@@ -71,7 +73,8 @@ impl BatchHeader {
         bytes
     }
 
-    /// The header at the front of `bytes`, if it is one of this generation (`None`: of any) and its check holds.
+    /// Reads the header at the front of `bytes`. Returns `None` if its check fails or its generation is
+    /// another one (`generation` is `None`: any is accepted).
     pub fn decode(bytes: &[u8], generation: Option<u64>) -> Option<Self> {
         let bytes = bytes.get(..BATCH_HEADER)?;
         let header = Self {
@@ -84,34 +87,35 @@ impl BatchHeader {
             records: u32::from_le_bytes(bytes[56..60].try_into().ok()?),
             proof: u32::from_le_bytes(bytes[60..64].try_into().ok()?),
         };
-        let holds = bytes[..4] == BATCH_MAGIC
+        let is_valid = bytes[..4] == BATCH_MAGIC
             && generation.is_none_or(|generation| generation == header.generation)
             && header.previous < header.number
             && header.synced < header.number
             && (1..=header.number).contains(&header.floor)
             && bytes[4..8] == crc32c(&bytes[8..]).to_le_bytes();
-        holds.then_some(header)
+        is_valid.then_some(header)
     }
 
-    /// Whether it is the mark of a clean stop.
+    /// Returns true if it is the mark of a clean stop.
     pub fn is_mark(&self) -> bool {
         self.length == 0 && self.records == CLEAN
     }
 
-    /// Whether somebody waited for an earlier batch to be synced when it was written.
+    /// Returns true if somebody waited for the sync of an earlier batch when this one was written.
     pub fn has_waited(&self) -> bool {
         self.records & WAITED != 0 && !self.is_mark()
     }
 
-    /// Whether `payload` is the one this header was written for.
-    pub fn proves(&self, payload: &[u8]) -> bool {
+    /// Returns true if this header was written for `payload`.
+    pub fn matches(&self, payload: &[u8]) -> bool {
         let mut proof = Proof::new([self.generation, self.number]);
         proof.update(payload);
         proof.finish() == self.proof
     }
 }
 
-/// Computes the proof of a payload that comes in pieces, seeded with what tells the payload from others.
+/// Computes the checksum of a payload that is given in pieces. The seed distinguishes the payload from equal
+/// bytes elsewhere.
 pub(crate) struct Proof(Digest);
 
 impl Proof {
@@ -144,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_holds_for_its_generation_only() {
+    fn a_header_is_valid_for_its_generation_only() {
         let (generation, number, previous, synced, floor) = (7, 5, 3, 2, 1);
         let (length, records, proof) = (9, 1, 4);
         let header = BatchHeader { generation, number, previous, synced, floor, length, records, proof };

@@ -1,4 +1,4 @@
-//! What the log asks of a disk, and the real one.
+//! What the log needs from a disk, and the implementation over a real one.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, IoSlice, Read};
@@ -8,44 +8,46 @@ use std::sync::Arc;
 
 use rustix::fs::{Advice, FallocateFlags};
 
-use crate::note::Life;
+use crate::note::BootId;
 
-/// A sync that has begun. To call it, on whatever thread, is to wait until it has ended.
+/// A sync that has begun. Calling it waits, on any thread, until the sync has ended.
 pub type PendingSync = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// A flat directory of files. Everything the log does to the outside world goes through it.
 ///
-/// Names hold no separators. Every method returns what the operating system said; the log decides what it means.
+/// Names contain no separators. Every method returns the operating system's answer; the log decides what it
+/// means.
 pub trait Disk: Send {
     /// An open file; closed when dropped.
     type File: Send + 'static;
 
-    /// Takes the directory for this process until the disk is dropped.
+    /// Locks the directory for this process until the disk is dropped.
     ///
     /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if somebody else holds it.
+    /// [`io::ErrorKind::WouldBlock`] if another process has locked it.
     fn lock(&mut self) -> io::Result<()>;
 
-    /// What tells this boot of the machine from others. In the same one, all that was written is still there, synced or
-    /// not. `None` if the system does not say.
-    fn life(&mut self) -> Option<Life> {
+    /// Returns an identifier of this boot of the machine. Within one boot all written data is still there,
+    /// synced or not. Returns `None` if the system does not tell.
+    fn boot_id(&mut self) -> Option<BootId> {
         None
     }
 
-    /// What stands where the lock is: all that [`Disk::write_note`] wrote, in this process and others.
+    /// Returns the contents of the lock file: everything that [`Disk::write_note`] wrote, in this process and
+    /// earlier ones.
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
         Ok(Vec::new())
     }
 
-    /// Writes a few bytes where the lock is, at an offset, over what stood there. To be called while the lock is held.
+    /// Overwrites a few bytes of the lock file at an offset. The caller must hold the lock.
     fn write_note(&mut self, _offset: u64, _note: &[u8]) -> io::Result<()> {
         Ok(())
     }
 
-    /// The names of all files, in any order.
+    /// Returns the names of all files, in any order.
     fn list(&mut self) -> io::Result<Vec<String>>;
 
-    /// Makes a new empty file.
+    /// Creates an empty file.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`].
@@ -54,14 +56,14 @@ pub trait Disk: Send {
     /// Opens an existing file.
     fn open(&mut self, name: &str) -> io::Result<Self::File>;
 
-    /// Opens an existing file that is to be written over from its front. The disk may read it ahead: whoever writes a part
-    /// of a block waits for the rest of it, if that is not in memory.
+    /// Opens an existing file that will be overwritten from its start. The disk may read it ahead: writing a
+    /// part of a block must wait for the rest of the block if that is not in memory.
     fn open_over(&mut self, name: &str) -> io::Result<Self::File> {
         self.open(name)
     }
 
-    /// Writes at an offset in bytes, over what stands there and on behind the end of the file, and returns how many bytes
-    /// were taken, possibly fewer than offered.
+    /// Writes at an offset in bytes, over existing bytes and beyond the end of the file. Returns how many
+    /// bytes were taken, possibly fewer than offered.
     fn write_vectored_at(
         &mut self,
         file: &mut Self::File,
@@ -69,30 +71,30 @@ pub trait Disk: Send {
         pieces: &[IoSlice<'_>],
     ) -> io::Result<usize>;
 
-    /// Begins to sync a file (`fdatasync`). Once the sync has ended well, all that was written to the file before it
-    /// began would survive power loss; of what is written meanwhile nothing is known. After an error nothing is known
-    /// about anything written since the last success, and asking again teaches nothing: nor may two syncs of a file
-    /// be under way at once, for the system tells an error to one of them.
+    /// Begins to sync a file (`fdatasync`). If the sync succeeds, everything written to the file before it
+    /// began survives power loss; later writes may or may not. After an error, nothing written since the last
+    /// successful sync is known to be on the disk, and a repeated sync cannot tell. Two syncs of one file
+    /// must never be in flight at once, because the system reports an error to only one of them.
     fn begin_sync(&mut self, file: &mut Self::File) -> PendingSync;
 
-    /// Begins to sync the names: once it has ended well, those made, renamed and removed before it began would survive
-    /// power loss.
+    /// Begins to sync the directory. If the sync succeeds, all files created, renamed and removed before it
+    /// began stay so after power loss.
     fn begin_sync_dir(&mut self) -> PendingSync;
 
-    /// [`Disk::begin_sync`], and waits for it.
+    /// Syncs a file and waits until that has ended.
     fn sync(&mut self, file: &mut Self::File) -> io::Result<()> {
         self.begin_sync(file)()
     }
 
-    /// [`Disk::begin_sync_dir`], and waits for it.
+    /// Syncs the directory and waits until that has ended.
     fn sync_dir(&mut self) -> io::Result<()> {
         self.begin_sync_dir()()
     }
 
-    /// Reads at an offset in bytes; `Ok(0)` is the end of the file.
+    /// Reads at an offset in bytes. `Ok(0)` is the end of the file.
     fn read_at(&mut self, file: &mut Self::File, offset: u64, into: &mut [u8]) -> io::Result<usize>;
 
-    /// The length of the file in bytes.
+    /// Returns the length of the file in bytes.
     fn len(&mut self, file: &mut Self::File) -> io::Result<u64>;
 
     /// Cuts the file to `length` bytes.
@@ -102,17 +104,18 @@ pub trait Disk: Send {
 
     fn remove(&mut self, name: &str) -> io::Result<()>;
 
-    /// Sees to it that a file of this name takes so many bytes of the disk, whatever stands in it.
+    /// Makes the file of this name occupy `bytes` of disk space. Its contents do not matter.
     ///
     /// # Errors
-    /// There is no such file then; [`io::ErrorKind::StorageFull`] if that is why.
+    /// [`io::ErrorKind::StorageFull`] if the disk has no capacity for it. After any error the file does not
+    /// exist.
     fn reserve(&mut self, name: &str, bytes: u64) -> io::Result<()>;
 }
 
-/// Pieces per vectored write; what the common systems accept (`IOV_MAX`).
+/// The maximum number of pieces per vectored write; common systems accept this many (`IOV_MAX`).
 const PIECES_MAX: usize = 1024;
 
-/// Writes all pieces from `offset` on, as many at a time as the system takes, going on after short writes.
+/// Writes all pieces from `offset` on, at most [`PIECES_MAX`] at a time, and continues after short writes.
 pub(crate) fn write_all<D: Disk>(
     disk: &mut D,
     file: &mut D::File,
@@ -136,7 +139,7 @@ pub(crate) fn write_all<D: Disk>(
     Ok(())
 }
 
-/// Fills `into` from `offset` on and returns how much of it there was before the end of the file.
+/// Fills `into` from `offset` on. Returns how many bytes were read before the end of the file.
 pub(crate) fn read_all<D: Disk>(
     disk: &mut D,
     file: &mut D::File,
@@ -155,10 +158,10 @@ pub(crate) fn read_all<D: Disk>(
     Ok(at)
 }
 
-/// The name of the file whose lock stands for the directory.
+/// The file whose lock protects the whole directory.
 pub(crate) const LOCK: &str = "lock";
 
-/// Where Linux says which boot of the machine this is.
+/// The file in which Linux gives the identifier of the boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A directory of the file system.
@@ -170,7 +173,7 @@ pub struct RealDisk {
 }
 
 impl RealDisk {
-    /// Uses the directory at `path`, making it and its parents if needed.
+    /// Opens the directory at `path`. Creates it and its missing parents.
     pub fn new(path: impl AsRef<Path>) -> io::Result<Self> {
         let path = path.as_ref().to_path_buf();
         make_directory(&path)?;
@@ -184,13 +187,13 @@ impl RealDisk {
         if missing == 0 {
             return Ok(());
         }
-        // Cheaper than to fail halfway, for whoever tries again and again.
+        // Cheaper than an allocation that fails halfway, because callers retry often.
         let system = rustix::fs::fstatvfs(&self.dir)?;
         if system.f_bavail.saturating_mul(system.f_frsize) < missing {
             return Err(io::ErrorKind::StorageFull.into());
         }
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-            // The system cannot, or not on this disk.
+            // The system or this disk does not support it.
             Err(rustix::io::Errno::OPNOTSUPP) => {
                 io::copy(&mut io::repeat(0).take(bytes), &mut file)?;
                 file.sync_data()
@@ -200,12 +203,12 @@ impl RealDisk {
     }
 }
 
-/// Makes a directory, and those above it that are missing, so that a power failure takes none of them away: what is synced
-/// in them later need not bring their own names to the disk.
+/// Creates a directory and its missing parents, and syncs their names. So a power failure cannot remove the
+/// directory of files that are synced later.
 fn make_directory(path: &Path) -> io::Result<()> {
     let missing: Vec<&Path> = path.ancestors().take_while(|above| !above.exists()).collect();
     std::fs::create_dir_all(path)?;
-    // The parent of a relative path's first name is written as nothing.
+    // The parent of a relative path with one component is the empty string.
     let parents = missing.iter().filter_map(|made| made.parent());
     parents.map(|parent| parent.join(".")).try_for_each(|parent| File::open(parent)?.sync_all())
 }
@@ -225,7 +228,7 @@ impl Disk for RealDisk {
         }
     }
 
-    fn life(&mut self) -> Option<Life> {
+    fn boot_id(&mut self) -> Option<BootId> {
         let text = std::fs::read_to_string(BOOT_ID).ok()?;
         let digits = text.trim().replace('-', "");
         u128::from_str_radix(&digits, 16).ok().map(u128::to_be_bytes)
@@ -257,7 +260,8 @@ impl Disk for RealDisk {
 
     fn open_over(&mut self, name: &str) -> io::Result<Arc<File>> {
         let file = self.open(name)?;
-        // Advice: without it the file is merely slower. It costs 0.1 ms if the file is in memory, as it mostly is.
+        // Only advice: without it the file is merely slower. It costs 0.1 ms if the file is in memory, as it
+        // usually is.
         let _ = rustix::fs::fadvise(&file, 0, None, Advice::WillNeed);
         Ok(file)
     }
@@ -305,7 +309,7 @@ impl Disk for RealDisk {
         let path = self.path.join(name);
         let reserved = self.allocate(&path, bytes);
         if reserved.is_err() {
-            // What was taken so far would be missed elsewhere.
+            // A partly allocated file would waste space that others need.
             drop(std::fs::remove_file(&path));
         }
         reserved

@@ -8,36 +8,39 @@
 //!  | 8     | u32     | u32    | u64    | u64        | 12   | u32   |
 //! ```
 //!
-//! Little-endian. All 48 bytes keep their place in every later version, so that an older program can tell a newer
-//! file from a damaged one.
+//! Little-endian. All 48 bytes keep their place in every later version, so that an older program can tell a
+//! newer file from a corrupt one.
 //!
 //! * `magic`: `SluiceLg` in a log file, `SluicePk` in a pack.
-//! * `version`: [`LOG_VERSION`] or [`PACK_VERSION`]. `header`: bytes of the header, 48.
-//! * `number`: the same as in the name; files are read in this order. Never used twice.
-//! * `generation`: random; stands in every batch of the file. 0 in a pack.
+//! * `version`: [`LOG_VERSION`] or [`PACK_VERSION`]. `header`: the length of the header, 48 bytes.
+//! * `number`: the same as in the name. Files are read in this order. A number is never used twice.
+//! * `generation`: random; repeated in every batch of the file. 0 in a pack.
 //! * `check`: CRC-32C over bytes 0..44.
 //!
-//! The header is written together with what follows it first. A log file ends where its batches end; bytes after the last
-//! batch are an interrupted write, or a former life of the file. A log file that has only its name in this life has the header
-//! of the former one, with another number: nothing in it counts.
+//! The header is written together with the first batch or block. A log file ends where its batches end. Bytes
+//! after the last batch are left from an interrupted write or from an earlier use of the file. A reused log
+//! file in which nothing was written yet still has its old header, with another number; its contents are
+//! ignored.
 //!
-//! `N.spare` is what was the log file with the number N, until it is written over under another name. Nothing in it counts.
+//! `N.spare` was the log file with the number N. It will be overwritten under another name; its contents are
+//! ignored.
 
 use crate::batch::crc32c;
 
-/// Bytes after which a log file is full. One file may exceed it by one batch.
+/// The size in bytes at which a log file is full. A file may exceed it by one batch.
 pub const FILE_SIZE: u64 = 8 << 20;
 
-/// The version of a log file: of the batches, and of the records of the broker in them. Raised when an older program
-/// must not read what a newer one writes. Files of every version from 1 on are read; those of a newer one are refused.
+/// The version of log files: of the batches, and of the broker's records in them. It is raised when an older
+/// program must not read what a newer one writes. All versions from 1 on can be read; newer ones are refused.
 ///
-/// 2: a message that comes back keeps more than its counts (record kind 9 of the broker).
+/// * 2: a message that is returned to its queue keeps more than its counts (record kind 9 of the broker).
+/// * 3: changes of users and virtual hosts (docs/decisions/0026).
 pub const LOG_VERSION: u32 = 3;
 
-/// The version of a pack, as [`LOG_VERSION`].
+/// The version of packs; see [`LOG_VERSION`].
 pub const PACK_VERSION: u32 = 1;
 
-/// Bytes of a file header.
+/// The length of a file header in bytes.
 pub(crate) const FILE_HEADER: usize = 48;
 const _: () = assert!(FILE_HEADER == 8 + 4 + 4 + 8 + 8 + 12 + 4);
 
@@ -68,11 +71,11 @@ impl FileHeader {
         bytes
     }
 
-    /// The header at the front of `bytes`, of whatever version, if its check holds.
+    /// Reads the header at the front of `bytes`, of any version. Returns `None` if its check fails.
     pub fn decode(bytes: &[u8], magic: [u8; 8]) -> Option<Self> {
         let bytes = bytes.get(..FILE_HEADER)?;
-        let holds = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
-        holds.then(|| Self {
+        let is_valid = bytes[..8] == magic && bytes[44..] == crc32c(&bytes[..44]).to_le_bytes();
+        is_valid.then(|| Self {
             version: u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]),
             number: u64_at(bytes, 16),
             generation: u64_at(bytes, 24),
@@ -80,32 +83,33 @@ impl FileHeader {
     }
 }
 
-/// The name of the log file with this number.
+/// Returns the name of the log file with this number.
 pub(crate) fn name(number: u64) -> String {
     format!("{number:020}{LOG_SUFFIX}")
 }
 
-/// The name of the pack with this number.
+/// Returns the name of the pack with this number.
 pub(crate) fn pack_name(number: u64) -> String {
     format!("{number:020}{PACK_SUFFIX}")
 }
 
-/// The name that the log file with this number has from when it is forgotten to when it is written over.
+/// Returns the name of the log file with this number while it is a spare: after it is forgotten and before it
+/// is overwritten.
 pub(crate) fn spare_name(number: u64) -> String {
     format!("{number:020}{SPARE_SUFFIX}")
 }
 
-/// The number in a file's name, if it is the name of a log file.
+/// Returns the number in `name` if it is the name of a log file.
 pub(crate) fn number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(LOG_SUFFIX)?)
 }
 
-/// The number in a file's name, if it is the name of a pack.
+/// Returns the number in `name` if it is the name of a pack.
 pub(crate) fn pack_number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(PACK_SUFFIX)?)
 }
 
-/// The number in a file's name, if it is the name of a spare.
+/// Returns the number in `name` if it is the name of a spare.
 pub(crate) fn spare_number(name: &str) -> Option<u64> {
     digits(name.strip_suffix(SPARE_SUFFIX)?)
 }
@@ -114,7 +118,7 @@ fn digits(digits: &str) -> Option<u64> {
     (digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit())).then(|| digits.parse().ok())?
 }
 
-/// The little-endian word at `at`; the caller has checked the length.
+/// Returns the little-endian word at `at`. The caller has checked the length.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[at..at + 8]);
@@ -141,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_header_is_no_header() {
+    fn a_flipped_bit_makes_a_header_invalid() {
         let header = FileHeader { version: LOG_VERSION, number: 3, generation: 9 };
         let bytes = header.encode(LOG_MAGIC);
         assert_eq!(FileHeader::decode(&bytes, LOG_MAGIC), Some(header));

@@ -1,30 +1,31 @@
-//! What shards hand to the log, and what they are told.
+//! What shards hand to the log, and the answers.
 
 use std::io;
 
 use crate::machine::Size;
 use crate::record::Records;
 
-/// One hand-over of a shard: answered exactly once when it is written, or cannot be; and if it was written and asked
-/// for a sync, once more when it is synced, or cannot be.
+/// The records that a shard hands over at once. It is answered exactly once when it is written or cannot be
+/// written. If it was written and asked for a sync, it is answered once more when it is synced or cannot be
+/// synced.
 #[derive(Debug)]
 pub struct Handover {
     pub shard: u32,
-    /// The shard's number for it.
+    /// The number that the shard gave it.
     pub ticket: u64,
-    /// May be empty: then `sync` alone asks for everything written so far to be synced.
+    /// May be empty: then `sync` asks to sync everything written so far.
     pub records: Records,
-    /// Somebody waits to see it synced.
+    /// Somebody waits until the records are synced.
     pub sync: bool,
 }
 
-/// What a [`Completion`] speaks of.
+/// The step that a [`Completion`] reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The records are written. On an error they are not, and come back.
+    /// The records are written. On an error they are not written, and the error returns them.
     Written,
-    /// The records, and everything written before them, are synced. On an error they stay written, the log keeps them,
-    /// and what is handed over later with `sync` asks for them too.
+    /// The records, and everything written before them, are synced. On an error they stay written and the log
+    /// keeps them in memory. A later handover with `sync` syncs them as well.
     Synced,
 }
 
@@ -35,22 +36,22 @@ pub struct Completion {
     pub ticket: u64,
     pub step: Step,
     pub result: Result<(), WriteError>,
-    /// The number of the newest file that holds records of the hand-over, once they are written; 0 if it had none, or
-    /// on an error.
+    /// The number of the newest file that holds records of the handover, for [`Step::Written`]. 0 if the
+    /// handover had no records, and on an error.
     pub file: u64,
-    /// What the log takes on the disk now; nothing on an error.
+    /// The disk space that the log takes now. Empty on an error.
     pub size: Size,
 }
 
-/// The disk refused, twice: in the file that was open and in a fresh one.
+/// The disk refused twice: in the current file and in a new one.
 #[derive(Debug)]
 pub struct WriteError {
     pub kind: io::ErrorKind,
-    /// What the operating system called it, if it did.
+    /// The number of the operating system's error, if there was one.
     pub errno: Option<i32>,
-    /// The file that refused last; empty if it was none.
+    /// The file that was refused last; empty if it was no file.
     pub file: String,
-    /// What was handed over and not written, to be handed over again when the shard sees fit.
+    /// The records that were not written. The shard may hand them over again.
     pub records: Records,
 }
 
@@ -74,7 +75,7 @@ impl std::fmt::Display for WriteError {
 
 impl std::error::Error for WriteError {}
 
-/// What went wrong with a batch, before it is told to everyone who was in it.
+/// The reason why a batch failed, from which each handover in it gets its [`WriteError`].
 pub(crate) struct Failure {
     pub error: io::Error,
     /// Empty if it was no file.

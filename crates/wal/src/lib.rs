@@ -1,44 +1,48 @@
 //! A write-ahead log: append, sync, recover.
 //!
-//! [`Log`] is a synchronous machine over a [`Disk`]; [`Writer`] is the thread that runs it, unless a shard finds it idle
-//! and takes a step itself. The log knows files, batches and records; what a record means is its owner's business.
+//! [`Log`] is a synchronous machine over a [`Disk`]. A [`Writer`] thread runs it. A shard that finds the
+//! thread asleep may write one handover itself. The log knows files, batches and records. Only the owner of a
+//! record knows what the record means.
 //!
 //! ```text
 //!  shards          Handover{records, sync} ──┐
-//!  Writer          one round at a time: the list of all hand-overs; a shard that finds it asleep: its own, at once
-//!  Log::append     one batch, one vectored write; then one Completion per hand-over: written
-//!  Log::begin_sync one sync for all who have asked since the last began, on a thread of its own; writing goes on
+//!  Writer          one round at a time: all handovers in the list (or one, written by the shard itself)
+//!  Log::append     one batch, one vectored write; then one Completion per handover: written
+//!  Log::begin_sync one sync for all handovers that asked since the last one began, on its own thread; writing continues
 //!  Log::end_sync   one more Completion for each of them: synced
 //!  Disk            RealDisk: a directory;  testing::FalseDisk: a disk that fails on purpose
 //! ```
 //!
-//! What is promised:
+//! The log guarantees:
 //!
-//! * [`Step::Written`], `Ok`: the records were handed to the operating system and survive the process. No sync is
-//!   waited for, whoever asks for one.
-//! * [`Step::Synced`], `Ok`: they, and everything written before them, were synced and survive power loss.
-//! * [`Step::Written`], `Err`: they may or may not be found by the next [`Log::open`] of another process, but never
-//!   once anything acknowledged later is found too. The records come back in [`WriteError::records`] to be handed over
+//! * [`Step::Written`], `Ok`: the operating system has the records; they survive the end of the process. This
+//!   answer never waits for a sync.
+//! * [`Step::Synced`], `Ok`: these records, and everything written before them, are synced and survive power
+//!   loss.
+//! * [`Step::Written`], `Err`: the next [`Log::open`] may or may not find the records. It never finds them
+//!   together with anything acknowledged later. [`WriteError::records`] returns them, to be handed over
 //!   again.
-//! * [`Step::Synced`], `Err`: they stay written, and in memory until a sync succeeds. It is tried again when somebody
-//!   asks again.
+//! * [`Step::Synced`], `Err`: the records stay written, and stay in memory until a sync succeeds. The log
+//!   retries when another sync is asked for.
 //!
-//! Space comes back file by file, oldest first, and the owners of the records decide: what is alive in the oldest
-//! files they hand over again; once that is written, [`Log::forget`] has the files that stay synced, and removes the
-//! others, or keeps them to be written over.
+//! Space is reclaimed file by file, oldest first. The owners evacuate the oldest files: they hand over copies
+//! of the records that are still needed. Once the copies are written, the owner calls [`Log::forget`]. The log
+//! then syncs the files that stay, and removes the others or keeps them to be overwritten.
 //!
-//! On a full disk the log has a reserve to write with what frees space; [`Size::short`] says that it lives on it.
+//! The log has a reserve of disk space. On a full disk it uses the reserve to write the records that free
+//! space; [`Size::short`] reports this.
 //!
-//! Records that are to leave memory, and the log, for longer go to **packs**: immutable files, which [`Packs`] writes
-//! and removes and a [`PackReader`] reads block by block. An owner hands over a [`Run`] of its records, gets an
-//! [`Extent`] once they are synced, and says in the log that they stand there; what the log does not say is in no pack.
-//! [`Packs::release`] gives the space back, pack by pack. Each of the two has a thread to run it (`spawn`).
+//! Records that leave memory and the log for longer go to **packs**. A pack is an immutable file: [`Packs`]
+//! writes and removes it, a [`PackReader`] reads it block by block. An owner hands over a [`Run`] of its
+//! records, receives an [`Extent`] once they are synced, and writes a record to the log that says which
+//! records are in the extent. A pack without such a record is unused. [`Packs::release`] frees extents; a
+//! pack is removed with its last one. Each of the two types has a thread (`spawn`).
 //!
-//! **Streams** stand beside both: what is appended to a stream goes straight to its own segment files, and is read from
-//! there; see [`Streams`], [`StreamReader`] and the drawing in `stream.rs`.
+//! **Streams** use neither the log nor packs. What is appended to a stream goes straight to its own segment
+//! files and is read from there; see [`Streams`], [`StreamReader`] and the diagram in `stream.rs`.
 //!
-//! Formats are drawn where they are written: the file header in `file.rs`, the batch in `batch.rs`, the record
-//! in `record.rs`, the block of a pack in `pack/block.rs`, those of streams below `stream/`.
+//! Each format is drawn in the module that writes it: the file header in `file.rs`, the batch in `batch.rs`,
+//! the record in `record.rs`, the block of a pack in `pack/block.rs`, the formats of streams below `stream/`.
 
 #![deny(unsafe_code)]
 
@@ -66,7 +70,7 @@ pub use machine::{
     AT_ONCE_BYTES_MAX, Log, Options, RESERVE_BYTES, SPARE_FILES_MAX, Size, Span, SyncEnd, SyncJob,
     UNSYNCED_BYTES_MAX,
 };
-pub use note::Life;
+pub use note::BootId;
 pub use pack::{
     BLOCK_BYTES, Block, BlockRead, Extent, Flaw, OnBlockRead, OnPackRound, PACK_BYTES, PackError, PackJob,
     PackOptions, PackReader, PackReaderHandle, PackRound, Packed, Packs, PacksHandle, ReadError, ReadJob,

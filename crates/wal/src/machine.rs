@@ -1,17 +1,18 @@
-//! The log itself: batches in, completions out. Syncing stands in `sync.rs`, giving space back in `space.rs`, what becomes
-//! of the files then in `spare.rs`, what a full disk is emptied with in `reserve.rs`, what a shard may write itself in
-//! `at_once.rs`.
+//! The log itself: handovers in, completions out. Its parts: `sync.rs` syncs, `space.rs` reclaims space,
+//! `spare.rs` reuses files, `reserve.rs` keeps a reserve for a full disk, `at_once.rs` lets a shard write by
+//! itself.
 //!
 //! ```text
 //!             first write            full, or a write failed
 //!   (none) ─────────────▶ current ──────────────────────────▶ dirty ──── synced ───▶ closed ── forgotten ──▶ (none, or spare)
 //!      ▲                     │                                  ▲ │
-//!      └── nothing good in it, removed ◀─┘   a sync failed: ────┘ └─ doomed: copied into the current file by
-//!                                            doomed                  every later sync, until one succeeds
+//!      └─ removed: no batch ─┘               a sync failed: ────┘ └─ doomed: every later sync first copies it
+//!                                            doomed                  into the current file, until a sync succeeds
 //! ```
 //!
-//! A file that failed a write or a sync is never written again. What a failed sync may have lost is written anew: from
-//! memory, if somebody waits to see it synced, else as it reads back.
+//! A file is removed if no batch in it was acknowledged. A file that failed a write or a sync is never
+//! written again. Batches that a failed sync may have lost are copied to the current file: from memory if
+//! somebody waits for the sync, else from the old file.
 
 mod at_once;
 mod reserve;
@@ -39,24 +40,26 @@ pub use spare::SPARE_FILES_MAX;
 use sync::Unsynced;
 pub use sync::{SyncEnd, SyncJob, UNSYNCED_BYTES_MAX};
 
-/// Names of files that hold nothing good and could not be removed; at the bound nothing is written until one can.
+/// The maximum number of files without an acknowledged batch that could not be removed. At the bound, nothing
+/// is written until one of them is removed.
 const LEFTOVERS_MAX: usize = 4;
 
-/// How a log is kept.
+/// Settings of a log.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes after which a file is full.
+    /// The size in bytes at which a file is full.
     pub file_bytes: u64,
-    /// Files behind the current one that may wait for a sync nobody asked for. Beyond, the next sync is due, that of
-    /// the oldest alone if nobody asks for more; at twice the bound writes wait for it, or fail if the disk refuses.
+    /// Files before the current one that may stay unsynced while nobody asks for a sync. Beyond this, the log
+    /// syncs the oldest one unasked. At twice the bound, writes wait for that sync, or fail if the disk
+    /// refuses it.
     pub dirty_files_max: usize,
-    /// Where the files' generations come from. `None` takes the process's randomness: a client that could foresee
-    /// them could plant a batch in a message's body.
+    /// The seed of the files' generations. `None` takes randomness from the process: a client that could
+    /// predict generations could hide a false batch in a message body.
     pub seed: Option<u64>,
-    /// Bytes of the disk that are kept for the time when it is full; 0: none. See [`Size::short`].
+    /// The bytes of disk space reserved for a full disk; 0: none. See [`Size::short`].
     pub reserve_bytes: u64,
-    /// Forgotten files that are kept to be written over, each of `file_bytes` or one batch more; beyond, they are removed. They
-    /// stand for the reserve if they are as large.
+    /// The maximum number of forgotten files kept to be overwritten. Each has `file_bytes` or one batch more.
+    /// Further forgotten files are removed. The spares replace the reserve if together they are as large.
     pub spare_files_max: usize,
 }
 
@@ -72,7 +75,7 @@ impl Default for Options {
     }
 }
 
-/// What a file holds; batches that were copied elsewhere are counted where they were first.
+/// What a file holds. A batch that was copied to a newer file counts for its first one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub first_batch: u64,
@@ -86,13 +89,13 @@ pub struct Log<D: Disk> {
     options: Options,
     random: u64,
     current: Option<Open<D::File>>,
-    /// Oldest first. With the current file, all that is not known to be synced.
+    /// Oldest first. These files and the current one are all that may be unsynced.
     dirty: VecDeque<Open<D::File>>,
     spans: BTreeMap<u64, Span>,
-    /// Every file with something good in it, but the current one.
+    /// All files with an acknowledged batch, except the current one.
     closed: Closed,
     leftovers: Vec<u64>,
-    /// What were the files with these numbers, oldest first.
+    /// The file numbers of the spares, oldest first.
     spares: VecDeque<u64>,
     next_file: u64,
     next_batch: u64,
@@ -101,29 +104,30 @@ pub struct Log<D: Disk> {
     /// Every acknowledged batch up to this one is synced.
     synced: u64,
     unsynced: Unsynced,
-    /// The disk has refused to sync, and nobody waited to be told so: whoever writes next is, until it does not refuse.
+    /// The disk refused a sync that no handover waited for. So the next write must sync first, and reports
+    /// the error if that fails too.
     sync_refused: bool,
     /// The first batch that is still needed.
     floor: u64,
-    /// The batch that said so first; 0: it was there at the open.
-    said: u64,
-    /// Files up to this one are to go.
-    forgetting: u64,
-    /// What the file `lock` says of this log, as far as this process has told it.
+    /// The first batch with this floor; 0: the floor was found at the open.
+    floor_batch: u64,
+    /// Files up to this one are to be removed.
+    forgotten_to: u64,
+    /// The last note written to the file `lock`.
     noted: Note,
-    /// The last batch is the mark of a clean stop, or there is none.
+    /// The last batch is the mark of a clean stop, or there are no batches.
     clean: bool,
-    /// The reserve is there.
+    /// The reserve file exists.
     reserved: bool,
 }
 
-/// What stands in a batch.
+/// The contents of a batch.
 #[derive(Clone, Copy)]
 enum Batch<'a> {
     Records(&'a [Handover]),
-    /// Nothing: the header raises the floor.
+    /// No records: the header raises the floor.
     Floor,
-    /// Nothing: the mark of a clean stop.
+    /// No records: the mark of a clean stop.
     Clean,
 }
 
@@ -138,9 +142,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Where a batch was written.
+/// The place where a batch was written.
 #[derive(Clone, Copy)]
-struct Stands {
+struct BatchPlace {
     file: u64,
     offset: u64,
     header: BatchHeader,
@@ -150,27 +154,29 @@ struct Open<F> {
     number: u64,
     generation: u64,
     handle: F,
-    /// Bytes of complete writes.
+    /// The end of the last complete write, in bytes.
     end: u64,
-    /// Bytes it had when it was taken: those behind `end` are of a former life.
+    /// The length of the file when it was opened. Bytes between `end` and this are from an earlier use of the
+    /// file.
     former: u64,
     /// The last acknowledged batch in it.
     last: u64,
-    /// Acknowledged batches in it.
+    /// The number of acknowledged batches in it.
     good: u32,
     /// Its name is known to be synced.
     named: bool,
-    /// A sync failed: what is not known to be synced may be lost, whatever later syncs say.
+    /// A sync failed: what was not yet known to be synced may be lost, whatever later syncs report.
     doomed: bool,
 }
 
 impl<D: Disk> Log<D> {
-    /// Takes the directory, reads it, calls `on_record` with every record in the order of acknowledgement, cuts an
-    /// interrupted tail and syncs what is left. Writes nothing else, but takes its reserve. Memory: the bytes of one file, some 150 for each
-    /// batch, and what `on_record` keeps. On an error some records may have been passed on already: forget them.
+    /// Locks the directory, reads it, calls `on_record` with every record in the order of acknowledgement,
+    /// cuts an interrupted tail and syncs the rest. Writes nothing else except the reserve. Memory: the bytes
+    /// of one file, about 150 bytes per batch, and what `on_record` keeps.
     ///
     /// # Errors
-    /// See [`OpenError`]. Damage is no error; see [`Recovery::damage`].
+    /// See [`OpenError`]. `on_record` may have received some records by then; the caller must discard them.
+    /// Damage is no error; see [`Recovery::damage`].
     pub fn open(
         mut disk: D,
         options: Options,
@@ -178,7 +184,7 @@ impl<D: Disk> Log<D> {
     ) -> Result<(Self, Recovery), OpenError> {
         let found = recover::recover(&mut disk, on_record)?;
         let random = options.seed.unwrap_or_else(|| RandomState::new().hash_one(found.next_file));
-        let noted = Note { life: disk.life().unwrap_or_default(), ..Note::default() };
+        let noted = Note { boot: disk.boot_id().unwrap_or_default(), ..Note::default() };
         let mut log = Self {
             disk,
             options,
@@ -196,8 +202,8 @@ impl<D: Disk> Log<D> {
             unsynced: Unsynced::default(),
             sync_refused: false,
             floor: found.floor,
-            said: 0,
-            forgetting: 0,
+            floor_batch: 0,
+            forgotten_to: 0,
             noted,
             clean: found.recovery.clean,
             reserved: false,
@@ -206,12 +212,13 @@ impl<D: Disk> Log<D> {
         Ok((log, found.recovery))
     }
 
-    /// Writes everything handed over, in order: one batch, one vectored append; then one completion each, in the same
-    /// order. (A round of more bytes than a file takes one batch per file.) Who asked for a sync waits for
-    /// [`Log::begin_sync`], unless there is nothing to sync.
+    /// Writes all handovers in order: one batch, one vectored write, then one completion each in the same
+    /// order. If they have more bytes than a file takes, each file gets one batch. A handover that asked for
+    /// a sync waits for [`Log::begin_sync`], unless there is nothing to sync.
     ///
-    /// Leaves `handovers` empty. While the disk refuses, every call tries it again, twice: the caller paces. The second
-    /// time it has the reserve, and every call takes that back if there is room.
+    /// Leaves `handovers` empty. While the disk refuses, every call tries twice; the caller must limit its
+    /// retries. The second attempt may use the reserve. Every call takes the reserve again if the disk has
+    /// capacity.
     pub fn append(&mut self, handovers: &mut Vec<Handover>, done: &mut Vec<Completion>) {
         while !handovers.is_empty() {
             let mut bytes = 0;
@@ -228,7 +235,7 @@ impl<D: Disk> Log<D> {
             let committed = self.commit(batch, false);
             self.take_reserve();
             match committed {
-                Ok(header) => self.written(handovers.drain(..group), header, done),
+                Ok(header) => self.answer_written(handovers.drain(..group), header, done),
                 Err(failure) => done.extend(handovers.drain(..group).map(|handover| {
                     let Handover { shard, ticket, records, .. } = handover;
                     let (result, size) = (Err(failure.with(records)), Size::default());
@@ -241,8 +248,8 @@ impl<D: Disk> Log<D> {
     /// Syncs everything and marks the stop as clean.
     ///
     /// # Errors
-    /// The next open will find everything acknowledged (as far as promised), but no clean mark.
-    /// [`io::ErrorKind::WouldBlock`]: a sync is under way.
+    /// The next open will find everything acknowledged, as far as guaranteed, but no clean mark.
+    /// [`io::ErrorKind::WouldBlock`]: a sync is in flight.
     pub fn close(mut self) -> Result<(), WriteError> {
         self.refuse_while_syncing()?;
         self.drop_spares();
@@ -250,7 +257,7 @@ impl<D: Disk> Log<D> {
         if self.clean {
             return Ok(());
         }
-        // Or it would look as if something had been written behind the mark.
+        // Otherwise it would look as if something had been written after the mark.
         if let Some(current) = &mut self.current {
             spare::cut_former(&mut self.disk, current);
         }
@@ -260,13 +267,13 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Whether [`Log::note`] would say something new.
+    /// Returns true if [`Log::note`] has something new to write.
     pub fn has_news(&self) -> bool {
         (self.noted.written, self.noted.synced) != (self.last, self.synced) && self.noted.file > 0
     }
 
-    /// Notes how far the log has come, for the next open: to be called when it falls idle. One small write to the page
-    /// cache. What the disk refuses is said the next time.
+    /// Writes a note of the last written and synced batch, for the next open. Called when the log becomes
+    /// idle. Costs one small write to the page cache. If the disk refuses it, the next call tries again.
     pub fn note(&mut self) {
         let file = self.current.as_ref().filter(|current| current.good > 0).map(|current| current.number);
         let file = file.unwrap_or(self.noted.file);
@@ -276,42 +283,42 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// What each file holds, by file number, as far as it is known to be good.
+    /// The acknowledged batches of each file, by file number.
     pub fn spans(&self) -> &BTreeMap<u64, Span> {
         &self.spans
     }
 
-    /// The disk, for tests that look behind the log's back.
+    /// Gives tests access to the disk.
     #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.disk
     }
 
-    /// Makes one batch (or none) written, and synced on the spot if asked. Tries twice.
+    /// Writes one batch (or none), and syncs it at once if `sync`. Tries twice.
     fn commit(&mut self, batch: Option<Batch<'_>>, sync: bool) -> Result<Option<BatchHeader>, Failure> {
         let number = self.next_batch;
         self.next_batch += u64::from(batch.is_some());
         let mut at = None;
         let mut outcome = self.attempt(batch, number, sync, &mut at);
         if let Err(failure) = &outcome {
-            self.give_way(failure);
+            self.release_reserve_if_full(failure);
             outcome = self.attempt(batch, number, sync, &mut at);
         }
         if outcome.is_err() {
-            // The batch may stand whole in the current file, but nobody was told so: no later batch may follow it
-            // there.
-            if let Some(stands) = at
-                && self.current.as_ref().is_some_and(|current| current.number == stands.file)
+            // The batch may be complete in the current file, but it was never acknowledged. So no later batch
+            // may follow it there.
+            if let Some(place) = at
+                && self.current.as_ref().is_some_and(|current| current.number == place.file)
             {
-                self.abandon(Some(stands.offset));
+                self.abandon(Some(place.offset));
             }
         } else if let Some(batch) = batch {
             self.committed(batch, number, sync);
         }
-        outcome.map(|()| at.map(|stands| stands.header))
+        outcome.map(|()| at.map(|place| place.header))
     }
 
-    /// A batch stands in the current file, synced if that was asked: it counts from now on.
+    /// Counts a batch that was written to the current file (and synced, if `sync`) as acknowledged.
     fn committed(&mut self, batch: Batch<'_>, number: u64, sync: bool) {
         let Some(current) = &mut self.current else { return };
         current.last = number;
@@ -333,19 +340,18 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// `at` is where the batch already stands.
+    /// Writes a batch and syncs, once. `at` is the place where an earlier attempt has written it, if it has.
     fn attempt(
         &mut self,
         batch: Option<Batch<'_>>,
         number: u64,
         sync: bool,
-        at: &mut Option<Stands>,
+        at: &mut Option<BatchPlace>,
     ) -> Result<(), Failure> {
         if let Some(batch) = batch {
-            let stands =
-                at.is_some_and(|stands| self.current.as_ref().is_some_and(|c| c.number == stands.file));
-            if !stands {
-                self.ready()?;
+            let is_written = at.is_some_and(|at| self.current.as_ref().is_some_and(|c| c.number == at.file));
+            if !is_written {
+                self.ensure_room()?;
                 let waited = if self.unsynced.is_empty() { 0 } else { WAITED };
                 let header = BatchHeader {
                     generation: 0,
@@ -363,14 +369,15 @@ impl<D: Disk> Log<D> {
                 let mut pieces = Vec::new();
                 batch.records().for_each(|records| records.slices(&mut pieces));
                 let offset = self.write_batch(header, &pieces)?;
-                *at = self.current.as_ref().map(|current| Stands { file: current.number, offset, header });
+                *at =
+                    self.current.as_ref().map(|current| BatchPlace { file: current.number, offset, header });
             }
         }
         if sync && (batch.is_some() || self.synced < self.last) { self.sync_all() } else { Ok(()) }
     }
 
-    /// Sees to a current file that has room.
-    fn ready(&mut self) -> Result<(), Failure> {
+    /// Makes sure that there is a current file and that it is not full.
+    fn ensure_room(&mut self) -> Result<(), Failure> {
         if self.current.as_ref().is_some_and(|current| current.end >= self.options.file_bytes) {
             self.retire(true);
         }
@@ -378,11 +385,11 @@ impl<D: Disk> Log<D> {
         if syncs_first && !self.is_syncing() {
             self.sync_all()?;
         }
-        self.open_fresh()
+        self.ensure_current()
     }
 
-    /// Sees to a current file.
-    fn open_fresh(&mut self) -> Result<(), Failure> {
+    /// Makes sure that there is a current file.
+    fn ensure_current(&mut self) -> Result<(), Failure> {
         if self.current.is_some() {
             return Ok(());
         }
@@ -412,7 +419,8 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Writes a batch behind the last one of the current file and returns its offset. After an error there is no current file.
+    /// Writes a batch after the last one of the current file and returns its offset. After an error there is
+    /// no current file.
     fn write_batch(&mut self, mut header: BatchHeader, payload: &[IoSlice<'_>]) -> Result<u64, Failure> {
         let Some(current) = &mut self.current else {
             return Err(Failure { error: io::ErrorKind::NotFound.into(), file: String::new() });
@@ -448,10 +456,11 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Cuts the current file at an offset (at its last complete write, if none is given) and leaves it for good.
+    /// Cuts the current file at an offset (by default at its last complete write) and never writes to it
+    /// again.
     fn abandon(&mut self, offset: Option<u64>) {
         if let Some(current) = &mut self.current {
-            // Bytes that stay are harmless: no later batch of this file will ever vouch for them.
+            // Bytes that stay are harmless: no later batch of this file will name them as `previous`.
             current.end = offset.unwrap_or(current.end);
             let _ = self.disk.truncate(&mut current.handle, current.end);
             current.former = 0;
@@ -465,7 +474,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Leaves the current file for good. It is sound if nothing has failed in it.
+    /// Stops writing to the current file for good. `sound`: no write or sync of it has failed.
     fn retire(&mut self, sound: bool) {
         let Some(mut current) = self.current.take() else { return };
         if current.good > 0 {
@@ -477,7 +486,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// The next generation (SplitMix64).
+    /// Returns the next generation (SplitMix64).
     fn random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mix = self.random;

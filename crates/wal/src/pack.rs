@@ -1,22 +1,22 @@
 //! Packs: immutable files of records that left memory.
 //!
 //! ```text
-//!  owner     hands over runs: each all that one owner has to put away now, in blocks
-//!  Packs     writes the runs of many owners into one pack, syncs it, and its name; answers with an Extent for each
-//!  owner     logs "these of my records stand in this extent" and forgets them
-//!  PackReader   gives an extent back block by block, each proved by itself
-//!  owner     logs "nothing of this extent is needed any more", and once that is synced, releases it
+//!  owner     hands over runs: each has all records that one owner pages out now, in blocks
+//!  Packs     writes the runs of many owners into one pack, syncs it and its name; answers with an Extent for each run
+//!  owner     writes to the log "these of my records are in this extent" and drops them from memory
+//!  PackReader   reads an extent block by block; each block has its own checksums
+//!  owner     writes to the log "nothing of this extent is needed any more" and, once that is synced, releases it
 //!  Packs     removes the pack when its last extent is released
 //! ```
 //!
-//! The log stays the truth: a pack is only what the log says is in it. A pack that the log knows nothing of, since the
-//! process ended in between, is removed by the next [`Packs::open`]. Nothing in a pack changes ever, so that whoever
-//! reads needs no word with whoever writes.
+//! Only the log decides what a pack is for. If the process ended before a pack was recorded in the log, the
+//! next [`Packs::open`] removes the pack. A pack never changes, so readers need no coordination with the
+//! writer.
 //!
-//! An extent must not be released before what says so is synced: else a power failure may bring back an owner that
-//! counts on a pack that is gone.
+//! An extent must not be released before the record that says so is synced. Otherwise, after a power failure,
+//! its owner could need a pack that was removed.
 //!
-//! Formats: the header of a pack is that of every file (`file.rs`); the block is drawn in `pack/block.rs`.
+//! Formats: a pack has the same header as every file (`file.rs`); the block is drawn in `pack/block.rs`.
 
 mod block;
 mod packs;
@@ -33,30 +33,30 @@ pub use threads::{
     BlockRead, OnBlockRead, OnPackRound, PackJob, PackReaderHandle, PackRound, Packed, PacksHandle, ReadJob,
 };
 
-/// Bytes after which a new pack begins, so that space comes back in small pieces. A run stands in one pack, so that
-/// a run of more bytes makes a pack of its own that is as large as it.
+/// The bytes after which a new pack begins, so that space is reclaimed in small pieces. A run is never split,
+/// so a larger run gets a pack of its own.
 pub const PACK_BYTES: u64 = 4 << 20;
 
-/// Bytes of records in a block: what one read costs, and what it takes to prove one record. A record of more bytes
-/// is a block by itself.
+/// The maximum bytes of records in a block: the cost of one read, and of verifying one record. A larger
+/// record gets a block of its own.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
-/// Where a run of one owner's records stands. Given by [`Packs::write`], kept by the owner.
+/// The place of a run. Returned by [`Packs::write`] and kept by the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// The number of the pack.
     pub pack: u64,
     /// In bytes, from the start of the pack.
     pub offset: u32,
-    /// Of all its blocks, with their headers. Never 0.
+    /// The bytes of all its blocks with their headers. Never 0.
     pub bytes: u32,
 }
 
-/// Records of one owner that are put away together. There is at least one, and no block is empty.
+/// Records of one owner that are written to a pack together. There is at least one, and no block is empty.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub owner: u64,
-    /// Each of at most [`BLOCK_BYTES`], or of one record that is larger; all of them of `owner`.
+    /// All records are of `owner`. A block has at most [`BLOCK_BYTES`], or a single larger record.
     pub blocks: Vec<Records>,
 }
 
@@ -65,8 +65,8 @@ impl Run {
         Self { owner, blocks: Vec::new() }
     }
 
-    /// Adds a record whose body is `head` followed by `tail`, like [`Records::push_shared`], to the last block if it
-    /// fits there and to a new one if not.
+    /// Adds a record whose body is `head` followed by `tail`, like [`Records::push_shared`]. It goes to the
+    /// last block if it fits there, else to a new one.
     ///
     /// # Panics
     /// If the body is 4 GiB or more.
@@ -81,20 +81,20 @@ impl Run {
         }
     }
 
-    /// Begins a block with the record that is added next.
+    /// Ends the block: the next record begins a new one.
     pub fn end_block(&mut self) {
         if self.blocks.last().is_some_and(|block| !block.is_empty()) {
             self.blocks.push(Records::new());
         }
     }
 
-    /// The byte of the extent at which the block of the record that was added last begins.
+    /// Returns the position in the extent of the block that holds the last added record, in bytes.
     pub fn last_block(&self) -> u32 {
         let before = &self.blocks[..self.blocks.len().saturating_sub(1)];
         before.iter().map(|block| (block::BLOCK_HEADER + block.bytes()) as u32).sum()
     }
 
-    /// Bytes of its records; the headers of blocks come on top.
+    /// Returns the bytes of its records, without the headers of blocks.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(Records::bytes).sum()
     }

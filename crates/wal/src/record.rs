@@ -1,4 +1,5 @@
-//! Records: what a shard encodes during one turn, and the same bytes read back.
+//! Records: what a shard encodes during one turn (one iteration of its event loop), and the same bytes read
+//! back.
 //!
 //! ```text
 //!  0        8        16    20   21      24
@@ -6,43 +7,45 @@
 //!  | u64    | u64    | u32 | u8 | u24   | len bytes
 //! ```
 //!
-//! Little-endian. `check` is a mix of the other four fields: the batch's CRC-32C proves a record, `check` only
-//! tells, in a batch whose CRC fails, whose records were in it.
+//! Little-endian. `k` is the kind, `len` the length of the body. `check` is a mix of the other four fields.
+//! The CRC-32C of the batch verifies its records. If that CRC fails, `check` still tells whose records the
+//! batch held.
 
 use std::io::IoSlice;
 
 use bytes::Bytes;
 
-/// Bytes of a record's header.
+/// The length of a record's header in bytes.
 pub(crate) const RECORD_HEADER: usize = 24;
 const _: () = assert!(RECORD_HEADER == 8 + 8 + 4 + 1 + 3);
 
-/// Tails of [`Records::push_shared`] shorter than this many bytes are copied; others are kept as slices.
+/// [`Records::push_shared`] copies tails shorter than this many bytes and keeps longer ones as slices.
 pub const LARGE: usize = 4096;
 
-/// One record as it was found on the disk.
+/// One record as it was read from the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Whose record it is.
+    /// The number of the record's owner.
     pub owner: u64,
-    /// The owner's number for it.
+    /// The number that the owner gave it.
     pub seq: u64,
-    /// The owner's tag for it.
+    /// The kind that the owner gave it.
     pub kind: u8,
-    /// The number of the log file it stands in: forgotten once that file is. No older than that of any record in
-    /// front of it. 0 for a record of a pack.
+    /// The number of the log file that counts for this record: once that file is forgotten, so is the record.
+    /// Never lower than that of an earlier record. 0 for a record of a pack.
     pub file: u64,
-    /// From the log, bytes of its own. From a pack, a slice of its block's buffer: see [`crate::Block`].
+    /// A record of the log has its own copy. A record of a pack has a slice of its block's buffer; see
+    /// [`crate::Block`].
     pub body: Bytes,
 }
 
-/// Records encoded by a shard during one turn; small bodies copied, large ones kept as slices for the vectored
-/// write.
+/// Records encoded by a shard during one turn. Small bodies are copied, large ones are kept as slices for the
+/// vectored write.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     /// Headers and small bodies.
     copied: Vec<u8>,
-    /// Large bodies: each stands in front of the byte of `copied` at its offset.
+    /// Large bodies. Each is written before the byte of `copied` at its offset.
     kept: Vec<(usize, Bytes)>,
     kept_bytes: usize,
     records: u32,
@@ -53,7 +56,7 @@ impl Records {
         Self::default()
     }
 
-    /// None, with room for records of so many bytes.
+    /// Returns an empty list with capacity for `bytes` of encoded records.
     pub fn with_capacity(bytes: usize) -> Self {
         Self { copied: Vec::with_capacity(bytes), ..Self::default() }
     }
@@ -68,8 +71,8 @@ impl Records {
         });
     }
 
-    /// Adds a record whose body is what `head` appends, followed by `tail`: copied if it is shorter than [`LARGE`],
-    /// else kept as the slice it is until the record is written.
+    /// Adds a record. Its body is what `head` appends, followed by `tail`. The tail is copied if it is
+    /// shorter than [`LARGE`], else kept as a slice until the record is written.
     ///
     /// # Panics
     /// If the body is 4 GiB or more.
@@ -101,12 +104,12 @@ impl Records {
         self.records as usize
     }
 
-    /// Bytes they take on the disk, headers included.
+    /// The number of bytes they take on the disk, headers included.
     pub fn bytes(&self) -> usize {
         self.copied.len() + self.kept_bytes
     }
 
-    /// Calls `each` with the encoded bytes, in order, in as few pieces as there are.
+    /// Calls `each` with the encoded bytes, in order and in as few pieces as possible.
     pub(crate) fn pieces<'a>(&'a self, mut each: impl FnMut(&'a [u8])) {
         let mut from = 0;
         for (at, tail) in &self.kept {
@@ -124,7 +127,7 @@ impl Records {
         self.pieces(|piece| into.push(IoSlice::new(piece)));
     }
 
-    /// The header comes last, for it says how long the body is.
+    /// Adds a record. The header is filled in last, because it holds the length of the body.
     fn record(&mut self, owner: u64, seq: u64, kind: u8, body: impl FnOnce(&mut Self)) {
         let (at, before) = (self.copied.len(), self.bytes());
         self.copied.extend_from_slice(&[0; RECORD_HEADER]);
@@ -141,15 +144,16 @@ impl Records {
     }
 }
 
-/// Reads the record at the front of `payload`, of this file; `None` if its header does not hold together or its
-/// body does not fit.
+/// Reads the record at the front of `payload` and returns it with its length. `file` becomes
+/// [`Record::file`]. Returns `None` if the header is corrupt or the body does not fit.
 pub(crate) fn front(payload: &Bytes, file: u64) -> Option<(Record, usize)> {
     let (owner, seq, kind, length) = front_header(payload)?;
     let end = RECORD_HEADER + length;
     Some((Record { owner, seq, kind, file, body: payload.slice(RECORD_HEADER..end) }, end))
 }
 
-/// The owners of the records that fill `payload` exactly, or `None` if the headers do not lead to its end.
+/// Returns the owners of the records that fill `payload` exactly. Returns `None` if a header is corrupt or
+/// the records do not end with the payload.
 pub(crate) fn owners(payload: &[u8]) -> Option<Vec<u64>> {
     let mut rest = payload;
     let mut owners = Vec::new();
@@ -173,7 +177,7 @@ fn front_header(bytes: &[u8]) -> Option<(u64, u64, u8, usize)> {
     (fits && header[21..] == check(owner, seq, length, kind)).then_some((owner, seq, kind, length as usize))
 }
 
-/// Part of the format: three rounds of multiply and fold, the top 24 bits.
+/// Computes `check`. Part of the format: three rounds of multiply and fold, then the top 24 bits.
 fn check(owner: u64, seq: u64, length: u32, kind: u8) -> [u8; 3] {
     const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut mix = MULTIPLIER;
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_header_names_no_owner() {
+    fn a_flipped_bit_makes_a_record_header_invalid() {
         let mut records = Records::new();
         records.push(5, 6, 7, &[b"body"]);
         let good = encoded(&records);
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_no_record() {
+    fn zeros_are_not_a_record() {
         assert_eq!(owners(&[0; 64]), None);
     }
 }

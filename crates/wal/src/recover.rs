@@ -1,24 +1,28 @@
-//! What an opened directory holds: which batches count, what is a tail (`cut.rs`), what is damage (`damage.rs`).
+//! Reads an opened directory. Decides which batches are valid, what is an interrupted tail (`cut.rs`) and
+//! what is damage (`damage.rs`).
 //!
-//! Every batch names the one before it. From the highest number that is proved, the chain of `previous` leads down
-//! to the oldest; what it passes over is void. Where it breaks, a batch is missing:
+//! Every batch names the one before it in `previous`. The chain leads from the highest intact batch down to
+//! the oldest. Batches that it passes over are void. Where the chain breaks, a batch is missing:
 //!
-//! * below what is known to have been synced, and in the same boot of the machine everywhere, that is **damage**: reported
-//!   with everybody it may concern, the bytes kept, the chain taken up again below;
-//! * else it is what a power failure left of writes nobody had synced: everything from there on is **cut**, and kept in
-//!   files of its own.
+//! * It is **damage** if the missing batch is known to have been synced, or if the machine has not restarted
+//!   since. The damage is reported with all owners that it may affect. The bytes are kept, and the chain
+//!   continues below.
+//! * Otherwise a power failure lost writes that were not synced. Everything from the break on is **cut** and
+//!   saved in separate files.
 //!
-//! What is known: every batch says how far the log was synced, and the note in the file `lock` (`note.rs`) says how far it
-//! was written and synced, and in which boot. The page cache survives the process. So in the same boot a batch is missing
-//! only because of damage, unless it is the last one and was never finished. Where the chain ends below what is known, its
-//! end is damaged; then nothing is cut, so that every open says so until something is written behind it.
+//! Two sources say what must be there. Every batch says up to which batch the log was synced. The note in the
+//! file `lock` (`note.rs`) says up to which batch it was written and synced, and in which boot of the
+//! machine. The page cache survives the process. So within the same boot only damage explains a missing
+//! batch, except for the last one if it was never completed. If the chain ends below what is known, the end
+//! is damaged. Then nothing is cut, so that every open reports it until something is written after it.
 //!
-//! What lies below the floor of the last batch that counts was forgotten: it may be missing, is not passed on if
-//! it is still there, and the oldest files, as far as they hold nothing else, are removed. A floor counts only where
-//! everything from it on is there: one that was written just before a power failure is cut, with what is torn behind
-//! it, and what is below it counts again, for nothing of that was removed yet.
+//! Batches below the floor of the last valid batch were forgotten. They may be missing. If they are there,
+//! they are not passed on, and the oldest files are removed if they hold nothing else. A floor is valid only
+//! if everything from it on is there. A floor that was written just before a power failure may be cut
+//! together with torn batches. Then the batches below it are valid again, because none of their files was
+//! removed yet.
 //!
-//! Numbers of cut batches are not used again, so that the next batch voids them should their bytes come back.
+//! The numbers of cut batches are not used again. So if their bytes reappear, the next batch makes them void.
 
 mod cut;
 mod damage;
@@ -36,15 +40,15 @@ use crate::note::Note;
 use crate::record::{self, Record};
 use crate::scan::{self, Found, Scan};
 
-/// Why a directory could not be opened. Nothing was written, except that [`OpenError::Io`] may come while the tail
-/// is cut; opening again then goes on from there.
+/// The reason why a directory could not be opened. Nothing was written, except that [`OpenError::Io`] may
+/// occur while the tail is cut. Another open continues there.
 #[derive(Debug)]
 pub enum OpenError {
     /// Another process has it open.
     Locked,
     /// A file was written by a newer program.
     NewerFormat { file: String, version: u32 },
-    /// The disk refused something that open cannot do without; `file` is empty if it was the directory.
+    /// The disk refused an operation that the open needs; `file` is empty if it was the directory.
     Io { file: String, error: io::Error },
 }
 
@@ -55,7 +59,7 @@ impl std::fmt::Display for OpenError {
             Self::NewerFormat { file, version } => {
                 write!(f, "log file {file} has format version {version}; this program knows {LOG_VERSION}")
             }
-            Self::Io { file, error } if file.is_empty() => write!(f, "its directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the log's directory: {error}"),
             Self::Io { file, error } => write!(f, "log file {file}: {error}"),
         }
     }
@@ -63,20 +67,20 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// What [`crate::Log::open`] found.
+/// The result of [`crate::Log::open`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// The log was closed, or never written to.
     pub clean: bool,
     pub files: u32,
-    /// Bytes read, all files.
+    /// Bytes read from all files.
     pub bytes: u64,
-    /// Records passed on.
+    /// The number of records passed on.
     pub records: u64,
-    /// What the log takes on the disk, once cut and rid of what was forgotten.
+    /// The disk space of the log, after cutting and removing forgotten files.
     pub size: Size,
     pub cut: Option<Cut>,
-    /// Every place where acknowledged records are known to be missing. Reported again by every open.
+    /// Every place where acknowledged records are known to be missing. Every open reports it again.
     pub damage: Vec<Damage>,
 }
 
@@ -86,31 +90,33 @@ pub struct Cut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// Batches were begun there. If not, it is what a former life of the file has left, or a write that was interrupted
-    /// before the header of its batch.
+    /// Batches were begun there. Otherwise the bytes are from an earlier use of the file, or from a write
+    /// that was interrupted before its batch header was complete.
     pub torn: bool,
-    /// How many records stand in whole batches there, by owner: nobody knows which of them were acknowledged.
+    /// The number of records in complete batches there, by owner. It is unknown which of them were
+    /// acknowledged.
     pub records: BTreeMap<u64, u64>,
-    /// The files with what was cut, if it was torn; empty if the disk refused to keep it. See [`CUT_SUFFIX`].
+    /// The files that hold the cut bytes, if the tail was torn; empty if the disk refused. See
+    /// [`CUT_SUFFIX`].
     pub kept: Vec<String>,
 }
 
-/// How the name of a file ends that keeps what was cut from a log file: `{the file's number}-{the offset}.cut`. It is the
-/// owner of the directory who moves or removes them.
+/// The suffix of files that hold what was cut from a log file: `{the file's number}-{the offset}.cut`. The
+/// user of the directory moves or removes them.
 pub const CUT_SUFFIX: &str = ".cut";
 
-/// Bytes that hold, or held, synced records and cannot be read as such.
+/// A part of a file that holds or held acknowledged records and is corrupt or missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     pub file: String,
     pub offset: u64,
-    /// 0: something is missing in front of `offset`, down to whole files; or the file itself is.
+    /// 0: records before `offset` are missing, possibly whole files; or the file itself is missing.
     pub bytes: u64,
-    /// There is no such file any more.
+    /// The file does not exist any more.
     pub missing: bool,
     pub owners: Owners,
-    /// A hand-over that asked to be synced may have stood here. If not, nothing that its owner lets nobody see before
-    /// it is synced is missing.
+    /// A handover that asked for a sync may be lost. If false, every lost record was unsynced: an owner that
+    /// waits for the sync has shown nothing of it to others.
     pub synced: bool,
 }
 
@@ -120,49 +126,50 @@ impl std::fmt::Display for Damage {
         match bytes {
             _ if *missing => write!(f, "log file {file} is missing"),
             0 => {
-                write!(f, "log file {file} is damaged at offset {offset}: records in front of it are missing")
+                write!(f, "log file {file} is damaged at offset {offset}: records before it are missing")
             }
             _ => write!(f, "log file {file} is damaged at offset {offset}, {bytes} bytes"),
         }
     }
 }
 
-/// Who may have lost a record.
+/// The owners that may have lost a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owners {
     All,
-    /// Sorted, each once.
+    /// Sorted, without duplicates.
     Only(Vec<u64>),
 }
 
-/// What the log goes on with.
+/// The state with which the log continues.
 pub(crate) struct Opened {
     pub recovery: Recovery,
     pub spans: BTreeMap<u64, Span>,
     pub next_file: u64,
     pub next_batch: u64,
-    /// The last batch that counts.
+    /// The last valid batch.
     pub last: u64,
     /// The first batch that is still needed.
     pub floor: u64,
     pub closed: Closed,
 }
 
-/// One file as it was read.
+/// A file as it was read.
 struct Scanned {
     number: u64,
-    /// Bytes.
+    /// In bytes.
     length: u64,
     header: Option<FileHeader>,
-    /// Its header is that of another file: a name that came back after the file was written over.
+    /// Its header belongs to another file: its name reappeared after the file was overwritten under another
+    /// one.
     misnamed: bool,
     scan: Scan,
     unreadable: bool,
 }
 
-/// The missing batches between two of the chain.
+/// The missing batches between two batches of the chain.
 struct Gap {
-    /// 0: there is none below, down to the floor.
+    /// 0: there is no batch between the gap and the floor.
     below: u64,
     lowest: u64,
     above: u64,
@@ -180,15 +187,14 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
         ..Recovery::default()
     };
 
-    // Where the chain stops counting: where it has everything down to the floor of its last batch, but for what somebody
-    // had seen synced.
+    // Finds the last valid batch: below it nothing is missing down to its floor, except by damage.
     let mut end = u64::MAX;
     let (floor, chain, damage) = loop {
         let floor = directory.floor(end);
         let (chain, gaps) = directory.chain(end, floor);
         match gaps.iter().find(|gap| !directory.is_damage(gap)) {
             Some(torn) if torn.below > 0 => end = torn.below,
-            // What is below the floor counts if the floor does not.
+            // If the floor does not count, what is below it does.
             Some(torn) => end = torn.lowest - 1,
             None => break (floor, chain, gaps),
         }
@@ -217,15 +223,15 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
     let cuts = if is_whole { directory.tail(disk, tail, &mut recovery)? } else { Vec::new() };
     recovery.clean = marked && recovery.cut.is_none() && recovery.damage.is_empty();
     let forgotten = directory.forgotten(floor, recovery.damage.is_empty());
-    // Also where nothing is left: an open that failed may have cut a file and not synced that.
+    // Also if nothing is left to cut: an open that failed may have cut a file and not synced it.
     if !directory.files.is_empty() {
-        // The mark of a clean stop vouches for all but itself.
+        // The mark of a clean stop guarantees that everything except itself is synced.
         let from = if recovery.clean { tail.map_or(0, |(index, _)| index) } else { forgotten };
-        directory.settle(disk, from, &cuts)?;
+        directory.cut_and_sync(disk, from, &cuts)?;
     }
     let closed = directory.remove(disk, forgotten, &cuts);
     for spare in directory.spares {
-        // Those that stay are in nobody's way, and are tried again by the next open.
+        // Spares that cannot be removed are harmless; the next open tries again.
         let _ = disk.remove(&file::spare_name(spare));
     }
     recovery.size = closed.size();
@@ -243,23 +249,25 @@ pub(crate) fn recover<D: Disk>(disk: &mut D, on_record: &mut dyn FnMut(Record)) 
 struct Directory {
     /// Oldest first.
     files: Vec<Scanned>,
-    /// Where each proved batch stands: file and place in its scan; the newest copy.
-    proved: BTreeMap<u64, (usize, usize)>,
-    /// `previous` of the batches of which only the header holds.
+    /// The place of each intact batch: its file and its index in the scan of the file. The newest copy
+    /// counts.
+    intact: BTreeMap<u64, (usize, usize)>,
+    /// `previous` of each batch with a valid header and a corrupt payload, by its number.
     broken: BTreeMap<u64, u64>,
-    /// Every batch up to this one was once synced.
+    /// Every batch up to this one was synced.
     synced: u64,
     /// Every batch up to this one was acknowledged in this boot of the machine.
     written: u64,
-    /// Nothing can be missing but what damage took: the machine has not lost its page cache.
-    same_life: bool,
-    /// The newest file that was known to have a batch, or 0.
+    /// The machine has kept its page cache since the note was written, so only damage explains missing
+    /// batches.
+    same_boot: bool,
+    /// The newest file with an acknowledged batch according to the note, or 0.
     noted_file: u64,
     last_file: u64,
     last_batch: u64,
-    /// The bytes read last; given up before others are read.
+    /// The last file that was read. It is dropped before another one is read.
     cache: Option<(usize, Bytes)>,
-    /// Numbers in the names of spares.
+    /// The numbers in the names of spares.
     spares: Vec<u64>,
 }
 
@@ -271,16 +279,16 @@ impl Directory {
         let bytes = disk.read_notes().map_err(|error| OpenError::Io { file: LOCK.to_owned(), error })?;
         let found = Note::decode(&bytes);
         let note = found.unwrap_or_default();
-        // A note that does not hold may well be of this boot: it is never torn.
-        let is_spoilt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
-        let same_life = is_spoilt || disk.life().is_some_and(|life| note.life == life);
+        // A corrupt note may well be of this boot, because notes are never torn.
+        let is_corrupt = found.is_none() && bytes.iter().any(|&byte| byte != 0);
+        let same_boot = is_corrupt || disk.boot_id().is_some_and(|boot| note.boot == boot);
         let mut directory = Self {
             files: Vec::with_capacity(numbers.len()),
-            proved: BTreeMap::new(),
+            intact: BTreeMap::new(),
             broken: BTreeMap::new(),
             synced: note.synced,
-            written: if same_life { note.written } else { 0 },
-            same_life,
+            written: if same_boot { note.written } else { 0 },
+            same_boot,
             noted_file: note.file,
             last_file: numbers.last().copied().unwrap_or(0).max(note.file),
             last_batch: note.written.max(note.synced),
@@ -324,7 +332,7 @@ impl Directory {
             self.synced = self.synced.max(found.header.synced);
             self.last_batch = self.last_batch.max(found.header.number);
             if found.intact {
-                self.proved.insert(found.header.number, (index, place));
+                self.intact.insert(found.header.number, (index, place));
             } else {
                 self.broken.insert(found.header.number, found.header.previous);
             }
@@ -334,10 +342,10 @@ impl Directory {
         Ok(())
     }
 
-    /// The numbers that count from `end` down to the floor, ascending, and where some are missing between them.
+    /// Returns the valid batches from `end` down to the floor, in ascending order, and the gaps between them.
     fn chain(&self, end: u64, floor: u64) -> (Vec<u64>, Vec<Gap>) {
         let (mut chain, mut gaps) = (Vec::new(), Vec::new());
-        let mut at = self.proved.range(..=end).next_back().map(|(&number, _)| number);
+        let mut at = self.intact.range(..=end).next_back().map(|(&number, _)| number);
         while let Some(above) = at {
             chain.push(above);
             let mut next = self.place(above).1.header.previous;
@@ -346,7 +354,7 @@ impl Directory {
                 if next < floor {
                     break None;
                 }
-                if self.proved.contains_key(&next) {
+                if self.intact.contains_key(&next) {
                     break Some(next);
                 }
                 if let Some(&previous) = self.broken.get(&next) {
@@ -354,7 +362,7 @@ impl Directory {
                     next = previous;
                 } else {
                     next =
-                        self.proved.range(floor..next).next_back().map_or(floor - 1, |(&number, _)| number);
+                        self.intact.range(floor..next).next_back().map_or(floor - 1, |(&number, _)| number);
                     lowest = Some(next + 1);
                 }
             };
@@ -365,21 +373,22 @@ impl Directory {
         (chain, gaps)
     }
 
-    /// The highest floor of the batches up to `end`.
+    /// Returns the floor of the last intact batch up to `end`.
     fn floor(&self, end: u64) -> u64 {
-        let last = self.proved.range(..=end).next_back();
+        let last = self.intact.range(..=end).next_back();
         last.map_or(1, |(_, &(index, place))| self.files[index].scan.batches[place].header.floor)
     }
 
-    /// The batches with the file that each is counted in. A batch that was copied to a newer file than that of a
-    /// batch above it is counted there, so that to forget files oldest first is to forget batches oldest first.
+    /// Returns the batches, each with the file that it counts for. A batch may have been copied to a newer
+    /// file than a later batch. Then it counts for the file of that later batch. So forgetting files oldest
+    /// first forgets batches oldest first.
     fn files_of(&self, chain: &[u64]) -> Vec<(u64, u64)> {
         let mut oldest = u64::MAX;
         let mut files: Vec<(u64, u64)> = chain
             .iter()
             .rev()
             .map(|&number| {
-                oldest = oldest.min(self.files[self.proved[&number].0].number);
+                oldest = oldest.min(self.files[self.intact[&number].0].number);
                 (number, oldest)
             })
             .collect();
@@ -387,8 +396,9 @@ impl Directory {
         files
     }
 
-    /// How many of the oldest files hold nothing that is still needed. The newest keeps its number taken, and a file with
-    /// bytes that cannot be read stays: with the wrong header only while something is missing elsewhere.
+    /// Returns how many of the oldest files hold nothing that is needed. The newest file stays, because its
+    /// number must not be used again. A file with unreadable or corrupt bytes stays. A misnamed file stays
+    /// only while something is missing elsewhere.
     fn forgotten(&self, floor: u64, is_whole: bool) -> usize {
         let older = &self.files[..self.files.len().saturating_sub(1)];
         let needed = |file: &Scanned| {
@@ -399,7 +409,7 @@ impl Directory {
         older.iter().take_while(|file| !needed(file)).count()
     }
 
-    /// Removes the oldest files; one that cannot be removed is left to [`crate::Log::forget`].
+    /// Removes the oldest files. [`crate::Log::forget`] tries again with those that cannot be removed.
     fn remove<D: Disk>(&self, disk: &mut D, forgotten: usize, cuts: &[(usize, u64)]) -> Closed {
         let mut closed = Closed::default();
         for (index, file) in self.files.iter().enumerate() {
@@ -413,11 +423,11 @@ impl Directory {
     }
 
     fn place(&self, number: u64) -> (usize, Found) {
-        let (index, place) = self.proved[&number];
+        let (index, place) = self.intact[&number];
         (index, self.files[index].scan.batches[place].clone())
     }
 
-    /// Passes on the records of a batch and returns their number.
+    /// Passes on the records of a batch and returns their number. They count for file `number`.
     fn emit<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -432,7 +442,7 @@ impl Directory {
             file: file(),
             error: io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("batch at {} does not hold", found.offset),
+                format!("the batch at {} is corrupt", found.offset),
             ),
         };
         let range = found.offset as usize + BATCH_HEADER..found.end as usize;
@@ -441,7 +451,7 @@ impl Directory {
         }
         let header = BatchHeader::decode(&bytes[found.offset as usize..], Some(found.header.generation));
         let mut payload = bytes.slice(range);
-        if header != Some(found.header) || !found.header.proves(&payload) {
+        if header != Some(found.header) || !found.header.matches(&payload) {
             return Err(changed());
         }
         let mut records = 0;
@@ -449,7 +459,7 @@ impl Directory {
             let (mut record, end) = record::front(&payload, number).ok_or_else(changed)?;
             payload = payload.slice(end..);
             records += 1;
-            // A slice would keep the whole file in memory for as long as the record is kept.
+            // A slice would keep the whole file in memory as long as the record exists.
             record.body = Bytes::copy_from_slice(&record.body);
             on_record(record);
         }

@@ -1,4 +1,4 @@
-//! Finding the batches in a file's bytes, whatever happened to them.
+//! Finding the batches in the bytes of a file, even if the file is damaged.
 
 use std::io;
 use std::ops::Range;
@@ -9,27 +9,27 @@ use crate::batch::{BATCH_HEADER, BATCH_MAGIC, BatchHeader};
 use crate::disk::Disk;
 use crate::file::FILE_HEADER;
 
-/// A batch whose header holds.
+/// A batch with a valid header.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub header: BatchHeader,
-    /// Where its header starts.
+    /// The offset of its header.
     pub offset: u64,
-    /// Where its payload ends, or the file if that is earlier.
+    /// The end of its payload, or of the file if that is earlier.
     pub end: u64,
-    /// The payload is complete and proved.
+    /// The payload is complete and matches its checksum.
     pub intact: bool,
 }
 
-/// What is in a file behind its header.
+/// The contents of a file after its header.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Scan {
     pub batches: Vec<Found>,
-    /// Bytes that belong to no batch whose header holds.
+    /// Bytes that belong to no batch with a valid header.
     pub bad: Vec<Range<u64>>,
 }
 
-/// Walks the batches of a generation; behind one whose header does not hold, searches for the next that does.
+/// Finds the batches of a generation. After an invalid header, searches for the next valid one.
 pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
     let mut scan = Scan::default();
     let mut at = FILE_HEADER.min(bytes.len());
@@ -38,7 +38,7 @@ pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
             let payload = at + BATCH_HEADER;
             let wanted = usize::try_from(header.length).ok().and_then(|length| payload.checked_add(length));
             let end = wanted.map_or(bytes.len(), |end| end.min(bytes.len()));
-            let intact = wanted == Some(end) && header.proves(&bytes[payload..end]);
+            let intact = wanted == Some(end) && header.matches(&bytes[payload..end]);
             scan.batches.push(Found { header, offset: at as u64, end: end as u64, intact });
             at = end;
         } else {
@@ -50,7 +50,7 @@ pub(crate) fn scan(bytes: &[u8], generation: u64) -> Scan {
     scan
 }
 
-/// The generation of a file whose own header is damaged: that of the batch which must follow it.
+/// Guesses the generation of a file with a corrupt header, from the batch that must follow the header.
 pub(crate) fn guess_generation(bytes: &[u8]) -> Option<u64> {
     Some(BatchHeader::decode(bytes.get(FILE_HEADER..)?, None)?.generation)
 }
@@ -69,10 +69,10 @@ fn next_header(bytes: &[u8], from: usize, generation: u64) -> Option<usize> {
     None
 }
 
-/// A file's bytes, read at once. Blocks that cannot be read are zeros, and the flag says that there are some.
+/// Reads a whole file. Blocks that cannot be read become zeros; the flag says whether there are any.
 ///
 /// # Errors
-/// Only if the file's length cannot be had.
+/// Only if the length of the file is not available.
 pub(crate) fn read_file<D: Disk>(disk: &mut D, file: &mut D::File) -> io::Result<(Bytes, bool)> {
     const BLOCK: usize = 4096;
     let length = usize::try_from(disk.len(file)?).map_err(io::Error::other)?;
@@ -80,7 +80,7 @@ pub(crate) fn read_file<D: Disk>(disk: &mut D, file: &mut D::File) -> io::Result
     let mut unreadable = false;
     let mut at = 0;
     while at < length {
-        // The whole rest at once; block by block once the disk has refused something.
+        // Everything at once; block by block after the first error.
         let to = if unreadable { length.min((at / BLOCK + 1) * BLOCK) } else { length };
         match disk.read_at(file, at as u64, &mut bytes[at..to]) {
             Ok(0) => break,

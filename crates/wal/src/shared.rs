@@ -1,26 +1,26 @@
-//! A machine that its thread shares with whoever finds it idle (docs/decisions/0015).
+//! A machine that its own thread shares with callers that find the thread idle (docs/decisions/0015).
 //!
 //! ```text
-//!   the thread   sleeps ── woken ──▶ a round at the machine ──▶ sleeps
-//!   a shard      while the thread sleeps, and no other shard is at the machine: one step
+//!   the thread   sleeps ── woken ──▶ a round on the machine ──▶ sleeps
+//!   a shard      while the thread sleeps, and no other shard uses the machine: one step
 //! ```
 //!
-//! A shard never waits here: who finds the machine taken hands over. The thread waits for one step at most, for while it
-//! is awake no shard begins one.
+//! A shard never waits here: if the machine is in use, it hands its work to the thread. The thread waits for
+//! one step at most, because no shard begins a step while the thread is awake.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// What a shard does here takes the page cache a tenth of this at most. Something slower was held up by the disk: the
-/// system makes whoever writes more than a disk takes wait, 10 to 200 ms each time.
+/// A step that takes longer than this was delayed by the disk. A normal step only writes to the page cache
+/// and takes a tenth of this at most. A writer that is faster than the disk is delayed by the system for 10
+/// to 200 ms each time.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// For so many times as long as a slow step took, shards leave everything to the thread: so a disk that is behind holds
-/// their connections up for a fiftieth of the time.
-const REST: u32 = 50;
+/// After a slow step, shards leave all work to the thread for this many times the duration of the step. So a
+/// slow disk delays the shards' connections for a fiftieth of the time.
+const PAUSE: u32 = 50;
 
-/// See the module.
 pub(crate) struct Shared<M> {
     state: Mutex<State<M>>,
 }
@@ -28,37 +28,40 @@ pub(crate) struct Shared<M> {
 struct State<M> {
     /// `None` once the thread has ended.
     machine: Option<M>,
-    rests_until: Option<Instant>,
+    paused_until: Option<Instant>,
 }
 
 impl<M> State<M> {
-    fn rests(&self) -> bool {
-        self.rests_until.is_some_and(|until| Instant::now() < until)
+    fn is_paused(&self) -> bool {
+        self.paused_until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// A step that began then took so long.
+    /// Called after each step with its start and its duration.
     fn note(&mut self, begun: Instant, took: Duration) {
         if took > SLOW {
-            self.rests_until = Some(begun + took * (1 + REST));
+            self.paused_until = Some(begun + took * (1 + PAUSE));
         }
     }
 }
 
 impl<M> Shared<M> {
     pub fn new(machine: M) -> Self {
-        Self { state: Mutex::new(State { machine: Some(machine), rests_until: None }) }
+        Self { state: Mutex::new(State { machine: Some(machine), paused_until: None }) }
     }
 
-    /// A round of the thread. `None`: the machine is gone.
+    /// Runs a round of the thread. Returns `None` once [`Shared::take`] was called.
     pub fn round<R>(&self, round: impl FnOnce(&mut M) -> R) -> Option<R> {
         self.lock().machine.as_mut().map(round)
     }
 
-    /// One step on the caller's thread, which must have seen the machine's thread asleep. Gives the work back if somebody
-    /// is at the machine, if steps were slow lately, or if the step does.
+    /// Runs one step on the caller's thread. The caller must have seen the machine's thread asleep.
+    ///
+    /// # Errors
+    /// Returns the work unchanged if the machine is in use, if a recent step was slow, or if the step
+    /// refuses.
     pub fn try_step<W, R>(&self, work: W, step: impl FnOnce(&mut M, W) -> Result<R, W>) -> Result<R, W> {
         let Ok(mut state) = self.state.try_lock() else { return Err(work) };
-        if state.rests() {
+        if state.is_paused() {
             return Err(work);
         }
         let Some(machine) = &mut state.machine else { return Err(work) };
@@ -68,13 +71,13 @@ impl<M> Shared<M> {
         done
     }
 
-    /// The thread ends.
+    /// Takes the machine out, when the thread ends.
     pub fn take(&self) -> Option<M> {
         self.lock().machine.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<M>> {
-        // A machine that somebody has left in the middle of a step must not be used.
+        // If a step panicked halfway, the machine must not be used again.
         self.state.lock().expect("no step panics")
     }
 }
@@ -100,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn work_comes_back_untouched_when_the_machine_is_taken_or_gone_or_refuses() {
+    fn work_is_returned_unchanged_if_the_machine_is_in_use_or_taken_or_refuses() {
         let shared = Shared::new(Vec::new());
         assert_eq!((step(&shared, 7), step(&shared, 0)), (Ok(1), Err(0)));
         let inside = shared.round(|machine| (step(&shared, 8), machine.len()));
@@ -111,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn after_a_slow_step_the_thread_does_everything_for_a_while() {
+    fn after_a_slow_step_only_the_thread_works_for_a_while() {
         let shared = Shared::new(Vec::new());
         let note = |ago, took| shared.lock().note(Instant::now() - ago, took);
         note(Duration::ZERO, SLOW);
         assert_eq!(step(&shared, 1), Ok(1), "that was not slow");
-        // So slow that this test is over before the rest is.
+        // So slow that the pause outlasts this test.
         let slow = 1000 * SLOW;
         note(slow, slow);
         assert_eq!(step(&shared, 2), Err(2));
-        note(slow * (1 + REST), slow);
+        note(slow * (1 + PAUSE), slow);
         assert_eq!(step(&shared, 3), Ok(2), "that was long ago");
     }
 }

@@ -1,36 +1,38 @@
-//! Streams: what is appended and kept, to be read again and again from any offset.
+//! Streams: what is appended is retained and can be read repeatedly, from any offset.
 //!
 //! ```text
-//!  owner          fills chunks: entries that follow each other, numbered from 0 on without a gap
+//!  owner          fills chunks: consecutive entries, numbered from 0 without gaps
 //!  Streams        appends them to the stream's own segment files; answers when they are written, or synced
-//!  StreamReader   reads whole chunks from any offset or time on, whether or not somebody appends
-//!  Streams        removes whole segments from the front, when there is more, or it is older, than allowed
+//!  StreamReader   reads whole chunks from any offset or time on, in parallel with appends
+//!  Streams        removes whole segments from the front that exceed the limits of size or age
 //! ```
 //!
-//! They do not go through the log: what would be written twice there is written once here, and a segment is read where
-//! it was written. A stream needs no word in the log either: its files say all there is, and its note what there was.
+//! Streams do not go through the log. So each entry is written once, and segments are read where they were
+//! written. The log has no records of a stream: the files of the stream say what is there, and its note says
+//! what was there before.
 //!
-//! What is promised of an answered append:
+//! An answered append guarantees:
 //!
-//! * without `sync`: the chunks were handed to the operating system and survive the process;
-//! * with `sync`: they, and everything in front of them that no earlier sync refused, survive power loss;
-//! * `Err`: the chunks that come back are in no file that a reader is shown, and are to be handed over again. The next
-//!   process may find them all the same, but never once others have been confirmed at their offsets.
+//! * without `sync`: the operating system has the chunks; they survive the end of the process;
+//! * with `sync`: they, and everything before them whose sync did not fail, survive power loss;
+//! * `Err`: the returned chunks are in no file that a reader is shown, and can be handed over again. The next
+//!   process may still find them, but never together with other chunks confirmed at their offsets.
 //!
-//! A file that failed a write or a sync is never written again: it is cut as far as the disk lets us, and a new segment
-//! begins. **A segment's chunks end where the next segment begins**, so that whatever stands behind is nobody's.
+//! A file that failed a write or a sync is never written again. It is cut if the disk allows it, and a new
+//! segment begins. **A segment's chunks end where the next segment begins**: bytes after that are ignored.
 //!
-//! **With `sync`, a segment begins when everything in front of it is synced.** So of a stream whose appends all sync, power
-//! loss can harm the last segment only, and an open proves that one: from the last entry of its index on (64 KiB and a
-//! chunk, or the whole segment if the index is lost). Of the others, however many, it reads the headers. Of a stream whose
-//! appends do not sync, power loss may harm any segment that the system had not written yet; of those in front of the
-//! last, a reader says so.
+//! **With `sync`, a segment begins only when everything before it is synced.** If all appends of a stream
+//! sync, power loss can damage only the last segment. An open verifies that segment, from the last entry of
+//! its index on (64 KiB and a chunk, or the whole segment if the index is lost). Of all other segments it
+//! reads only the headers. If appends do not sync, power loss may damage every segment that the system had
+//! not written yet. A reader reports damage in segments before the last.
 //!
-//! **What was there is missed.** A note says how far each stream had come, so that a missing segment is told from one that never
-//! was (`stream/notes.rs`).
+//! **Missing segments are detected.** A note says how far each stream had come. So a missing segment differs
+//! from one that never existed (`stream/notes.rs`).
 //!
-//! Formats: the chunk is drawn in `stream/chunk.rs`, the files' names and headers in `stream/files.rs`, the index in
-//! `stream/index.rs`, the filter in `stream/bloom.rs`. All of them big-endian, for the chunk is that of a protocol.
+//! Formats: the chunk is drawn in `stream/chunk.rs`, the names and headers of files in `stream/files.rs`, the
+//! index in `stream/index.rs`, the filter in `stream/bloom.rs`. All are big-endian, because the chunk is the
+//! one of the stream protocol.
 
 mod appender;
 mod bloom;
@@ -62,16 +64,17 @@ pub use streams::{StreamFlaw, Streams};
 pub use sync::{StreamSyncEnd, StreamSyncJob};
 pub use threads::{OnChunksRead, OnStreamAnswers, StreamReaderHandle, StreamsHandle};
 
-/// The version of the files of streams. Those of a newer version are refused.
+/// The version of the files of streams. Newer versions are refused.
 pub const STREAM_VERSION: u32 = 1;
 
-/// Why a stream, or all of them, could not be opened, appended to or read. Of a failed append see [`AppendFailure`].
+/// The reason why a stream, or all of them, could not be opened, appended to or read. For a failed append see
+/// [`AppendFailure`].
 #[derive(Debug)]
 pub enum StreamError {
-    /// Bytes of the stream do not hold, from this byte of this file on. They are kept as they are.
+    /// The file is corrupt from this byte on. It is left unchanged.
     Damaged { file: String, offset: u64 },
-    /// Entries that were confirmed are in no file: this one ends in front of offset `from`, and nothing below `to` stands
-    /// in another; or it is not there.
+    /// Confirmed entries are in no file. This file ends before offset `from`, or does not exist, and the
+    /// entries from there up to `to` are in no other file.
     Missing { file: String, from: u64, to: u64 },
     /// The file was written by a newer program.
     Newer { file: String, version: u32 },
@@ -79,9 +82,9 @@ pub enum StreamError {
     Io { file: String, error: io::Error },
     /// Another process has the streams open.
     Locked,
-    /// The stream was not opened, or has been removed.
+    /// The stream was not opened, or was removed.
     NotOpen { stream: u64 },
-    /// What was handed over is no chunk, or not the next of the stream: nothing of it was written.
+    /// The request holds an invalid chunk, or not the next one of the stream. Nothing was written.
     Invalid { stream: u64, why: &'static str },
 }
 
@@ -107,7 +110,7 @@ impl std::fmt::Display for StreamError {
                 f,
                 "stream file {file} has format version {version}; this program knows {STREAM_VERSION}"
             ),
-            Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the streams' directory: {error}"),
             Self::Io { file, error } => write!(f, "stream file {file}: {error}"),
             Self::Locked => write!(f, "the streams are in use by another process"),
             Self::NotOpen { stream } => write!(f, "stream {stream:016x} is not open"),

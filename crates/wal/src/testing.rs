@@ -1,15 +1,15 @@
-//! A disk that fails on purpose, and crashes, the same way for the same seed.
+//! A disk that fails and crashes on purpose, in the same way for the same seed.
 //!
-//! Every file has two images: *written*, what a reader sees, and *synced*, what power loss leaves for sure. What
-//! was written since the last sync is a list of changes; at power loss some of them, or parts of them, in any
-//! order, are lost: where a file was written over, what stood there before comes back sector by sector.
+//! Every file has two images: *written* is what a reader sees, *synced* is what certainly survives power
+//! loss. Changes since the last sync are kept in a list. At power loss some of them, or parts of them, are
+//! lost in any order. Where a file was overwritten, the old contents may come back sector by sector.
 //!
-//! A sync makes safe what was changed before it began; what is changed while it is under way is not, and when it fails,
-//! is in doubt as well.
+//! A sync covers the changes made before it began. Changes during the sync are not covered, and if the sync
+//! fails they are in doubt as well.
 //!
-//! A sync that fails **dooms** the changes it was to make safe: no later sync of the same life makes them safe.
-//! (A restart without power loss is taken to bring them back into the care of the next sync. On Linux this is
-//! true only while the page cache still counts them as unwritten.)
+//! A sync that fails **dooms** the changes that it covered: no later sync in the same process makes them
+//! durable. (A restart without power loss makes the next sync cover them again. On Linux this is true only
+//! while the page cache still counts them as dirty.)
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -17,19 +17,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::disk::{Disk, PendingSync};
 use crate::machine::Log;
-use crate::note::Life;
+use crate::note::BootId;
 
-/// Has a log give up files on the spot, while nothing else is under way; false if some of them are still there.
+/// Forgets files of a log at once, while no sync is in flight. Returns false if some of them are still there.
 pub fn forget<D: Disk>(log: &mut Log<D>, file: u64) -> bool {
     log.forget(file);
     log.sync(&mut Vec::new());
     log.size().oldest.is_none_or(|oldest| oldest > file)
 }
 
-/// Bytes that power loss keeps or loses as one.
+/// The bytes that power loss keeps or loses as one.
 const SECTOR: usize = 512;
 
-/// What a disk can be asked.
+/// The operations of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -49,20 +49,20 @@ pub enum Op {
     Note,
 }
 
-/// The operations that change what stands on the disk.
+/// The operations that change the disk.
 pub const CHANGES: [Op; 7] =
     [Op::Create, Op::Write, Op::Sync, Op::Truncate, Op::Rename, Op::Remove, Op::SyncDir];
 
-/// How a life ends.
+/// The way in which a process ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The process is killed: everything written survives.
     Process,
-    /// Power is lost: what was not synced may be lost or torn.
+    /// Power is lost: unsynced changes may be lost or torn.
     Power,
 }
 
-/// A disk in memory. Clones are the same disk.
+/// A disk in memory. Clones share the same disk.
 pub struct FalseDisk {
     state: Arc<Mutex<State>>,
     holds: bool,
@@ -74,74 +74,74 @@ pub struct FalseFile(usize);
 
 impl FalseDisk {
     pub fn new(seed: u64) -> Self {
-        Self::with(State { random: Random(seed), life: seed, ..State::default() })
+        Self::with(State { random: Random(seed), boot: seed, ..State::default() })
     }
 
-    /// From now on each of these operations fails with this error number, so many times in a thousand.
+    /// Makes each of these operations fail with this error number, with this probability in a thousand.
     pub fn fail(&self, ops: &[Op], per_mille: u64, errno: i32) {
         let mut state = self.state();
         state.failing = ops.iter().fold(0, |set, &op| set | 1 << op as u8);
         (state.per_mille, state.errno) = (per_mille, errno);
     }
 
-    /// The changing operation that comes after `n` others fails with this error number.
+    /// Makes the changing operation after the next `n` ones fail with this error number.
     pub fn fail_nth(&self, n: u64, errno: i32) {
         let mut state = self.state();
         state.fail_at = Some((state.changes + n, errno));
     }
 
-    /// The changing operation that comes after `n` others is interrupted halfway, and nothing works any more.
+    /// Interrupts the changing operation after the next `n` ones halfway. Nothing works after that.
     pub fn die_at(&self, n: u64) {
         let mut state = self.state();
         state.die_at = Some(state.changes + n);
     }
 
-    /// Writes take fewer bytes than offered, so many times in a thousand.
+    /// Makes writes take fewer bytes than offered, with this probability in a thousand.
     pub fn shorten(&self, per_mille: u64) {
         self.state().short_per_mille = per_mille;
     }
 
-    /// From now on all files together take no more than so many bytes. A write that has no room for all takes a part, or
-    /// fails with `ENOSPC`; a crash changes nothing of it.
+    /// Limits the size of all files together. A write without enough capacity takes a part, or fails with
+    /// `ENOSPC`. The limit survives crashes.
     pub fn limit(&self, bytes: u64) {
         self.state().capacity = Some(bytes);
     }
 
-    /// Bytes that all files take.
+    /// Returns the bytes that all files take.
     pub fn taken(&self) -> u64 {
         self.state().taken()
     }
 
-    /// From now on a sync that fails also takes what it was to make safe out of the readers' sight, as a system does
-    /// that needs the memory: they find what stood there before, or zeros.
+    /// Makes a failing sync also discard the written image of what it covered, like a system that reclaims
+    /// the memory. Readers then see the old contents or zeros.
     pub fn drop_refused(&self) {
         self.state().drops_refused = true;
     }
 
-    /// Ends all failing, except that what is doomed stays doomed.
+    /// Ends all failures. Doomed changes stay doomed.
     pub fn heal(&self) {
         let mut state = self.state();
         (state.failing, state.fail_at, state.short_per_mille) = (0, None, 0);
     }
 
-    /// The disk was told to die, and has.
+    /// Returns true if [`FalseDisk::die_at`] has taken effect.
     pub fn is_dead(&self) -> bool {
         self.state().dead
     }
 
-    /// Changing operations so far.
+    /// Returns the number of changing operations so far.
     pub fn changes(&self) -> u64 {
         self.state().changes
     }
 
-    /// What a reborn process finds.
+    /// Returns the disk as the next process finds it.
     pub fn crash(&self, how: Crash) -> Self {
         let mut old = self.state();
         let random = Random(old.random.next());
         let mut new = State { random, capacity: old.capacity, ..State::default() };
         match how {
             Crash::Process => {
-                (new.life, new.note) = (old.life, old.note.clone());
+                (new.boot, new.note) = (old.boot, old.note.clone());
                 (new.inodes, new.names, new.synced_names) =
                     (old.inodes.clone(), old.names.clone(), old.synced_names.clone());
                 new.inodes
@@ -150,7 +150,7 @@ impl FalseDisk {
                     .for_each(|change| change.doomed = false);
             }
             Crash::Power => {
-                new.life = new.random.next();
+                new.boot = new.random.next();
                 new.note = Inode::synced(old.note.after_power_loss(&mut new.random));
                 let mut names = old.synced_names.clone();
                 for name in old.names.keys().chain(old.synced_names.keys()) {
@@ -165,7 +165,7 @@ impl FalseDisk {
                     let data = inode.after_power_loss(&mut new.random);
                     new.inodes.push(Inode { reserved: inode.reserved, ..Inode::synced(data) });
                 }
-                // What was written where a removed file had been vouches for its removal.
+                // If the disk has no room for both, the removals must have reached it.
                 new.names = names;
                 let removed = old.synced_names.keys().filter(|name| !old.names.contains_key(*name));
                 for name in removed {
@@ -179,23 +179,23 @@ impl FalseDisk {
         Self::with(new)
     }
 
-    /// How often this was asked so far, successfully or not.
+    /// Returns how often this operation was requested, successfully or not.
     pub fn count(&self, op: Op) -> u64 {
         self.state().counts[op as usize]
     }
 
-    /// The largest buffer that a read was asked to fill, in bytes.
+    /// Returns the largest buffer that a read was asked to fill, in bytes.
     pub fn longest_read(&self) -> usize {
         self.state().longest_read
     }
 
-    /// Names and written images.
+    /// Returns the names and written images of all files.
     pub fn files(&self) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
         state.names.iter().map(|(name, &inode)| (name.clone(), state.inodes[inode].written.clone())).collect()
     }
 
-    /// Puts a file there, synced.
+    /// Adds a file, synced.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         let mut state = self.state();
         let inode = state.inodes.len();
@@ -204,17 +204,17 @@ impl FalseDisk {
         state.synced_names.insert(name.into(), inode);
     }
 
-    /// All that [`Disk::write_note`] wrote. It is none of [`FalseDisk::files`].
+    /// Returns everything that [`Disk::write_note`] wrote. It is not part of [`FalseDisk::files`].
     pub fn note(&self) -> Vec<u8> {
         self.state().note.written.clone()
     }
 
-    /// Puts notes there, synced.
+    /// Replaces the notes, synced.
     pub fn put_note(&self, note: &[u8]) {
         self.state().note = Inode::synced(note.to_vec());
     }
 
-    /// Removes a file behind the log's back.
+    /// Removes a file without the knowledge of the log.
     pub fn lose(&self, name: &str) {
         let mut state = self.state();
         state.names.remove(name);
@@ -259,12 +259,12 @@ impl Disk for FalseDisk {
         Ok(())
     }
 
-    fn life(&mut self) -> Option<Life> {
-        let mut life = Life::default();
-        life[..8].copy_from_slice(&self.state().life.to_le_bytes());
-        // Zeros would be no name.
-        life[8..].fill(0x5a);
-        Some(life)
+    fn boot_id(&mut self) -> Option<BootId> {
+        let mut boot = BootId::default();
+        boot[..8].copy_from_slice(&self.state().boot.to_le_bytes());
+        // A boot identifier must not be all zeros.
+        boot[8..].fill(0x5a);
+        Some(boot)
     }
 
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
@@ -325,7 +325,7 @@ impl Disk for FalseDisk {
             let taken = state.random.below(most) as usize + least;
             bytes.truncate(taken);
         }
-        // What stands there already has its room.
+        // Overwritten bytes need no new room.
         let there = (state.inodes[file.0].written.len() as u64).saturating_sub(offset);
         let free = state.capacity.map_or(u64::MAX, |capacity| capacity.saturating_sub(state.taken()));
         let room = free.saturating_add(there);
@@ -370,7 +370,7 @@ impl Disk for FalseDisk {
         Box::new(move || {
             let mut state = disk.state();
             let verdict = state.begin(Op::SyncDir)?;
-            // What another one has made safe that began later stays safe.
+            // Another sync that began later may have made more names durable.
             if verdict.applies && changes >= state.names_synced_at {
                 (state.synced_names, state.names_synced_at) = (names, changes);
             }
@@ -447,11 +447,11 @@ struct State {
     inodes: Vec<Inode>,
     names: BTreeMap<String, usize>,
     synced_names: BTreeMap<String, usize>,
-    /// [`Self::changes`] when the sync began that made them safe.
+    /// [`Self::changes`] when the sync of `synced_names` began.
     names_synced_at: u64,
     locked: bool,
-    /// Of this boot of the machine.
-    life: u64,
+    /// The identifier of this boot of the machine.
+    boot: u64,
     note: Inode,
     counts: [u64; 14],
     longest_read: usize,
@@ -468,7 +468,8 @@ struct State {
     capacity: Option<u64>,
 }
 
-/// Whether an operation takes place, and what is said about it. It may take place and fail all the same.
+/// Whether an operation takes effect, and the error that it reports. It may take effect and still report an
+/// error.
 struct Verdict {
     applies: bool,
     error: Option<i32>,
@@ -481,7 +482,7 @@ impl Verdict {
 }
 
 impl State {
-    /// A file without a name takes nothing.
+    /// Returns the bytes that all files take. Files without a name do not count.
     fn taken(&self) -> u64 {
         let named = self.names.values().map(|&inode| &self.inodes[inode]);
         named.map(|inode| inode.reserved + inode.written.len() as u64).sum()
@@ -516,11 +517,11 @@ impl State {
 struct Inode {
     written: Vec<u8>,
     synced: Vec<u8>,
-    /// Since the last sync, and doomed ones from before.
+    /// Changes since the last sync, and doomed ones from before.
     pending: Vec<Change>,
-    /// So far.
+    /// The number of changes so far.
     changes: u64,
-    /// Bytes that it takes beside those that stand in it.
+    /// Reserved bytes, in addition to the contents.
     reserved: u64,
 }
 
@@ -552,7 +553,8 @@ impl Inode {
         self.changes += 1;
     }
 
-    /// Keeps a prefix of the changes, the last of them torn; or any of their sectors.
+    /// Applies a prefix of the changes and a part of the next one, or any changes and any sectors of the
+    /// others.
     fn after_power_loss(&self, random: &mut Random) -> Vec<u8> {
         let mut image = self.synced.clone();
         let in_order = random.one_in(2);
@@ -565,7 +567,7 @@ impl Inode {
             {
                 let mut at = 0;
                 while at < bytes.len() {
-                    // Sectors are those of the file, not of the write.
+                    // Sectors are aligned to the file, not to the write.
                     let end = bytes.len().min(at + SECTOR - (change.at + at) % SECTOR);
                     if random.one_in(2) {
                         write(&mut image, change.at + at, &bytes[at..end]);
@@ -586,12 +588,15 @@ fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
     image[at..end].copy_from_slice(bytes);
 }
 
-/// SplitMix64: for tests that must fail the same way again.
+/// SplitMix64, for tests that must fail in the same way when repeated.
 #[derive(Clone, Debug, Default)]
 pub struct Random(pub u64);
 
 impl Random {
-    #[expect(clippy::should_implement_trait, reason = "a generator has no end that an iterator would tell")]
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "a generator never ends, so it need not be an iterator"
+    )]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mix = self.0;
@@ -600,7 +605,7 @@ impl Random {
         mix ^ (mix >> 31)
     }
 
-    /// Less than `bound`; 0 if that is 0.
+    /// Returns a number less than `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next().checked_rem(bound).unwrap_or(0)
     }

@@ -1,15 +1,15 @@
 //! A thread that is handed work: it writes the log, writes packs, or reads them.
 //!
-//! Each round it takes everything that was handed over since the last one. A hand-over costs one short lock and never
-//! waits for the disk; the thread is woken only when it sleeps.
+//! Each round it takes everything that was handed over since the last one. Handing over takes one short lock
+//! and never waits for the disk. The thread is woken only when it sleeps.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The way to the thread, which does work `W` and ends with an `R`. When the last clone is dropped, the thread does
-/// what it was given and ends.
+/// A handle to a thread that does work `W` and ends with an `R`. When the last clone is dropped, the thread
+/// finishes its work and ends.
 #[derive(Debug)]
 pub(crate) struct Worker<W, R> {
     inner: Arc<Inner<W, R>>,
@@ -22,10 +22,10 @@ impl<W, R> Clone for Worker<W, R> {
 }
 
 impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
-    /// Starts `run`, which is to take its work from the inbox until there is none.
+    /// Starts a thread with `run`, which must take work from the inbox until the inbox ends.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn(name: &str, run: impl FnOnce(&Arc<Inbox<W>>) -> R + Send + 'static) -> io::Result<Self> {
         let inbox = Arc::new(Inbox::default());
         let theirs = Arc::clone(&inbox);
@@ -33,7 +33,7 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
         Ok(Self { inner: Arc::new(Inner { inbox, thread: Mutex::new(Some(thread)) }) })
     }
 
-    /// Adds to the work of the next round; once stopped, nothing.
+    /// Adds to the work of the next round. Does nothing once the thread was stopped.
     pub fn add(&self, add: impl FnOnce(&mut W)) {
         let state = self.inner.inbox.lock();
         if !state.stop {
@@ -41,14 +41,14 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
         }
     }
 
-    /// Whether the thread sleeps and has nothing to do, and is not told to end: then the caller may do a step of its work
-    /// itself. The thread naps once after that; see [`Inbox::take_or_nap`].
+    /// Returns true if the thread sleeps, has no work and was not stopped. Then the caller may do one step of
+    /// the thread's work itself. The thread wakes once some time later; see [`Inbox::take_or_nap`].
     pub fn is_idle(&self) -> bool {
         let inbox = &self.inner.inbox;
         let mut state = inbox.lock();
-        let is_idle = state.asleep && !state.some && !state.stop;
-        state.stirred |= is_idle;
-        let wakes = is_idle && std::mem::take(&mut state.deep);
+        let is_idle = state.asleep && !state.has_work && !state.stop;
+        state.was_active |= is_idle;
+        let wakes = is_idle && std::mem::take(&mut state.without_timeout);
         drop(state);
         if wakes {
             inbox.bell.notify_one();
@@ -56,10 +56,11 @@ impl<W: Default + Send + 'static, R: Send + 'static> Worker<W, R> {
         is_idle
     }
 
-    /// Waits until everything handed over is done, and returns how the thread ended; `None` if a clone was told.
+    /// Waits until everything handed over is done. Returns the result of the thread; `None` if a clone was
+    /// stopped before.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
     pub fn stop(self) -> io::Result<Option<R>> {
         self.inner.inbox.stop();
         let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -80,7 +81,7 @@ impl<W, R> Drop for Inner<W, R> {
     }
 }
 
-/// What the thread has not taken yet.
+/// The work that the thread has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox<W> {
     state: Mutex<State<W>>,
@@ -91,75 +92,76 @@ pub(crate) struct Inbox<W> {
 struct State<W> {
     work: W,
     /// Something was added to `work`.
-    some: bool,
+    has_work: bool,
     asleep: bool,
-    /// It sleeps until it is woken.
-    deep: bool,
-    /// Something was done since it began its last nap.
-    stirred: bool,
+    /// It sleeps without a timeout.
+    without_timeout: bool,
+    /// Work was done since the thread last began to nap, by the thread or by another.
+    was_active: bool,
     stop: bool,
 }
 
-/// How long the thread naps.
+/// The duration of a nap.
 const NAP: Duration = Duration::from_millis(50);
 
-/// What [`Inbox::take_or_nap`] ends with.
+/// The result of [`Inbox::take_or_nap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
     Work,
-    /// There was none for a while, but for what others did themselves.
+    /// No work was handed over during a nap; other threads may have done steps themselves.
     Idle,
     End,
 }
 
 impl<W> Inbox<W> {
-    /// Waits for work and swaps it for the last, of which nothing is left: only its memory is used again; false at the end.
-    /// While the thread expects an [`Inbox::answer`], the end is not yet.
+    /// Waits for work and swaps it with `into`, which must be empty; its memory is reused. Returns false at
+    /// the end. While `expects` is true (the thread waits for an [`Inbox::answer`]), it does not end.
     pub fn take(&self, into: &mut W, expects: bool) -> bool {
         let mut state = self.lock();
-        while !state.some && (!state.stop || expects) {
+        while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
             state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state.asleep = false;
         std::mem::swap(&mut state.work, into);
-        std::mem::take(&mut state.some)
+        std::mem::take(&mut state.has_work)
     }
 
-    /// [`Inbox::take`], but after work, of the thread or of those who found it idle, it ends with [`Taken::Idle`] once after
-    /// [`NAP`]; and again after each that long, as long as others do work.
+    /// Like [`Inbox::take`], but returns [`Taken::Idle`] when a [`NAP`] has passed since the last work,
+    /// whether the thread or another did it. It does so once per idle period, and again after every nap in
+    /// which others did work.
     pub fn take_or_nap(&self, into: &mut W, expects: bool) -> Taken {
         let mut state = self.lock();
-        while !state.some && (!state.stop || expects) {
+        while !state.has_work && (!state.stop || expects) {
             state.asleep = true;
-            if std::mem::take(&mut state.stirred) {
+            if std::mem::take(&mut state.was_active) {
                 let (woken, nap) = self.bell.wait_timeout(state, NAP).unwrap_or_else(PoisonError::into_inner);
                 state = woken;
-                if nap.timed_out() && !state.some && !state.stop {
+                if nap.timed_out() && !state.has_work && !state.stop {
                     state.asleep = false;
                     return Taken::Idle;
                 }
-                state.stirred |= !nap.timed_out();
+                state.was_active |= !nap.timed_out();
             } else {
-                state.deep = true;
+                state.without_timeout = true;
                 state = self.bell.wait(state).unwrap_or_else(PoisonError::into_inner);
-                state.deep = false;
+                state.without_timeout = false;
             }
         }
         state.asleep = false;
-        state.stirred = true;
+        state.was_active = true;
         std::mem::swap(&mut state.work, into);
-        if std::mem::take(&mut state.some) { Taken::Work } else { Taken::End }
+        if std::mem::take(&mut state.has_work) { Taken::Work } else { Taken::End }
     }
 
-    /// Adds what the thread has asked another one for, stopped or not.
+    /// Adds the answer of another thread, even after a stop.
     pub fn answer(&self, add: impl FnOnce(&mut W)) {
         self.ring(self.lock(), add);
     }
 
     fn ring(&self, mut state: MutexGuard<'_, State<W>>, add: impl FnOnce(&mut W)) {
         add(&mut state.work);
-        state.some = true;
+        state.has_work = true;
         let wake = std::mem::take(&mut state.asleep);
         drop(state);
         if wake {

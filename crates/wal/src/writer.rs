@@ -17,8 +17,8 @@ use crate::machine::{Log, SyncEnd, SyncJob};
 use crate::shared::Shared;
 use crate::worker::{Inbox, Taken, Worker};
 
-/// Called on the log's thread with the completions of a round: when all its hand-overs are written, and with those of
-/// earlier rounds that have been synced.
+/// Called on the log's thread with completions: of the handovers that a round has written, and of earlier
+/// ones that are synced.
 pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 
 /// Starts the threads; see [`Writer::spawn`].
@@ -26,10 +26,11 @@ pub type OnDone = Box<dyn FnMut(&mut Vec<Completion>) + Send>;
 pub struct Writer;
 
 impl Writer {
-    /// Runs `log` on a thread of its own, and its syncs on another. What `on_done` leaves in its list is dropped.
+    /// Runs `log` on one thread and its syncs on another. Completions that `on_done` leaves in its list are
+    /// dropped.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn<D: Disk + 'static>(log: Log<D>, on_done: OnDone) -> io::Result<WriterHandle<D>> {
         let syncs = Worker::spawn("log sync", |inbox| run_syncs(inbox))?;
         let log = Arc::new(Shared::new(log));
@@ -39,8 +40,8 @@ impl Writer {
     }
 }
 
-/// The way to a [`Writer`]. When the last clone is dropped, the thread writes what it was given, closes the log
-/// and ends.
+/// A handle to the threads of [`Writer::spawn`]. When the last clone is dropped, the log's thread writes what
+/// was handed over, closes the log and ends.
 #[derive(Debug)]
 pub struct WriterHandle<D: Disk> {
     log: Arc<Shared<Log<D>>>,
@@ -54,11 +55,12 @@ impl<D: Disk> Clone for WriterHandle<D> {
 }
 
 impl<D: Disk> WriterHandle<D> {
-    /// Writes records on the caller's thread, if the log is idle and that takes one small write to the page cache and
-    /// nothing else; see [`Log::append_at_once`]. Waits for no other thread, nor for a sync. [`OnDone`] hears nothing of it.
+    /// Writes records on the caller's thread. This works only if the log is idle and the write is one small
+    /// write to the page cache; see [`Log::append_at_once`]. Waits for no other thread and no sync.
+    /// [`OnDone`] is not called.
     ///
     /// # Errors
-    /// The records come back unwritten, to be handed over with [`WriterHandle::send`].
+    /// Returns the records unwritten, to be handed over with [`WriterHandle::send`].
     pub fn try_write(&self, handover: Handover) -> Result<Completion, Handover> {
         match self.worker.is_idle() {
             true => self.log.try_step(handover, Log::append_at_once),
@@ -66,14 +68,14 @@ impl<D: Disk> WriterHandle<D> {
         }
     }
 
-    /// Hands records over. Never waits for the disk. Hand-overs of one thread are written in their order.
+    /// Hands records over. Never waits for the disk. Handovers of one thread are written in their order.
     ///
-    /// After [`WriterHandle::stop`] the hand-over is dropped unanswered: stop the shards first.
+    /// After [`WriterHandle::stop`] a handover is dropped without an answer, so stop the shards first.
     pub fn send(&self, handover: Handover) {
         self.worker.add(|work| work.handovers.push(handover));
     }
 
-    /// Forgets everything up to and including this file, once what was handed over so far is written; see
+    /// Forgets everything up to and including this file, after writing what was handed over so far; see
     /// [`Log::forget`]. Never waits for the disk. While the disk refuses, every round tries again.
     pub fn forget(&self, file: u64) {
         self.worker.add(|work| work.forget = work.forget.max(file));
@@ -82,22 +84,22 @@ impl<D: Disk> WriterHandle<D> {
     /// Waits until everything handed over is written and answered, and the log is closed.
     ///
     /// # Errors
-    /// The log could not be marked clean; or the thread had panicked.
+    /// The log could not be marked clean, or the thread has panicked.
     pub fn stop(self) -> Result<(), WriteError> {
         self.worker.stop().map_err(WriteError::without_file)?.unwrap_or(Ok(()))
     }
 }
 
-/// Bounded by what the shards may have unanswered.
+/// Bounded by the number of unanswered handovers of all shards.
 #[derive(Debug, Default)]
 struct Work {
     handovers: Vec<Handover>,
-    /// Forgotten after the hand-overs: to forget later is always right. 0: nothing.
+    /// Forgotten after the handovers are written: forgetting late is always safe. 0: nothing.
     forget: u64,
     synced: Option<SyncEnd>,
 }
 
-/// What the second thread is to do, and whom to tell.
+/// The job of the sync thread, and the inbox that receives the result.
 type SyncTask = Option<(SyncJob, Arc<Inbox<Work>>)>;
 
 fn run<D: Disk>(
@@ -114,7 +116,8 @@ fn run<D: Disk>(
     };
     let mut work = Work::default();
     let mut done = Vec::new();
-    // What waits until the log is not full: it is not given back, for what came later would be taken before it.
+    // What waits until the log is not full. It is not put back into the inbox, because it must be written
+    // before what is added there.
     let (mut handovers, mut forget) = (Vec::new(), 0);
     let mut syncing = false;
     loop {

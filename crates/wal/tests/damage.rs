@@ -1,5 +1,6 @@
-//! Damage is told from the torn end that a crash leaves: by the note in the file `lock`, which says how far the log had
-//! come and in which boot of the machine, and by what batches say of each other.
+//! Damage differs from the torn end that a crash leaves. Two sources tell them apart: the note in the file
+//! `lock`, with the last written batch and the boot of the machine, and the batches, which refer to each
+//! other.
 
 use wal::testing::{FalseDisk, Op};
 use wal::{CUT_SUFFIX, Completion, Damage, Handover, Log, Options, Owners, Record, Records, Recovery};
@@ -8,10 +9,10 @@ const FILE_HEADER: usize = 48;
 const BATCH_HEADER: usize = 64;
 const RECORD_HEADER: usize = 24;
 const BODY: usize = 100;
-/// Bytes of each batch of these tests.
+/// The bytes of each batch of these tests.
 const BATCH: usize = BATCH_HEADER + RECORD_HEADER + BODY;
 
-/// Owner of the batch with this number.
+/// Returns the owner of the batch with this number.
 fn owner(seq: u64) -> u64 {
     100 + seq
 }
@@ -27,7 +28,7 @@ fn options(file_batches: usize) -> Options {
     Options { file_bytes, seed: Some(1), spare_files_max: 0, ..Options::default() }
 }
 
-/// Four batches a file.
+/// Opens a log with four batches per file.
 fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
     let mut found = Vec::new();
     let (log, recovery) = Log::open(disk.clone(), options(4), &mut |record| found.push(record)).unwrap();
@@ -44,7 +45,7 @@ fn sync(log: &mut Log<FalseDisk>) {
     log.sync(&mut Vec::new());
 }
 
-/// What a process that was killed has left that wrote so many batches, the last `synced` of them and all in front of it
+/// Returns what a killed process has left that wrote `batches` batches. The batches up to `synced` are
 /// synced.
 fn killed(batches: u64, synced: u64) -> FalseDisk {
     let disk = FalseDisk::new(1);
@@ -56,7 +57,7 @@ fn killed(batches: u64, synced: u64) -> FalseDisk {
     disk
 }
 
-/// The same files in another boot of the machine.
+/// Returns the same files in another boot of the machine.
 fn rebooted(disk: &FalseDisk) -> FalseDisk {
     let other = FalseDisk::new(2);
     disk.files().iter().for_each(|(name, bytes)| other.put(name, bytes));
@@ -68,7 +69,7 @@ fn name(file: u64) -> String {
     format!("{file:020}.log")
 }
 
-/// Where a batch stands.
+/// Returns the place of a batch.
 fn place(seq: u64) -> (String, usize) {
     (name((seq - 1) / 4 + 1), FILE_HEADER + (seq as usize - 1) % 4 * BATCH)
 }
@@ -89,16 +90,16 @@ fn damage(seq: u64, owners: Owners, synced: bool) -> Damage {
     Damage { file, offset: offset as u64, bytes: BATCH as u64, missing: false, owners, synced }
 }
 
-/// Places in a batch: its header, that of its record, the body.
+/// Positions in a batch: in its header, in the header of its record, in the body.
 const IN_BATCH: [usize; 3] = [20, BATCH_HEADER + 4, BATCH - 1];
 
-/// Whose it was, if the record's header holds.
+/// Returns the owners that the damage report must name: they are known if the record's header is valid.
 fn owners(seq: u64, at: usize) -> Owners {
     if at == IN_BATCH[1] { Owners::All } else { Owners::Only(vec![owner(seq)]) }
 }
 
 #[test]
-fn in_the_same_boot_a_bad_batch_in_front_of_a_good_one_is_damage() {
+fn in_the_same_boot_a_bad_batch_before_a_good_one_is_damage() {
     for at in IN_BATCH {
         let disk = killed(7, 0);
         flip(&disk, 3, at);
@@ -111,7 +112,7 @@ fn in_the_same_boot_a_bad_batch_in_front_of_a_good_one_is_damage() {
 }
 
 #[test]
-fn after_a_reboot_it_is_a_torn_end_unless_it_was_synced() {
+fn after_a_reboot_a_bad_batch_is_a_torn_end_unless_it_was_synced() {
     for at in IN_BATCH {
         let disk = rebooted(&killed(7, 2));
         flip(&disk, 3, at);
@@ -122,8 +123,8 @@ fn after_a_reboot_it_is_a_torn_end_unless_it_was_synced() {
         let (file, offset) = place(3);
         assert_eq!((&cut.file, cut.offset, cut.torn), (&file, offset as u64, true));
         let counted: Vec<_> = cut.records.into_iter().collect();
-        assert_eq!(counted, [4, 5, 6, 7].map(|seq| (owner(seq), 1)), "those in whole batches");
-        // What was cut is kept, byte for byte.
+        assert_eq!(counted, [4, 5, 6, 7].map(|seq| (owner(seq), 1)), "the records in complete batches");
+        // What was cut is saved, byte for byte.
         assert_eq!(cut.kept.len(), 2);
         for (kept, (number, from)) in cut.kept.iter().zip([(2, FILE_HEADER), (1, offset)]) {
             assert_eq!(*kept, format!("{number:020}-{from}{CUT_SUFFIX}"));
@@ -140,7 +141,7 @@ fn after_a_reboot_it_is_a_torn_end_unless_it_was_synced() {
 }
 
 #[test]
-fn a_cut_that_cannot_be_kept_is_cut_all_the_same() {
+fn a_tail_that_cannot_be_saved_is_cut_anyway() {
     let disk = rebooted(&killed(7, 2));
     flip(&disk, 3, IN_BATCH[2]);
     disk.fail(&[Op::Create], 1000, libc::ENOSPC);
@@ -150,7 +151,7 @@ fn a_cut_that_cannot_be_kept_is_cut_all_the_same() {
 }
 
 #[test]
-fn what_was_synced_last_is_known_without_a_batch_behind_it() {
+fn the_last_synced_batch_is_known_without_a_later_batch() {
     for at in IN_BATCH {
         for disk in [killed(6, 6), rebooted(&killed(6, 6))] {
             flip(&disk, 6, at);
@@ -163,7 +164,7 @@ fn what_was_synced_last_is_known_without_a_batch_behind_it() {
                 );
                 drop(log);
             }
-            // Something is written behind it: then that is the end, and no number is given twice.
+            // After another batch the damage counts as forgotten, and no number is used twice.
             let (mut log, ..) = open(&disk);
             write(&mut log, 7, true);
             sync(&mut log);
@@ -176,11 +177,11 @@ fn what_was_synced_last_is_known_without_a_batch_behind_it() {
 }
 
 #[test]
-fn what_was_written_when_the_log_fell_idle_is_known_in_the_same_boot() {
+fn the_last_batch_of_an_idle_log_is_known_in_the_same_boot() {
     let disk = killed(6, 0);
     flip(&disk, 6, IN_BATCH[2]);
     let (_, recovery, _) = open(&disk);
-    assert_eq!((recovery.damage, recovery.cut.map(|cut| cut.torn)), (vec![], Some(true)), "nobody knew");
+    assert_eq!((recovery.damage, recovery.cut.map(|cut| cut.torn)), (vec![], Some(true)), "it was not noted");
 
     for reboots in [false, true] {
         let disk = FalseDisk::new(1);
@@ -199,7 +200,7 @@ fn what_was_written_when_the_log_fell_idle_is_known_in_the_same_boot() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn a_missing_file_is_reported() {
     let missing = |file, synced| Damage {
         file: name(file),
         offset: 0,
@@ -208,7 +209,7 @@ fn a_missing_file_is_named() {
         owners: Owners::All,
         synced,
     };
-    // In the middle, and the last: in the same boot always, else where it was synced.
+    // A file in the middle, and the last one: always reported in the same boot, else if it was synced.
     for (file, synced, reboots, expected) in [
         (2, 0, false, vec![missing(2, false)]),
         (2, 7, true, vec![missing(2, true)]),
@@ -224,7 +225,7 @@ fn a_missing_file_is_named() {
         let (mut log, recovery, found) = open(&disk);
         assert_eq!(recovery.damage, expected, "file {file}, synced {synced}, {reboots}");
         assert!(seqs(&found).len() < 11);
-        // Its number is not given to another.
+        // Its number is not used again.
         write(&mut log, 12, true);
         assert!(log.spans().keys().all(|&number| number != file && number <= 4));
         assert!(log.spans().contains_key(&4));
@@ -235,7 +236,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn an_end_that_is_cut_off_or_older_is_damage() {
+fn a_truncated_or_older_file_is_damage() {
     let older = killed(5, 0).files()[&name(2)].clone();
     for length in [FILE_HEADER + BATCH, FILE_HEADER + BATCH + BATCH_HEADER + RECORD_HEADER, 20, 0] {
         let disk = killed(7, 7);
@@ -249,7 +250,7 @@ fn an_end_that_is_cut_off_or_older_is_damage() {
     disk.put(&name(2), &older);
     let (_, recovery, found) = open(&disk);
     assert_eq!((recovery.damage.len(), seqs(&found)), (1, vec![1, 2, 3, 4, 5]));
-    assert!(recovery.damage[0].to_string().ends_with("records in front of it are missing"));
+    assert!(recovery.damage[0].to_string().ends_with("records before it are missing"));
 }
 
 #[test]
@@ -260,14 +261,14 @@ fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
     write(&mut log, 2, true);
     let mut done = Vec::new();
     let job = log.begin_sync(&mut done).unwrap();
-    // Written while the sync goes on: it cannot say that batch 2 was synced.
+    // Written during the sync, so it cannot say that batch 2 is synced.
     write(&mut log, 3, false);
     log.end_sync(job.run(), &mut done);
     write(&mut log, 4, false);
     drop(log);
     for (seq, synced) in [(1, false), (2, true), (3, false)] {
         let disk = rebooted(&disk);
-        // Nothing tells whose it was.
+        // The owner of the batch is unknown.
         flip(&disk, seq, IN_BATCH[1]);
         let (_, recovery, _) = open(&disk);
         let told: Vec<_> = recovery.damage.iter().map(|damage| (&damage.owners, damage.synced)).collect();
@@ -277,14 +278,14 @@ fn a_batch_whose_sync_was_waited_for_may_have_held_a_definition() {
 }
 
 #[test]
-fn a_note_that_does_not_hold_is_taken_for_one_of_this_boot() {
+fn a_corrupt_note_counts_as_one_of_this_boot() {
     let disk = rebooted(&killed(7, 0));
     let mut note = disk.note();
     note[9] ^= 1;
     disk.put_note(&note);
     flip(&disk, 3, IN_BATCH[2]);
     assert_eq!(open(&disk).1.damage, [damage(3, Owners::Only(vec![owner(3)]), false)]);
-    // None at all says nothing: older programs wrote none.
+    // An empty note says nothing: older programs wrote none.
     for note in [vec![], vec![0; 52]] {
         let disk = rebooted(&killed(7, 0));
         disk.put_note(&note);

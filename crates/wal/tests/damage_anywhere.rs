@@ -1,8 +1,8 @@
-//! Damage anywhere: random work, a kill or the loss of power, one fault in the files, and another open. What was synced is
-//! there, or somebody is told; after a kill so is what was written. Nothing comes back changed or twice, and no number is
-//! given again.
+//! Damage anywhere: random work, a kill or a power loss, one fault in the files, and another open. What was
+//! synced is there or reported as damaged; after a kill the same is true of what was written. Nothing is
+//! returned changed or twice, and no number is used again.
 //!
-//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+//! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
 mod chunks;
 mod soak;
@@ -23,7 +23,7 @@ enum Fault {
     Lose,
     Older,
     Swap,
-    /// A bit of the notes.
+    /// Flips a bit of the notes.
     Note,
     Nothing,
 }
@@ -36,12 +36,12 @@ struct Plan {
     seed: u64,
     crash: Crash,
     fault: Fault,
-    /// The notes have come to the disk before the power was lost. Without them nobody knows of the last sync.
+    /// The last notes reached the disk before the power loss. Without them the last sync is unknown.
     noted: bool,
 }
 
 impl Plan {
-    /// The disk after the crash.
+    /// Returns the disk after the crash.
     fn crash(&self, disk: &FalseDisk) -> FalseDisk {
         let after = disk.crash(self.crash);
         if self.noted {
@@ -50,7 +50,7 @@ impl Plan {
         after
     }
 
-    /// What was synced is there, or somebody is told.
+    /// Returns true if everything synced must be there or reported.
     fn promises_synced(&self) -> bool {
         self.crash == Crash::Process
             || self.noted && self.fault != Fault::Note
@@ -66,7 +66,7 @@ fn plan(seed: u64) -> Plan {
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Makes a fault in one of the files.
+/// Damages one of the files.
 fn damage(disk: &FalseDisk, older: &Files, fault: Fault, random: &mut Random) {
     let files = disk.files();
     let mut names: Vec<&String> = files.keys().filter(|name| !files[*name].is_empty()).collect();
@@ -148,7 +148,7 @@ fn run_log(plan: Plan) {
             items.iter_mut().for_each(|item| item.synced = true);
         }
     }
-    // It falls idle before it dies.
+    // The log becomes idle before the crash.
     log.note();
     let last_batch = log.spans().values().map(|span| span.last_batch).max().unwrap();
     drop(log);
@@ -159,23 +159,23 @@ fn run_log(plan: Plan) {
     let mut last = None;
     for record in &found {
         let item = &items[record.seq as usize];
-        assert!(record.owner == item.owner && record.body == item.body, "{} is another", record.seq);
-        assert!(last < Some(record.seq), "{} came behind {last:?}", record.seq);
+        assert!(record.owner == item.owner && record.body == item.body, "{} has changed", record.seq);
+        assert!(last < Some(record.seq), "{} follows {last:?}", record.seq);
         last = Some(record.seq);
     }
     for (seq, item) in items.iter().enumerate() {
-        // Of what was only written, the power may take everything.
+        // Power loss may remove everything that was only written.
         let promised = item.synced && plan.promises_synced() || plan.crash == Crash::Process;
         let is_told = recovery.damage.iter().any(|damage| match &damage.owners {
             Owners::All => true,
             Owners::Only(owners) => owners.contains(&item.owner),
         });
         let is_there = found.iter().any(|record| record.seq == seq as u64);
-        assert!(is_there || is_told || !promised, "{seq} is lost and nobody is told: {recovery:?}");
+        assert!(is_there || is_told || !promised, "{seq} is lost without a report: {recovery:?}");
     }
     let intact = matches!(plan.fault, Fault::Nothing | Fault::Note) && plan.crash == Crash::Process;
     assert!(!intact || recovery.damage.is_empty() && found.len() == items.len(), "{recovery:?}");
-    // It goes on, with numbers that nobody had.
+    // The log continues, with unused numbers.
     let mut records = Records::new();
     records.push(9, items.len() as u64, 1, &[b"more"]);
     let mut done = Vec::new();
@@ -185,7 +185,7 @@ fn run_log(plan: Plan) {
     assert!(newest > last_batch || plan.crash == Crash::Power || plan.fault == Fault::Note);
     drop(log);
     let (_, _, again) = open(&disk, random.next());
-    assert_eq!(again.len(), found.len() + 1, "it is there, and nothing else came or went");
+    assert_eq!(again.len(), found.len() + 1, "it was added, and nothing else has changed");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn run_stream(plan: Plan) {
     let disk = FalseDisk::new(random.next());
     let mut owner = Owner::new(&disk);
     owner.open(7, LIMITS, 0).unwrap();
-    // After a loss of power only a stream that syncs promises anything.
+    // After a power loss, only a stream that syncs guarantees anything.
     let sync = plan.crash == Crash::Power || random.one_in(2);
     let mut older = Files::new();
     let appends = 1 + random.below(12);
@@ -255,11 +255,11 @@ fn run_stream(plan: Plan) {
             }
         }
     }
-    assert!(came.iter().all(|chunk| all.contains(chunk)), "something is another");
-    assert!(came.windows(2).all(|two| two[0].first < two[1].first), "something came twice");
+    assert!(came.iter().all(|chunk| all.contains(chunk)), "a chunk has changed");
+    assert!(came.windows(2).all(|two| two[0].first < two[1].first), "a chunk was returned twice");
     if plan.promises_synced() {
-        assert!(came.len() == all.len() || has_error || told, "{} of {} came", came.len(), all.len());
-        assert_eq!(kept.next, next, "offsets are given again");
+        assert!(came.len() == all.len() || has_error || told, "{} of {} were read", came.len(), all.len());
+        assert_eq!(kept.next, next, "offsets are used again");
     }
 }
 

@@ -80,7 +80,7 @@ fn a_second_opener_is_refused() {
 }
 
 #[test]
-fn what_cannot_be_locked_is_named() {
+fn a_lock_that_cannot_be_opened_is_named() {
     let directory = Directory::new("unlockable");
     std::fs::create_dir_all(directory.0.join("lock")).unwrap();
     let disk = || RealDisk::new(&directory.0).unwrap();
@@ -95,7 +95,7 @@ fn what_cannot_be_locked_is_named() {
 }
 
 #[test]
-fn the_writer_answers_every_hand_over_once_and_in_order() {
+fn the_writer_answers_every_handover_once_and_in_order() {
     let directory = Directory::new("writer");
     let (log, ..) = directory.open().unwrap();
     let (sender, answers) = mpsc::channel::<Completion>();
@@ -132,7 +132,7 @@ fn the_writer_answers_every_hand_over_once_and_in_order() {
 }
 
 #[test]
-fn the_writer_forgets_in_order_with_what_it_was_handed() {
+fn the_writer_forgets_after_earlier_handovers() {
     let directory = Directory::new("forget");
     let options = || Options { file_bytes: 20_000, ..Options::default() };
     let (log, _) = Log::open(RealDisk::new(&directory.0).unwrap(), options(), &mut |_| ()).unwrap();
@@ -163,7 +163,7 @@ fn the_writer_forgets_in_order_with_what_it_was_handed() {
 }
 
 #[test]
-fn a_record_that_is_kept_keeps_nothing_else() {
+fn a_record_keeps_no_other_bytes_in_memory() {
     let directory = Directory::new("alone");
     let (mut log, ..) = directory.open().unwrap();
     log.append(&mut vec![handover(1, 1, false), handover(1, 2, false)], &mut Vec::new());
@@ -174,7 +174,7 @@ fn a_record_that_is_kept_keeps_nothing_else() {
 }
 
 #[test]
-fn packs_stand_in_a_directory_of_their_own() {
+fn packs_are_in_a_directory_of_their_own() {
     let directory = Directory::new("packs");
     let disk = || RealDisk::new(&directory.0).unwrap();
     let open = |known: &[_]| Packs::open(disk(), PackOptions::default(), known.iter().copied(), false);

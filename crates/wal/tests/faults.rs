@@ -1,7 +1,9 @@
-//! Nothing acknowledged is lost, nothing invented, order kept: random hand-overs on a disk that returns errors and
-//! crashes, with syncs that begin and end at any time, while the oldest files are evacuated and forgotten. A failing run prints its plan, which is all that is needed to run it again.
+//! Nothing acknowledged is lost, nothing is invented, and the order is kept. Random handovers go to a disk
+//! that returns errors and crashes. Syncs begin and end at any time, while the oldest files are evacuated
+//! (their live records are copied) and forgotten. A failing run prints its plan, which is enough to repeat
+//! it.
 //!
-//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+//! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
 mod soak;
 
@@ -14,7 +16,7 @@ use wal::{
     SyncJob,
 };
 
-/// Everything that decides a run.
+/// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -23,36 +25,36 @@ struct Plan {
     die_at: Option<u64>,
     /// This change of the first life fails.
     fail_at: Option<(u64, i32)>,
-    /// Faults at random in all lives.
+    /// Faults occur at random in all lives.
     faults: bool,
-    /// How the first life ends; others at random.
+    /// The crash that ends the first life; others are random.
     crash: Option<Crash>,
-    /// Shards try to write themselves.
+    /// Shards try to write by themselves.
     at_once: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum State {
-    /// Handed over; not answered, or with an error.
+    /// Handed over; unanswered, or answered with an error.
     Open,
     Written,
     Synced,
-    /// Forgotten, or not found by a recovery: must not come back.
+    /// Forgotten, or not found by a recovery: must not reappear.
     Gone,
 }
 
 struct Item {
     body: Vec<u8>,
-    /// When it was handed over, in the order of all hand-overs.
+    /// When it was handed over, as numbers in the order of all records handed over.
     attempts: Vec<u64>,
     state: State,
-    /// How many hand-overs had been written when it was.
+    /// The number of written handovers when it was written.
     written: u64,
-    /// The number of the file of its last acknowledged copy.
+    /// The file of its last acknowledged copy.
     file: u64,
-    /// How often it was handed over anew because its file was to go.
+    /// How often it was handed over again to evacuate its file.
     evacuations: usize,
-    /// Nobody needs it any more: it may be found, or not.
+    /// No longer needed: it may be found or not.
     released: bool,
 }
 
@@ -68,11 +70,11 @@ type Id = (u64, u64);
 struct Model {
     items: BTreeMap<Id, Item>,
     attempts: u64,
-    /// Unanswered hand-overs, by ticket.
+    /// Unanswered handovers, by ticket.
     open: BTreeMap<u64, (Vec<Id>, bool)>,
-    /// Hand-overs so far that are written.
+    /// The number of handovers written so far.
     written: u64,
-    /// Written, and to be synced: `written` by ticket.
+    /// Written handovers that wait for a sync: `written` by ticket.
     unsynced: BTreeMap<u64, u64>,
     next_ticket: u64,
     next_seq: u64,
@@ -123,7 +125,8 @@ impl Model {
         Handover { shard, ticket, records, sync }
     }
 
-    /// Hands over again what is still needed of the files up to and including `file`, if anything is.
+    /// Hands over again what is still needed of the files up to and including `file`. Returns `None` if
+    /// nothing is.
     fn evacuate(&mut self, random: &mut Random, file: u64) -> Option<Handover> {
         let mut records = Records::new();
         let mut ids = Vec::new();
@@ -135,7 +138,7 @@ impl Model {
                 ids.push(id);
             }
         }
-        // To be forgotten, the copies need not be synced: that is the log's care.
+        // The copies need not be synced before their file is forgotten, because the log takes care of that.
         (!ids.is_empty()).then(|| self.send(9, ids, records, random.one_in(2)))
     }
 
@@ -147,7 +150,7 @@ impl Model {
             .for_each(|item| item.state = State::Gone);
     }
 
-    /// Returns what is handed over again.
+    /// Takes a completion. Returns what must be handed over again.
     fn completed(&mut self, completion: Completion) -> Option<(u32, Vec<Id>, Records)> {
         if completion.step == Step::Synced {
             assert_eq!(completion.file, 0);
@@ -155,7 +158,7 @@ impl Model {
             let through = self.unsynced.remove(&completion.ticket).expect("answered once");
             match completion.result {
                 Ok(()) => self.synced_through(through),
-                Err(error) => assert!(error.records.is_empty(), "they are written"),
+                Err(error) => assert!(error.records.is_empty(), "the records are written"),
             }
             return None;
         }
@@ -210,7 +213,7 @@ impl Model {
             let times = seen.entry(id).or_default();
             *times += 1;
             assert!(*times <= 1 + item.evacuations, "{id:?} {times} times");
-            assert!(record.file >= file, "{id:?}: files are left oldest first");
+            assert!(record.file >= file, "{id:?}: files do not get older");
             (file, item.file) = (record.file, record.file);
             let attempt =
                 item.attempts.iter().copied().find(|&attempt| last.is_none_or(|last| last < attempt));
@@ -233,13 +236,13 @@ impl Model {
     }
 }
 
-/// How far a sync has come that is under way.
+/// The state of a sync in flight.
 enum UnderWay {
     Begun(SyncJob),
     Ended(SyncEnd),
 }
 
-/// Returns the changes the first life made to the disk.
+/// Does a run. Returns the number of changes that the first life made to the disk.
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
     let options = Options {
@@ -266,14 +269,14 @@ fn run(plan: Plan) -> u64 {
         }
         let how =
             plan.crash.filter(|_| life == 0).unwrap_or(*pick(&mut random, &[Crash::Process, Crash::Power]));
-        // A life that did not even open has promised nothing new, and lost nothing less.
+        // If the log was not even opened, nothing new was acknowledged, and the last power loss still counts.
         crash = if !ended && crash == Crash::Power { crash } else { how };
         disk = disk.crash(how);
     }
     changes
 }
 
-/// One life; false if it was over before the log was open.
+/// Runs one life. Returns false if it ended before the log was open.
 fn live(
     disk: &FalseDisk,
     options: &Options,
@@ -334,7 +337,7 @@ fn live(
         let written = done.iter().filter(|completion| completion.step == Step::Written);
         assert_eq!(tickets, written.map(|completion| completion.ticket).collect::<Vec<_>>());
         again.extend(done.drain(..).filter_map(|completion| model.completed(completion)));
-        // A sync begins, is done and is answered for, each before or after the next writes.
+        // A sync begins, runs and is answered, each before or after the next writes.
         if random.one_in(2) {
             sync = match sync {
                 None => log.begin_sync(&mut done).map(UnderWay::Begun),
@@ -350,8 +353,8 @@ fn live(
         if let Some(oldest) = oldest.filter(|&oldest| !model.items.values().any(|i| i.is_held_by(oldest))) {
             let changes = disk.changes();
             log.forget(oldest);
-            assert_eq!(disk.changes(), changes, "the next sync sees to it");
-            // It may still be the file that is written to.
+            assert_eq!(disk.changes(), changes, "the next sync does it");
+            // It may still be the current file.
             if log.size().oldest == Some(oldest) {
                 going = oldest;
             }
@@ -376,14 +379,14 @@ fn live(
         log.end_sync(job.run(), &mut done);
     }
     done.drain(..).for_each(|completion| _ = model.completed(completion));
-    assert!(model.unsynced.is_empty(), "whoever waits for a sync is answered");
+    assert!(model.unsynced.is_empty(), "every handover that waits for a sync is answered");
     if random.one_in(2) && log.close().is_ok() {
         model.everything_is_synced();
     }
     true
 }
 
-/// A shard waits for no sync, and no file is made for it.
+/// Lets a shard write. Checks that this neither syncs nor creates a file.
 fn write_at_once(
     log: &mut Log<FalseDisk>,
     disk: &FalseDisk,
@@ -412,8 +415,9 @@ fn nothing_acknowledged_is_lost_at_random() {
 }
 
 #[test]
-fn what_a_failed_open_cut_stays_cut() {
-    // The open that cuts cannot sync, the process ends, the next open finds nothing to cut, and then the power fails.
+fn a_cut_of_a_failed_open_stays_cut() {
+    // An open cuts a tail but fails to sync that, and the process ends. The next open finds nothing to cut.
+    // Then the power fails.
     named(Plan { seed: 17_228, lives: 5, faults: true, ..QUIET }, run);
 }
 

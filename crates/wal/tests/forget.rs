@@ -1,4 +1,4 @@
-//! How space comes back, what it costs, and what is found when the first files are gone.
+//! How space is reclaimed, what this costs, and what is found when the first files are removed.
 
 use libc::EIO;
 use wal::testing::{Crash, FalseDisk, Op, Random, forget};
@@ -31,7 +31,7 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, sync: bool) -> Completion {
     done.remove(0)
 }
 
-/// Two records to a file, none of them synced.
+/// Returns a log with two records per file, none of them synced.
 fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
     let (mut log, ..) = open(disk);
     for seq in 1..=2 * files {
@@ -51,7 +51,7 @@ fn on_disk(disk: &FalseDisk) -> (u64, u32) {
 }
 
 #[test]
-fn what_was_forgotten_is_gone_and_all_else_is_synced() {
+fn forgotten_files_are_removed_and_all_others_are_synced() {
     for how in [Crash::Process, Crash::Power] {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
@@ -68,7 +68,7 @@ fn what_was_forgotten_is_gone_and_all_else_is_synced() {
         assert_eq!(seqs(&records), [3, 4, 5, 6]);
         assert_eq!(records.iter().map(|record| record.file).collect::<Vec<_>>(), [2, 2, 3, 3]);
         assert_eq!(log.size(), size);
-        // And so on, over the lives.
+        // The same works across several opens.
         append(&mut log, 7, false);
         assert!(forget(&mut log, 3));
         log.close().unwrap();
@@ -127,7 +127,7 @@ fn forgetting_costs_a_batch_and_a_removal_per_file() {
 }
 
 #[test]
-fn a_refused_removal_is_tried_again() {
+fn a_refused_removal_is_retried() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
     append(&mut log, 11, true);
@@ -161,14 +161,14 @@ fn what_is_forgotten_is_not_synced() {
     let mut log = filled(&disk, 10);
     let before = disk.count(Op::Sync);
     assert!(forget(&mut log, 8));
-    assert_eq!(disk.count(Op::Sync) - before, 3, "two files stay, and there is that of the floor");
+    assert_eq!(disk.count(Op::Sync) - before, 3, "two files that stay, and the file with the floor");
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Power)).2), [17, 18, 19, 20]);
 }
 
-/// Nobody waits for these syncs, and everybody is concerned.
+/// No handover waits for these syncs, but their failure concerns every writer.
 #[test]
-fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
+fn the_next_write_reports_a_failed_sync_that_had_no_waiter() {
     for (forgotten, dirty_files_max, found) in [(1, 1000, 3..=9), (0, 2, 1..=9)] {
         let disk = FalseDisk::new(1);
         let options = Options { dirty_files_max, ..options() };
@@ -176,13 +176,13 @@ fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
         (1..=6).for_each(|seq| assert!(append(&mut log, seq, false).result.is_ok()));
         disk.fail(&[Op::Sync], 1000, EIO);
         log.forget(forgotten);
-        assert!(append(&mut log, 7, false).result.is_ok(), "the sync comes behind it");
+        assert!(append(&mut log, 7, false).result.is_ok(), "the sync follows it");
         let files = disk.files().len();
         for seq in 8..=10 {
             let refused = append(&mut log, seq, false).result.unwrap_err();
             assert_eq!((refused.errno, refused.file.is_empty()), (Some(EIO), false), "{refused}");
         }
-        assert_eq!(disk.files().len(), files, "what was copied in vain is gone");
+        assert_eq!(disk.files().len(), files, "the useless copies are removed");
         disk.heal();
         (8..=9).for_each(|seq| assert!(append(&mut log, seq, true).result.is_ok()));
         assert_eq!(log.size().oldest, Some(1 + forgotten));
@@ -193,7 +193,7 @@ fn a_disk_that_cannot_sync_is_heard_of_by_whoever_writes_next() {
 
 #[test]
 fn a_floor_does_not_count_without_everything_above_it() {
-    // The file with the floor is on the disk, and the one in front of it is not.
+    // The file with the floor is on the disk, but the one before it is not.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 3);
     append(&mut log, 7, true);
@@ -246,14 +246,14 @@ fn a_missing_file_above_the_floor_is_damage() {
         disk.files().iter().filter(|file| file.0 != name).for_each(|(name, bytes)| copy.put(name, bytes));
         let (_, recovery) = Log::open(copy, options(), &mut |_| ()).unwrap();
         assert_eq!(recovery.damage.len(), 1);
-        // In front of the first file that is left, nobody knows which there were.
+        // Files before the first existing one are unknown.
         let damage = &recovery.damage[0];
         assert_eq!((&damage.file, damage.missing), if lost == 0 { (&names[1], false) } else { (name, true) });
     }
 }
 
 #[test]
-fn an_error_tells_no_size() {
+fn an_error_has_no_size() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 2);
     disk.fail(&[Op::Write], 1000, EIO);

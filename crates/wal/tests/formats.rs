@@ -1,5 +1,5 @@
-//! The formats: every released version opens, the present one is written byte for byte as it was, a newer one is
-//! refused, and no flipped bit goes unnoticed, invents anything or is taken for something else.
+//! The formats: every released version opens, the current one is written byte for byte as before, and a newer
+//! one is refused. Every flipped bit is noticed, invents nothing and is not mistaken for something else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ const FIRST: &str = "00000000000000000001.log";
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// A small log of several files: batches 1, 3, 5, ... are asked to be synced; batch 6 raises the floor, and the
-/// first file is gone.
+/// Returns a small log of several files. Batches 1, 3, 5, ... ask for a sync. Batch 6 raises the floor, and
+/// the first file is removed.
 fn sample(close: bool) -> (Files, Vec<Record>) {
     let disk = FalseDisk::new(0);
     let options = Options { file_bytes: 600, seed: Some(42), ..Options::default() };
@@ -55,7 +55,7 @@ fn sample(close: bool) -> (Files, Vec<Record>) {
     (disk.files(), written)
 }
 
-/// Syncs what somebody waits for.
+/// Syncs what handovers wait for.
 fn sync(log: &mut Log<FalseDisk>, done: &mut Vec<Completion>) {
     while let Some(job) = log.begin_sync(done) {
         log.end_sync(job.run(), done);
@@ -96,7 +96,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p log --test formats -- --ignored`.
+/// Run once per version: `cargo test -p wal --test formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
@@ -133,7 +133,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     assert_eq!(disk.changes(), 0);
 }
 
-/// A batch as the ruler draws it.
+/// A batch, parsed independently of the crate.
 #[derive(Clone, Debug)]
 struct Batch {
     file: String,
@@ -149,7 +149,7 @@ fn batches(files: &Files) -> Vec<Batch> {
     let mut batches = Vec::new();
     for (file, bytes) in files {
         let mut offset = FILE_HEADER;
-        // Behind the last one there may be a former life of the file.
+        // Bytes after the last batch may be from an earlier use of the file.
         while offset < bytes.len() && bytes[offset + 8..offset + 16] == bytes[24..32] {
             let (number, synced) = (word(bytes, offset + 16), word(bytes, offset + 32));
             let end = offset + BATCH_HEADER + word(bytes, offset + 48) as usize;
@@ -168,13 +168,13 @@ fn batches(files: &Files) -> Vec<Batch> {
 }
 
 #[test]
-fn every_flipped_bit_is_a_tail_or_damage_and_nothing_is_invented() {
+fn every_flipped_bit_is_reported_and_invents_nothing() {
     let mut random = Random(1);
     for close in [true, false] {
         let (files, written) = sample(close);
         let batches = batches(&files);
         let former = open_on(&disk_of(&files)).unwrap().0.cut;
-        assert_eq!(former.is_some(), !close, "the last file is written over another");
+        assert_eq!(former.is_some(), !close, "the last file overwrites another one");
         for (name, bytes) in &files {
             for at in 0..bytes.len() {
                 let mut flipped = files.clone();
@@ -197,7 +197,8 @@ fn check_flip(
     let disk = disk_of(files);
     let (recovery, records) = open_on(&disk).unwrap();
     let Some(hit) = hit else {
-        // A file header: its batches vouch for it. Or a former life, for which nobody does.
+        // A flip in a file header is harmless, because the batches carry the same data. Bytes of an earlier use
+        // of the file do not count.
         assert!(records == written && recovery.damage.is_empty(), "{place}: {recovery:?}");
         assert_eq!(recovery.cut.as_ref(), former, "{place}");
         return;
@@ -205,7 +206,7 @@ fn check_flip(
     let known = batches.iter().filter(|b| b.number != hit.number).map(|b| b.synced).max().unwrap();
     if hit.number <= known {
         let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 != hit.number).cloned().collect();
-        assert!(records == expected, "{place}: others are kept");
+        assert!(records == expected, "{place}: the other records stay");
         let [Damage { file, offset, bytes, missing: false, owners, synced }] = recovery.damage.as_slice()
         else {
             panic!("{place}: {recovery:?}")
@@ -221,17 +222,17 @@ fn check_flip(
         assert_eq!(recovery.cut.as_ref(), former, "{place}");
         let mut kept = files.clone();
         former.inspect(|cut| kept.get_mut(&cut.file).unwrap().truncate(cut.offset as usize));
-        assert_eq!(disk.files(), kept, "{place}: the bytes are kept");
+        assert_eq!(disk.files(), kept, "{place}: the bytes stay");
     } else {
         let expected: Vec<_> = written.iter().filter(|r| r.seq / 10 < hit.number).cloned().collect();
         assert!(records == expected, "{place}: a tail is cut");
         assert_eq!(recovery.damage, [], "{place}");
         let Some(Cut { file, offset, .. }) = &recovery.cut else { panic!("{place}: {recovery:?}") };
-        // The file may end in front of it.
+        // The file may end before it.
         assert!(*file == hit.file && (*offset == hit.offset as u64), "{place}: {:?}", recovery.cut);
     }
     assert!(!recovery.clean);
-    // Whatever it was, the log goes on, and says the same next time.
+    // In any case the log continues, and the next open reports the same.
     let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
     let mut more = Records::new();
     more.push(9, 9999, 9, &[b"more"]);
@@ -253,7 +254,7 @@ fn a_damaged_body_names_the_owners_of_its_batch() {
     *files.get_mut(&batch.file).unwrap().get_mut(batch.end - 1).unwrap() ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();
     assert_eq!(recovery.damage[0].owners, Owners::Only(batch.owners.clone()));
-    // So does a damaged batch header, since the record headers lead from one batch to the next.
+    // The same is true of a damaged batch header, because the record headers lead from one batch to the next.
     let (mut files, _) = sample(true);
     files.get_mut(&batch.file).unwrap()[batch.offset + 20] ^= 1;
     let (recovery, _) = open_on(&disk_of(&files)).unwrap();
@@ -273,7 +274,7 @@ fn a_missing_file_is_damage_for_everyone() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_kept_for_a_better_day() {
+fn a_file_that_cannot_be_read_is_kept() {
     for close in [true, false] {
         let (files, written) = sample(close);
         let disk = disk_of(&files);
@@ -289,7 +290,7 @@ fn a_file_that_cannot_be_read_is_kept_for_a_better_day() {
 }
 
 #[test]
-fn a_body_that_looks_like_a_batch_is_no_batch() {
+fn a_body_that_looks_like_a_batch_is_not_a_batch() {
     let (other, _) = sample(false);
     let forged = &other.values().next().unwrap()[FILE_HEADER..];
     let disk = FalseDisk::new(0);

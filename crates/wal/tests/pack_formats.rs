@@ -1,5 +1,5 @@
-//! The format of packs: every released version opens, the present one is written byte for byte as it was, a newer one
-//! is refused, and damage is found wherever it is and named.
+//! The format of packs: every released version opens, the current one is written byte for byte as before, a
+//! newer one is refused, and damage is found and located anywhere.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ const BLOCK_HEADER: usize = 20;
 
 type Files = BTreeMap<String, Vec<u8>>;
 
-/// Two packs, the first with runs of two owners; the second run of owner 1 has three blocks.
+/// Returns two packs, the first with runs of two owners. The second run of owner 1 has three blocks.
 fn sample() -> (Files, Vec<(u64, Extent, Vec<Record>)>) {
     let disk = FalseDisk::new(0);
     let options = PackOptions { pack_bytes: 900, ..PackOptions::default() };
@@ -112,7 +112,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// Run once per version: `cargo test -p log --test pack_formats -- --ignored`.
+/// Run once per version: `cargo test -p wal --test pack_formats -- --ignored`.
 #[test]
 #[ignore = "writes the golden directory of a new version"]
 fn write_golden_directory() {
@@ -143,7 +143,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
 }
 
 #[test]
-fn every_flipped_bit_is_named_and_costs_one_block() {
+fn every_flipped_bit_is_reported_and_costs_one_block() {
     let (files, written) = sample();
     let good = disk_of(&files);
     let mut reader = PackReader::new(good);
@@ -195,7 +195,7 @@ fn every_flipped_bit_is_named_and_costs_one_block() {
     }
 }
 
-/// Reads every block of an extent, also behind a damaged one.
+/// Reads every block of an extent, including those after a damaged one.
 fn every_block(
     reader: &mut PackReader<FalseDisk>,
     extent: Extent,
@@ -234,7 +234,7 @@ fn a_cut_or_missing_pack_is_damage() {
         format!("pack {name}, block at 48: the pack is missing")
     );
     assert_eq!(flaw(error), (2, FILE_HEADER as u64, Flaw::Missing));
-    // Its number is not given to another, and it can be released like any.
+    // Its number is not used again, and it can be released like any other.
     let mut run = Run::new(1);
     run.push(1, 1, b"x", Bytes::new());
     assert_eq!(packs.write(vec![run]).unwrap()[0].pack, 3);
@@ -286,7 +286,7 @@ fn a_block_costs_one_read_of_bounded_length() {
     assert!(seqs.eq(0..=1001));
     let sizes: Vec<usize> = blocks.iter().map(|block| block.bytes as usize - BLOCK_HEADER).collect();
     assert_eq!(sizes, [256 * 1024, 256 * 1024, 256 * 1024, 232 * 1024, 24 + 3 * BLOCK_BYTES, 28]);
-    // One read each, and one more for the rest of the large one.
+    // One read each, and one more for the rest of the large block.
     assert_eq!(disk.count(Op::Read), blocks.len() as u64 + 1);
     assert_eq!(disk.longest_read(), 2 * BLOCK_BYTES + 24);
 }

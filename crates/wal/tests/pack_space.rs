@@ -1,4 +1,4 @@
-//! What packs cost, what stays on the disk, and how a sick disk is met.
+//! What packs cost, what stays on the disk, and how errors of the disk are handled.
 
 use std::io::ErrorKind;
 
@@ -9,11 +9,11 @@ use wal::{
     BLOCK_BYTES, Extent, PackError, PackOptions, PackReader, Packs, ReadError, Records, Run, WriteFailure,
 };
 
-/// Header of a pack, and what `run` takes beyond its body.
+/// The header of a pack, and the bytes that `run` takes in addition to its body.
 const OPENING: u64 = 48;
 const AROUND: u64 = 20 + 24;
 
-/// Packs of 1000 bytes, and as much garbage again as is alive, and 1000 bytes.
+/// Opens packs of 1000 bytes. The garbage allowed is as much as the live bytes, plus 1000 bytes.
 fn open(disk: &FalseDisk, known: &[Extent], keep_unknown: bool) -> Packs<FalseDisk> {
     let options = PackOptions { pack_bytes: 1000, garbage_allowed: 1000 };
     Packs::open(disk.clone(), options, known.iter().copied(), keep_unknown).unwrap()
@@ -48,7 +48,7 @@ fn many_small_owners_share_packs_and_syncs() {
 }
 
 #[test]
-fn a_run_stands_in_one_pack_that_may_be_as_large_as_it() {
+fn a_run_is_in_one_pack_whatever_its_size() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, [100, 5000, 100, 700, 100].map(|bytes| run(1, bytes)).into());
@@ -60,7 +60,7 @@ fn a_run_stands_in_one_pack_that_may_be_as_large_as_it() {
 }
 
 #[test]
-fn a_pack_goes_with_its_last_extent_in_any_life() {
+fn a_pack_is_removed_with_its_last_extent_even_after_a_restart() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (1..=6).map(|owner| run(owner, 400)).collect());
@@ -83,21 +83,21 @@ fn a_pack_goes_with_its_last_extent_in_any_life() {
 }
 
 #[test]
-fn what_nobody_knows_is_removed_or_kept_for_a_better_day() {
+fn unknown_packs_are_removed_unless_they_must_be_kept() {
     let disk = FalseDisk::new(1);
     disk.put("notes", b"not a pack");
     let mut packs = open(&disk, &[], false);
     let extents = write(&mut packs, (1..=4).map(|owner| run(owner, 400)).collect());
     let whole = write(&mut packs, vec![run(5, 900)])[0];
     drop(packs);
-    // Of pack 1 one extent is known, of pack 2 none, of pack 3 all: only that one can be spent.
+    // One extent of pack 1 is known, none of pack 2, all of pack 3. So only pack 3 can become spent.
     let mut packs = open(&disk, &[extents[0], whole], true);
     let three = 3 * OPENING + 5 * AROUND + 2500;
     assert_eq!(packs.bytes(), (three, 2 * AROUND + 1300));
     packs.release(extents[0]);
     packs.release(whole);
     assert_eq!(packs.bytes(), (three - OPENING - AROUND - 900, 0));
-    assert_eq!(packs.sparse(), None, "what is kept is not worth emptying");
+    assert_eq!(packs.sparse(), None, "packs that must be kept are not named");
     assert!(PackReader::new(disk.clone()).read(extents[2], 3, 0).is_ok());
     assert_eq!(write(&mut packs, vec![run(6, 1)])[0].pack, 4);
     drop(packs);
@@ -127,7 +127,7 @@ fn the_emptiest_pack_is_named_once() {
     let each = AROUND + 60;
     let bytes = 5 * OPENING + 45 * each;
     assert_eq!((packs.bytes(), bytes), ((bytes, 19 * each), 4920));
-    assert_eq!(packs.sparse(), None, "4920 bytes are less than twice 1976, and 1000");
+    assert_eq!(packs.sparse(), None, "4920 bytes are less than twice 1976 plus 1000");
     packs.release(extents[0]);
     assert_eq!(packs.sparse(), Some(2));
     assert_eq!(packs.sparse(), None, "emptying that one is enough");
@@ -135,7 +135,7 @@ fn the_emptiest_pack_is_named_once() {
     assert_eq!(packs.sparse(), Some(4), "not 2 again");
     drop(packs);
     let known = [2, 3, 4, 9, 18, 19, 20, 21, 22, 28, 29, 38, 39, 40].map(|nth| extents[nth]);
-    assert_eq!(open(&disk, &known, false).sparse(), Some(2), "a restart starts anew");
+    assert_eq!(open(&disk, &known, false).sparse(), Some(2), "after a restart it is named again");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_run_that_cannot_be_written_is_refused_without_touching_the_disk() {
 }
 
 #[test]
-fn a_full_disk_gives_the_runs_back_and_service_resumes() {
+fn a_full_disk_returns_the_runs_and_service_resumes() {
     let disk = FalseDisk::new(1);
     let mut packs = open(&disk, &[], false);
     let kept = write(&mut packs, vec![run(1, 400)])[0];
@@ -196,8 +196,8 @@ fn a_dead_disk_refuses_everything_in_bounded_work() {
     for _ in 0..50 {
         assert!(packs.write(vec![run(1, 1)]).is_err());
     }
-    // Four removals that fail for each call, twice in a write, which may make one pack; and one that does not, for
-    // each pack.
+    // Each call has four failing removals, a write twice as many. A write may also create one pack. Each pack
+    // may be removed once.
     assert!(disk.changes() - before <= 20 * 4 + 50 * (2 * 4 + 1) + 20 + 50);
     assert!(packs_on(&disk).len() <= 40 + 4);
     assert_eq!(disk.count(Op::Sync), 40);
@@ -254,6 +254,6 @@ fn few_packs_are_kept_open() {
     };
     assert_eq!(opened_by(&[0, 1, 2, 3, 4, 5, 6, 7]), 8);
     assert_eq!(opened_by(&[7, 6, 5, 4, 3, 2, 1, 0]), 0);
-    assert_eq!(opened_by(&[8, 0]), 1, "the one used longest ago goes");
+    assert_eq!(opened_by(&[8, 0]), 1, "the one used longest ago is closed");
     assert_eq!(opened_by(&[7]), 1);
 }

@@ -1,4 +1,4 @@
-//! The threads of packs: every job is answered once, in order, and a read does not wait for a sync.
+//! The threads of packs: every job is answered once and in order, and a read does not wait for a sync.
 
 mod slow_disk;
 
@@ -13,7 +13,7 @@ use wal::{
     ReadJob, Run,
 };
 
-struct House {
+struct Threads {
     go: Sender<()>,
     packs: PacksHandle,
     rounds: Receiver<PackRound>,
@@ -21,7 +21,7 @@ struct House {
     reads: Receiver<BlockRead>,
 }
 
-fn house(disk: &FalseDisk) -> House {
+fn threads(disk: &FalseDisk) -> Threads {
     let (go, wait) = channel();
     let options = PackOptions { garbage_allowed: 100, ..PackOptions::default() };
     let packs = Packs::open(SlowDisk::new(disk, wait), options, [], false).unwrap();
@@ -30,7 +30,7 @@ fn house(disk: &FalseDisk) -> House {
     let (on_read, reads) = channel();
     let reader = PackReader::new(disk.clone());
     let reader = reader.spawn(Box::new(move |read| drop(on_read.send(read)))).unwrap();
-    House { go, packs, rounds, reader, reads }
+    Threads { go, packs, rounds, reader, reads }
 }
 
 fn job(ticket: u64) -> PackJob {
@@ -47,12 +47,12 @@ fn extent(round: &PackRound) -> Extent {
 #[test]
 fn a_read_does_not_wait_for_a_sync() {
     let disk = FalseDisk::new(1);
-    let House { go, packs, rounds, reader, reads } = house(&disk);
+    let Threads { go, packs, rounds, reader, reads } = threads(&disk);
     packs.send(job(1));
     go.send(()).unwrap();
     let first = extent(&rounds.recv().unwrap());
     packs.send(job(2));
-    // The sync of the second is not let go before the first was read.
+    // The second sync cannot continue until the first pack was read.
     reader.send(ReadJob { shard: 3, ticket: 9, extent: first, owner: 1, at: 0 });
     let BlockRead { shard, ticket, result } = reads.recv().unwrap();
     assert_eq!((shard, ticket, result.unwrap().records[0].seq), (3, 9, 1));
@@ -64,7 +64,7 @@ fn a_read_does_not_wait_for_a_sync() {
 #[test]
 fn everything_is_answered_once_before_the_end() {
     let disk = FalseDisk::new(1);
-    let House { go, packs, rounds, reader, reads } = house(&disk);
+    let Threads { go, packs, rounds, reader, reads } = threads(&disk);
     drop(go);
     disk.fail(&[Op::Sync], 300, libc::EIO);
     let mut unanswered: BTreeMap<u64, PackJob> = (0..50).map(|ticket| (ticket, job(ticket))).collect();
@@ -98,9 +98,9 @@ fn everything_is_answered_once_before_the_end() {
 }
 
 #[test]
-fn what_is_released_is_told_and_frees_the_disk() {
+fn released_extents_are_reported_and_free_the_disk() {
     let disk = FalseDisk::new(1);
-    let House { go, packs, rounds, .. } = house(&disk);
+    let Threads { go, packs, rounds, .. } = threads(&disk);
     drop(go);
     let runs = (1..=3).flat_map(|ticket| job(ticket).runs).collect();
     packs.send(PackJob { shard: 0, ticket: 0, runs });

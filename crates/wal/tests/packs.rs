@@ -1,8 +1,8 @@
-//! What was acknowledged reads back whole from packs, nothing else is left, and what is released frees the disk:
-//! random runs, releases and reads on a disk that returns errors and crashes. A failing run prints its plan, which is
-//! all that is needed to run it again.
+//! What was acknowledged reads back completely from packs, nothing else is left, and releasing frees the
+//! disk. Random runs, releases and reads go to a disk that returns errors and crashes. A failing run prints
+//! its plan, which is enough to repeat it.
 //!
-//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+//! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
 mod soak;
 
@@ -12,7 +12,7 @@ use soak::{named, pick, seeds};
 use wal::testing::{CHANGES, Crash, FalseDisk, Random};
 use wal::{Extent, LARGE, PackError, PackOptions, PackReader, Packs, ReadError, Record, Records, Run};
 
-/// Everything that decides a run.
+/// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -21,15 +21,15 @@ struct Plan {
     die_at: Option<u64>,
     /// This change of the first life fails.
     fail_at: Option<(u64, i32)>,
-    /// Faults at random in all lives.
+    /// Faults occur at random in all lives.
     faults: bool,
-    /// How the first life ends; others at random.
+    /// The crash that ends the first life; others are random.
     crash: Option<Crash>,
 }
 
 const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
 
-/// What an owner keeps, and what its log would bring back.
+/// What an owner knows, and what its log would restore.
 #[derive(Clone)]
 struct Retained {
     owner: u64,
@@ -74,7 +74,7 @@ impl Owners {
         self.kept.iter().map(|kept| u64::from(kept.extent.bytes)).sum()
     }
 
-    /// Names of the packs that hold something.
+    /// The names of the packs that hold something.
     fn packs(&self) -> BTreeSet<String> {
         self.kept.iter().map(|kept| format!("{:020}.pack", kept.extent.pack)).collect()
     }
@@ -94,7 +94,7 @@ fn read(reader: &mut PackReader<FalseDisk>, kept: &Retained) -> Result<(), ReadE
     Ok(())
 }
 
-/// Returns the changes the first life made to the disk.
+/// Does a run. Returns the number of changes that the first life made to the disk.
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
     let options = PackOptions { pack_bytes: 300 + random.below(12_000), garbage_allowed: random.below(9000) };
@@ -157,7 +157,7 @@ fn live(disk: &FalseDisk, options: &PackOptions, owners: &mut Owners, random: &m
         }
         assert_eq!(packs.bytes().1, owners.bytes());
         if !disk.is_dead() {
-            // Reads do not fail here, whatever writes do.
+            // Reads never fail here, even if writes do.
             owners.kept.iter().for_each(|kept| read(&mut reader, kept).unwrap());
         }
         if disk.is_dead() {
@@ -165,7 +165,7 @@ fn live(disk: &FalseDisk, options: &PackOptions, owners: &mut Owners, random: &m
         }
     }
     disk.heal();
-    // Any release tries again what could not be removed.
+    // Any release retries failed removals.
     packs.release(Extent { pack: 0, offset: 0, bytes: 0 });
     if !disk.is_dead() {
         check_disk(disk, &packs, owners);
@@ -186,7 +186,7 @@ fn write(
             assert_eq!(extents.len(), ids.len());
             for ((extent, (owner, _)), records) in extents.into_iter().zip(ids).zip(records) {
                 if random.one_in(8) {
-                    // Its owner is gone meanwhile.
+                    // Its owner was deleted meanwhile.
                     packs.release(extent);
                 } else {
                     owners.kept.push(Retained { owner, extent, records });
@@ -222,7 +222,7 @@ fn empty_a_sparse_pack(packs: &mut Packs<FalseDisk>, owners: &mut Owners, random
     }
 }
 
-/// Exactly the packs that hold something are there, and are counted.
+/// Checks that exactly the packs that hold something exist and are counted.
 fn check_disk(disk: &FalseDisk, packs: &Packs<FalseDisk>, owners: &Owners) {
     let files = disk.files();
     assert_eq!(files.keys().cloned().collect::<BTreeSet<_>>(), owners.packs());

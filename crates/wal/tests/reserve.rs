@@ -1,4 +1,4 @@
-//! What a full disk is emptied with.
+//! The reserve, which makes it possible to empty a full disk.
 
 mod soak;
 
@@ -12,7 +12,7 @@ const RESERVE: u64 = 8192;
 const CAPACITY: u64 = 40_000;
 const BODY: usize = 300;
 
-/// What is alive may take no more of the reserve than this when it is copied.
+/// The maximum number of live records that are copied, so that the copies fit the reserve.
 const COPY_MAX: usize = 8;
 
 /// Kinds of records.
@@ -27,7 +27,7 @@ fn options() -> Options {
 struct Run {
     disk: FalseDisk,
     log: Log<FalseDisk>,
-    /// Acknowledged and not gone, with the file that holds it.
+    /// The live acknowledged records, with the file that holds each.
     alive: BTreeMap<u64, u64>,
     next: u64,
     short: bool,
@@ -41,7 +41,7 @@ impl Run {
         Self { disk, log, alive: BTreeMap::new(), next: 1, short: false }
     }
 
-    /// Hands records over; whether they were written.
+    /// Hands records over. Returns their file if they were written, and synced if asked.
     fn write(&mut self, records: Records, sync: bool) -> Option<u64> {
         let mut done = Vec::new();
         self.log.append(&mut vec![Handover { shard: 0, ticket: 1, records, sync }], &mut done);
@@ -70,7 +70,7 @@ impl Run {
         self.alive.remove(&seq);
     }
 
-    /// Copies what is alive of the oldest file, which then goes.
+    /// Copies the live records of the oldest file, which is then forgotten.
     fn evacuate(&mut self) {
         let Some(oldest) = self.log.size().oldest else { return };
         let there: Vec<u64> =
@@ -104,7 +104,7 @@ impl Run {
 }
 
 #[test]
-fn a_full_disk_gives_way_to_what_frees_space() {
+fn a_full_disk_accepts_what_frees_space() {
     let mut run = Run::new(1);
     assert_eq!(run.disk.taken(), RESERVE);
     while !run.short {
@@ -116,11 +116,11 @@ fn a_full_disk_gives_way_to_what_frees_space() {
     for seq in seqs {
         run.gone(seq);
     }
-    assert!(run.short, "nothing was given back");
+    assert!(run.short, "no space was freed");
     while run.log.size().oldest.is_some() {
         run.evacuate();
     }
-    assert!(run.put() && !run.short, "there is room again, and the reserve is back");
+    assert!(run.put() && !run.short, "there is space again, and the reserve is taken again");
     let reserved = |name: &String| name == "reserve" || name.ends_with(".spare");
     assert!(run.disk.files().keys().any(reserved));
 }
@@ -140,7 +140,7 @@ fn without_a_reserve_a_full_disk_stays_full() {
 }
 
 #[test]
-fn a_log_that_is_opened_on_a_full_disk_is_short() {
+fn a_log_opened_on_a_full_disk_is_short() {
     let mut run = Run::new(1);
     while !run.short {
         run.put();
@@ -150,7 +150,7 @@ fn a_log_that_is_opened_on_a_full_disk_is_short() {
     run.gone(1);
 }
 
-/// Fills the disk, empties it, and does so again, through crashes; nobody else writes to it.
+/// Fills the disk and empties it repeatedly, with crashes. Nothing else writes to the disk.
 #[test]
 fn a_disk_is_emptied_from_its_reserve_at_random() {
     let mut shorts = 0;
@@ -160,7 +160,7 @@ fn a_disk_is_emptied_from_its_reserve_at_random() {
         for _ in 0..3 {
             let puts = random.below(150);
             for _ in 0..puts {
-                // As shards do: nothing new while the log is short.
+                // Like a shard, it puts nothing new while the log is short.
                 if !run.short {
                     run.put();
                 }

@@ -1,4 +1,4 @@
-//! What a round costs, and how a sick disk is met.
+//! What a round costs, and how errors of the disk are handled.
 
 use libc::{EIO, ENOSPC};
 use wal::testing::{CHANGES, Crash, FalseDisk, Op};
@@ -18,7 +18,7 @@ fn handover(ticket: u64, sync: bool) -> Handover {
     Handover { shard: 0, ticket, records, sync }
 }
 
-/// Writes a round. The last word on each hand-over, with all syncs done.
+/// Writes a round and does all syncs. Returns the last answer to each handover.
 fn append(log: &mut Log<FalseDisk>, handovers: Vec<Handover>) -> Vec<Completion> {
     let mut done = write(log, handovers);
     while let Some(job) = log.begin_sync(&mut done) {
@@ -61,7 +61,7 @@ fn a_round_is_one_write_and_at_most_one_sync() {
 }
 
 #[test]
-fn writing_goes_on_while_a_sync_is_under_way() {
+fn writing_continues_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
@@ -75,23 +75,23 @@ fn writing_goes_on_while_a_sync_is_under_way() {
     assert!(log.begin_sync(&mut done).is_none(), "one at a time");
     assert_eq!((log.is_syncing(), disk.count(Op::Sync)), (true, 0));
     log.end_sync(job.run(), &mut done);
-    assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it had begun");
+    assert_eq!(steps(&done), [(1, Step::Synced, true)], "the others were written after it began");
     assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1)[..2], [1, 2]);
 
-    // One more for all who have asked meanwhile.
+    // One more sync covers all that have asked meanwhile.
     done.clear();
     let job = log.begin_sync(&mut done).unwrap();
     log.end_sync(job.run(), &mut done);
     let synced = |ticket| (ticket, Step::Synced, true);
     assert_eq!(steps(&done), [synced(3), synced(5), synced(7), synced(9)]);
     assert_eq!((disk.count(Op::Write), disk.count(Op::Sync), disk.count(Op::SyncDir)), (8, 2, 1));
-    assert!(log.begin_sync(&mut done).is_none(), "nobody asks");
+    assert!(log.begin_sync(&mut done).is_none(), "no handover asks");
     drop(log);
     assert_eq!(seqs(&open(&disk.crash(Crash::Power), 1 << 20).1), (1..10).collect::<Vec<_>>());
 }
 
 #[test]
-fn a_sync_makes_nothing_safe_that_was_written_after_it_began() {
+fn a_sync_does_not_cover_what_was_written_after_it_began() {
     let mut lost = false;
     for seed in 0..50 {
         let disk = FalseDisk::new(seed);
@@ -112,19 +112,22 @@ fn a_sync_makes_nothing_safe_that_was_written_after_it_began() {
 }
 
 #[test]
-fn what_somebody_waits_for_is_written_anew_from_memory() {
+fn after_a_failed_sync_awaited_batches_are_rewritten_from_memory() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.drop_refused();
     let mut done = write(&mut log, vec![handover(1, true), handover(2, false)]);
     let job = log.begin_sync(&mut done).unwrap();
     write(&mut log, vec![handover(3, true)]);
-    // The sync fails, and so does the next, on a fresh file.
+    // The sync fails, and so does its retry on a new file.
     disk.fail(&[Op::Sync], 1000, EIO);
     done.clear();
     log.end_sync(job.run(), &mut done);
     assert_eq!(steps(&done), [(1, Step::Synced, false), (3, Step::Synced, false)]);
-    assert!(done.iter().all(|c| c.result.as_ref().unwrap_err().records.is_empty()), "they are written");
+    assert!(
+        done.iter().all(|c| c.result.as_ref().unwrap_err().records.is_empty()),
+        "the records are written"
+    );
     disk.heal();
     assert!(append(&mut log, vec![handover(4, true)])[0].result.is_ok());
     drop(log);
@@ -132,7 +135,7 @@ fn what_somebody_waits_for_is_written_anew_from_memory() {
 }
 
 #[test]
-fn what_is_kept_until_it_is_synced_is_bounded() {
+fn batches_kept_in_memory_until_a_sync_are_bounded() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX);
     let half = |ticket| {
@@ -148,19 +151,19 @@ fn what_is_kept_until_it_is_synced_is_bounded() {
     log.end_sync(job.run(), &mut done);
     assert!(!log.is_full(), "the next sync has not begun");
     let job = log.begin_sync(&mut done).unwrap();
-    assert!(!log.is_full(), "one of them is synced and not kept any more");
+    assert!(!log.is_full(), "one of them is synced and no longer in memory");
     log.end_sync(job.run(), &mut done);
 }
 
 #[test]
-fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
+fn files_are_synced_unasked_one_by_one() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let most = Options::default().dirty_files_max as u64;
     let mut done = Vec::new();
     for ticket in 0..=most {
         write(&mut log, vec![handover(ticket, false)]);
-        assert!(log.begin_sync(&mut done).is_none(), "they are not too many");
+        assert!(log.begin_sync(&mut done).is_none(), "there are not too many yet");
     }
     for ticket in most + 1..3 * most {
         write(&mut log, vec![handover(ticket, false)]);
@@ -168,7 +171,7 @@ fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
         log.end_sync(job.run(), &mut done);
         assert_eq!(disk.count(Op::Sync), ticket - most, "the oldest");
     }
-    // Until there are twice as many they may wait.
+    // Files may wait until there are twice as many.
     write(&mut log, vec![handover(100, false)]);
     let job = log.begin_sync(&mut done).unwrap();
     let more = (101..)
@@ -179,7 +182,7 @@ fn files_that_nobody_asks_to_sync_are_synced_one_by_one() {
 }
 
 #[test]
-fn nothing_else_syncs_while_a_sync_is_under_way() {
+fn nothing_else_syncs_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 100);
     let mut done = write(&mut log, vec![handover(1, false), handover(2, true)]);
@@ -196,7 +199,7 @@ fn nothing_else_syncs_while_a_sync_is_under_way() {
 }
 
 #[test]
-fn what_is_written_at_once_is_one_write_to_the_current_file() {
+fn an_immediate_write_is_one_write_to_the_current_file() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1200);
     let large = || {
@@ -229,14 +232,14 @@ fn what_is_written_at_once_is_one_write_to_the_current_file() {
 }
 
 #[test]
-fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
+fn a_failed_immediate_write_is_retried_by_the_next_round() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     write(&mut log, vec![handover(1, false)]);
     disk.fail(&[Op::Write], 1000, EIO);
     let back = log.append_at_once(handover(2, false)).unwrap_err();
     disk.heal();
-    // The file that refused is left for good, and the next is the thread's.
+    // The file that refused is never used again, and creating the next one is left to the thread.
     let back = log.append_at_once(back).unwrap_err();
     assert_eq!(write(&mut log, vec![back])[0].file, 2);
     assert!(log.append_at_once(handover(3, false)).is_ok());
@@ -245,7 +248,7 @@ fn what_is_refused_at_once_is_written_by_the_round_behind_it() {
 }
 
 #[test]
-fn nothing_is_written_at_once_while_writing_has_to_wait() {
+fn no_immediate_write_while_writing_must_wait() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, UNSYNCED_BYTES_MAX * 2);
     let mut records = Records::new();
@@ -256,7 +259,7 @@ fn nothing_is_written_at_once_while_writing_has_to_wait() {
     log.end_sync(job.run(), &mut done);
     assert!(log.append_at_once(handover(2, false)).is_ok());
 
-    // Unsynced files pile up while a sync goes on, and then for want of one.
+    // Unsynced files accumulate during a sync, and then because none begins.
     let (mut log, _) = open(&FalseDisk::new(1), 100);
     let mut done = write(&mut log, vec![handover(0, true)]);
     let job = log.begin_sync(&mut done).unwrap();
@@ -268,7 +271,7 @@ fn nothing_is_written_at_once_while_writing_has_to_wait() {
 }
 
 #[test]
-fn nothing_handed_over_writes_nothing_but_can_ask_to_sync() {
+fn an_empty_handover_writes_nothing_but_can_ask_to_sync() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     let nothing = |sync| Handover { shard: 0, ticket: 0, records: Records::new(), sync };
@@ -296,7 +299,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
     assert_eq!(spans.len(), 11);
     assert!(spans.windows(2).all(|pair| pair[0].last_batch + 1 == pair[1].first_batch));
     assert_eq!(spans.iter().map(|span| span.records).sum::<u64>(), 21);
-    assert!(disk.count(Op::Sync) > 0, "files that nobody synced do not pile up");
+    assert!(disk.count(Op::Sync) > 0, "unsynced files do not accumulate");
     drop(log);
     let (log, records) = open(&disk, 300);
     assert_eq!(seqs(&records), (0..=20).collect::<Vec<_>>());
@@ -304,7 +307,7 @@ fn files_roll_and_a_batch_may_exceed_one() {
 }
 
 #[test]
-fn a_full_disk_gives_the_records_back_and_service_resumes() {
+fn a_full_disk_returns_the_records_and_service_resumes() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, true)])[0].result.is_ok());
@@ -315,7 +318,7 @@ fn a_full_disk_gives_the_records_back_and_service_resumes() {
         assert_eq!((error.errno, error.records.len()), (Some(ENOSPC), 1));
         assert!(error.to_string().contains("No space left"), "{error}");
     }
-    assert!(disk.files().len() < 8, "failed attempts do not litter");
+    assert!(disk.files().len() < 8, "failed attempts leave few files");
     disk.heal();
     assert!(append(&mut log, vec![handover(50, true)])[0].result.is_ok());
     drop(log);
@@ -327,7 +330,7 @@ fn a_failed_sync_is_never_believed_later() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     assert!(append(&mut log, vec![handover(1, false)])[0].result.is_ok());
-    // The first sync fails, its second attempt goes to a fresh file and takes along what was written before.
+    // The first sync fails. Its retry goes to a new file and includes what was written before.
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, vec![handover(2, true)])[0].result.is_ok());
     assert_eq!(disk.count(Op::Create), 2);
@@ -338,7 +341,7 @@ fn a_failed_sync_is_never_believed_later() {
 }
 
 #[test]
-fn a_disk_that_refuses_to_sync_still_takes_what_need_not_be_synced() {
+fn a_disk_that_refuses_to_sync_still_accepts_unsynced_writes() {
     let disk = FalseDisk::new(1);
     let (mut log, _) = open(&disk, 1 << 20);
     disk.fail(&[Op::Sync], 1000, EIO);

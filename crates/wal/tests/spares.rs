@@ -1,4 +1,5 @@
-//! Forgotten files are written over in place, and nothing of their former life is ever taken for something else.
+//! Forgotten files are overwritten in place, and leftovers of their earlier use are never mistaken for new
+//! data.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use wal::{Handover, Log, Options, Record, Records, Recovery};
 
 const FILE_BYTES: u64 = 1000;
 
-/// More than one, to see that they are told apart.
+/// More than one, to check that they are not confused.
 const SPARES: usize = 2;
 
 fn options() -> Options {
@@ -28,7 +29,7 @@ fn open(disk: &FalseDisk) -> (Log<FalseDisk>, Recovery, Vec<Record>) {
     (log, recovery, records)
 }
 
-/// Writes a record of so many bytes; whether it was written.
+/// Writes a record of `bytes` bytes. Returns true if it was written (and synced, if `sync`).
 fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool {
     let mut records = Records::new();
     records.push(7, seq, 1, &[&vec![seq as u8; bytes]]);
@@ -38,8 +39,8 @@ fn append(log: &mut Log<FalseDisk>, seq: u64, bytes: usize, sync: bool) -> bool 
     done.iter().all(|done| done.result.is_ok())
 }
 
-/// One record to a file, which is twice as long as it need be, and nothing synced: `files` of them, and a small one in
-/// the next.
+/// Returns a log with `files` files and nothing synced. Each has one record and is twice as long as
+/// necessary. A small record follows in the next file.
 fn filled(disk: &FalseDisk, files: u64) -> Log<FalseDisk> {
     let (mut log, ..) = open(disk);
     (1..=files).for_each(|seq| assert!(append(&mut log, seq, 2 * FILE_BYTES as usize, false)));
@@ -66,7 +67,7 @@ fn disk_of(files: &BTreeMap<String, Vec<u8>>) -> FalseDisk {
 }
 
 #[test]
-fn forgotten_files_are_written_over() {
+fn forgotten_files_are_overwritten() {
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 5);
     assert!(forget(&mut log, 5));
@@ -74,14 +75,14 @@ fn forgotten_files_are_written_over() {
     assert_eq!((disk.count(Op::Rename), disk.count(Op::Remove)), (2, 3));
     assert_eq!((log.size().files, log.size().bytes < FILE_BYTES), (1, true), "spares do not count");
 
-    // The current file is filled, and then as many as there are spares.
+    // Fills the current file, and then one file per spare.
     let creates = disk.count(Op::Create);
     (10..13).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
     assert_eq!((disk.count(Op::Create), spares(&disk).len()), (creates, 0));
     assert!(append(&mut log, 13, 10, true));
     assert_eq!(disk.count(Op::Create), creates + 1);
     let written: u64 = disk.files().values().map(|bytes| bytes.len() as u64).sum();
-    assert_eq!(log.size().bytes, written, "what is full is cut where its batches end");
+    assert_eq!(log.size().bytes, written, "a full file is cut where its batches end");
     drop(log);
     for how in [Crash::Process, Crash::Power] {
         let (_, recovery, records) = open(&disk.crash(how));
@@ -89,21 +90,21 @@ fn forgotten_files_are_written_over() {
     }
 }
 
-/// A log whose current file, number 5, is written over one that was longer.
-fn on_a_former_life(disk: &FalseDisk) -> Log<FalseDisk> {
+/// Returns a log whose current file, number 5, overwrites a longer one.
+fn on_a_reused_file(disk: &FalseDisk) -> Log<FalseDisk> {
     let mut log = filled(disk, 3);
     assert!(forget(&mut log, 3));
-    // Fills file 4, and begins the next.
+    // Fills file 4 and begins the next one.
     assert!(append(&mut log, 20, FILE_BYTES as usize, false));
     assert!(append(&mut log, 21, 10, true));
     log
 }
 
 #[test]
-fn a_former_life_behind_the_last_batch_is_cut() {
+fn leftovers_after_the_last_batch_are_cut() {
     for seed in 0..100 {
         let disk = FalseDisk::new(seed);
-        let mut log = on_a_former_life(&disk);
+        let mut log = on_a_reused_file(&disk);
         assert!(append(&mut log, 22, 300, false));
         assert!(disk.files()[&name(5)].len() as u64 > FILE_BYTES);
         let end = log.size().bytes - disk.files()[&name(4)].len() as u64;
@@ -118,7 +119,7 @@ fn a_former_life_behind_the_last_batch_is_cut() {
         let (_, recovery, _) = open(&reborn.crash(Crash::Power));
         assert_eq!(recovery.cut, None, "it stays cut");
 
-        // The last write got halfway.
+        // The last write was interrupted halfway.
         let mut files = disk.files();
         let bytes = files.get_mut(&name(5)).unwrap();
         bytes[end as usize - 150..end as usize].fill(3);
@@ -127,7 +128,7 @@ fn a_former_life_behind_the_last_batch_is_cut() {
         let cut = recovery.cut.unwrap();
         assert_eq!((cut.file, cut.offset, cut.torn), (name(5), end - 64 - 24 - 300, true));
 
-        // What nobody had synced may be lost, and the former life be back in its place.
+        // Unsynced data may be lost, and the earlier contents may be back in its place.
         let (_, recovery, records) = open(&disk.crash(Crash::Power));
         assert!([&[4, 20, 21][..], &[4, 20, 21, 22]].contains(&&seqs(&records)[..]));
         assert_eq!(recovery.damage, []);
@@ -135,10 +136,11 @@ fn a_former_life_behind_the_last_batch_is_cut() {
 }
 
 #[test]
-fn whole_batches_of_a_former_life_do_not_count() {
+fn whole_batches_of_an_earlier_use_do_not_count() {
     let disk = FalseDisk::new(1);
     let (mut log, ..) = open(&disk);
-    // Three to a file; the fifth file is written over the first, and its batch ends where another began.
+    // Three records per file. The fifth file overwrites the first, and its batch ends where another one
+    // began.
     (1..=9).for_each(|seq| assert!(append(&mut log, seq, 300, false)));
     assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk).len(), 2);
@@ -153,9 +155,9 @@ fn whole_batches_of_a_former_life_do_not_count() {
 }
 
 #[test]
-fn a_clean_stop_leaves_no_former_life() {
+fn a_clean_stop_leaves_no_leftovers() {
     let disk = FalseDisk::new(1);
-    on_a_former_life(&disk).close().unwrap();
+    on_a_reused_file(&disk).close().unwrap();
     assert_eq!(spares(&disk), [""; 0]);
     let (log, recovery, records) = open(&disk);
     assert_eq!((recovery.clean, recovery.cut, seqs(&records)), (true, None, vec![4, 20, 21]));
@@ -163,7 +165,7 @@ fn a_clean_stop_leaves_no_former_life() {
 }
 
 #[test]
-fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
+fn a_reused_file_without_a_batch_is_not_damage() {
     let disk = FalseDisk::new(1);
     let (mut log, mut former) = (filled(&disk, 3), disk.files());
     former.retain(|file, _| *file == name(1));
@@ -172,7 +174,7 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
     assert!(append(&mut log, 20, FILE_BYTES as usize, true));
     drop(log);
 
-    // It is the newest: the name was written to the disk, and nothing else.
+    // The file is the newest one: its name reached the disk, but nothing else did.
     let mut files = disk.files();
     files.retain(|name, _| name.ends_with(".log"));
     files.insert(name(5), bytes.clone());
@@ -181,7 +183,7 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
     assert_eq!((seqs(&records), recovery.damage), (vec![4, 20], vec![]));
     assert!(!reborn.files().contains_key(&name(5)));
 
-    // Others were written behind it: the number was left, and the file could not be removed.
+    // Later files exist: the number was skipped, and the file could not be removed.
     assert!(append(&mut log, 21, 10, true));
     drop(log);
     let mut files = reborn.files();
@@ -197,15 +199,15 @@ fn a_file_that_has_only_its_name_in_this_life_is_no_damage() {
 }
 
 #[test]
-fn damage_in_a_file_that_is_written_over_is_found_and_named() {
+fn damage_in_a_reused_file_is_found_and_reported() {
     let disk = FalseDisk::new(1);
-    let mut log = on_a_former_life(&disk);
+    let mut log = on_a_reused_file(&disk);
     let at = log.size().bytes - disk.files()[&name(4)].len() as u64;
     assert!(append(&mut log, 22, 100, true));
     assert!(append(&mut log, 23, 100, true));
     drop(log);
     let mut files = disk.files();
-    // The batch of 22, with the bytes that stood there in the former life.
+    // The batch of 22, with the bytes of the earlier use in its place.
     let former = vec![3; 100];
     files.get_mut(&name(5)).unwrap()[at as usize + 88..][..100].copy_from_slice(&former);
     let (_, recovery, records) = open(&disk_of(&files));
@@ -215,8 +217,8 @@ fn damage_in_a_file_that_is_written_over_is_found_and_named() {
 }
 
 #[test]
-fn what_has_failed_is_not_written_over() {
-    // A write.
+fn files_that_failed_are_not_overwritten() {
+    // A failed write.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(0, EIO);
@@ -224,7 +226,7 @@ fn what_has_failed_is_not_written_over() {
     assert!(forget(&mut log, 2));
     assert_eq!(spares(&disk), ["00000000000000000001.spare"]);
 
-    // A sync.
+    // A failed sync.
     let disk = FalseDisk::new(1);
     let mut log = filled(&disk, 1);
     disk.fail_nth(1, EIO);
@@ -235,13 +237,13 @@ fn what_has_failed_is_not_written_over() {
 }
 
 #[test]
-fn what_was_there_before_is_not_written_over() {
+fn files_of_an_earlier_process_are_not_overwritten() {
     let disk = FalseDisk::new(1);
     drop(filled(&disk, 3));
     let (mut log, ..) = open(&disk);
     assert!(append(&mut log, 9, 10, true));
     assert!(forget(&mut log, 4));
-    assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "it may be damaged, and kept elsewhere");
+    assert_eq!((spares(&disk), log.size().oldest), (vec![], None), "they may be damaged or linked elsewhere");
 }
 
 #[test]
@@ -259,14 +261,14 @@ fn the_spares_of_an_earlier_process_are_removed() {
 }
 
 #[test]
-fn a_spare_that_cannot_be_had_costs_one_attempt() {
+fn an_unusable_spare_costs_one_attempt() {
     for op in [Op::Rename, Op::Open, Op::Len] {
         let disk = FalseDisk::new(1);
         let mut log = filled(&disk, 3);
         assert!(forget(&mut log, 3));
         assert!(append(&mut log, 9, FILE_BYTES as usize, true));
         disk.fail(&[op], 1000, EIO);
-        assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two of them");
+        assert!(!append(&mut log, 10, 10, true), "{op:?}: there are two spares");
         assert!(append(&mut log, 10, 10, true));
         disk.heal();
         assert!(append(&mut log, 11, FILE_BYTES as usize, true));
@@ -280,7 +282,7 @@ fn a_spare_that_cannot_be_had_costs_one_attempt() {
 }
 
 #[test]
-fn spares_stand_for_the_reserve() {
+fn spares_replace_the_reserve() {
     let disk = FalseDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let has = |name: &str| disk.files().contains_key(name);
@@ -290,18 +292,18 @@ fn spares_stand_for_the_reserve() {
     assert_eq!((spares(&disk).len(), has("reserve")), (1, true), "one is not enough");
     assert!(forget(&mut log, 2));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
-    // One is written over: the other is not enough.
+    // One spare is overwritten; the other is not enough.
     assert!(append(&mut log, 5, FILE_BYTES as usize, false) && append(&mut log, 6, 10, false));
     assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (1, true, false));
     assert!(forget(&mut log, 3));
     assert_eq!((spares(&disk).len(), has("reserve")), (2, false));
 
-    // The disk is full, and as much is to be written as they take.
+    // The disk is full, and the next write needs as much as the spares take.
     disk.limit(disk.taken());
     let taken: usize = spares(&disk).iter().map(|name| disk.files()[name].len()).sum();
     assert!(append(&mut log, 7, taken - 200, false));
     assert_eq!((spares(&disk).len(), has("reserve"), log.size().short), (0, false, true));
-    // While it is gone, what is given back is given to the disk.
+    // While there is no reserve, forgotten files are removed.
     disk.fail(&[Op::Reserve], 1000, ENOSPC);
     let oldest = log.size().oldest.unwrap();
     let taken = disk.taken();
@@ -311,7 +313,7 @@ fn spares_stand_for_the_reserve() {
     disk.limit(u64::MAX);
     assert!(append(&mut log, 8, 10, true));
     assert_eq!((has("reserve"), log.size().short), (true, false));
-    // A spare that is not enough goes when there is no room for the reserve beside it.
+    // If spares are not enough and the disk has no capacity for the reserve, they are removed.
     let (oldest, newest) = (log.size().oldest.unwrap(), log.spans().last_key_value().unwrap().0 - 1);
     (oldest..=newest).for_each(|file| assert!(forget(&mut log, file)));
     assert!(spares(&disk).len() == 2 && !has("reserve"), "{:?}", disk.files().keys());
@@ -327,14 +329,14 @@ fn spares_stand_for_the_reserve() {
 }
 
 #[test]
-fn a_spare_that_is_taken_by_a_sync_is_missed_in_the_reserve_at_once() {
+fn the_reserve_is_taken_again_when_a_sync_uses_a_spare() {
     let disk = FalseDisk::new(1);
     let options = Options { reserve_bytes: 2 * FILE_BYTES, ..options() };
     let (mut log, _) = Log::open(disk.clone(), options, &mut |_| ()).unwrap();
     (1..=3).for_each(|seq| assert!(append(&mut log, seq, FILE_BYTES as usize, false)));
     assert!(forget(&mut log, 2));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (2, false));
-    // What the sync has failed to make safe is written anew, to a spare.
+    // What the failed sync did not make durable is written again, to a spare.
     disk.fail_nth(1, EIO);
     assert!(append(&mut log, 4, 10, true));
     assert_eq!((spares(&disk).len(), disk.files().contains_key("reserve")), (1, true));

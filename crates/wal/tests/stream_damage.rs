@@ -1,4 +1,4 @@
-//! What is missing of a stream is missed: segments, their ends, and the file that says the version. No offset is given to
+//! Missing parts of a stream are detected: segments, their ends, and the version file. No offset is used for
 //! two messages.
 
 mod chunks;
@@ -7,7 +7,7 @@ use chunks::{LIMITS, Owner, chunk, read_all};
 use wal::testing::{Crash, FalseDisk};
 use wal::{Retained, StreamError, StreamFlaw, StreamLimits, StreamReader, Streams};
 
-/// One chunk of 100 bytes fills a segment.
+/// Limits with which one chunk of 100 bytes fills a segment.
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 100, ..LIMITS };
 
 fn segment(first: u64) -> String {
@@ -18,7 +18,7 @@ fn index(first: u64) -> String {
     format!("0000000000000007-{first:020}.index")
 }
 
-/// A stream of three chunks of two entries each, with so large segments.
+/// Returns an owner of a stream of three chunks with two entries each.
 fn owner(disk: &FalseDisk, limits: StreamLimits, sync: bool) -> Owner {
     let mut owner = Owner::new(disk);
     owner.open(7, limits, 0).unwrap();
@@ -28,7 +28,7 @@ fn owner(disk: &FalseDisk, limits: StreamLimits, sync: bool) -> Owner {
     owner
 }
 
-/// The same files and notes in another boot of the machine.
+/// Returns the same files and notes in another boot of the machine.
 fn rebooted(disk: &FalseDisk) -> FalseDisk {
     let other = FalseDisk::new(2);
     disk.files().iter().for_each(|(name, bytes)| other.put(name, bytes));
@@ -45,7 +45,7 @@ fn open(disk: &FalseDisk) -> Result<Retained, StreamError> {
     Owner::new(disk).open(7, SMALL, 0).map(|(kept, _)| kept)
 }
 
-/// What the start says, and the opening.
+/// Returns what the check at the start reports, and the error of the open.
 fn told(disk: &FalseDisk) -> (Vec<(bool, String)>, Option<String>) {
     let flaws = Streams::new(disk.clone()).unwrap().check();
     let flaws = flaws.into_iter().map(|StreamFlaw { stream, error, closes }| {
@@ -69,13 +69,13 @@ fn a_missing_segment_closes_the_stream() {
             let disk = if reboots { rebooted(&disk) } else { disk };
             let before = disk.changes();
             let (at_start, at_open) = told(&disk);
-            // Power loss brings segments back that were removed, but not in their order.
+            // Power loss may bring back removed segments, in any order.
             let closes = !reboots || lost == 4;
             assert_eq!(at_start, Vec::from_iter(what.clone().map(|what| (closes, what))), "{lost} {sync}");
             let what = what.clone().filter(|_| closes);
             assert_eq!(at_open, what, "segment {lost}, sync {sync}, {reboots}");
             assert!(disk.changes() == before || what.is_none(), "nothing is written");
-            // It stays so, also after a reboot.
+            // This does not change, even after a reboot.
             if what.is_some() {
                 assert_eq!(told(&rebooted(&disk)).1, what);
                 assert_eq!(told(&disk.crash(Crash::Process)).1, what);
@@ -117,7 +117,7 @@ fn after_a_reboot_what_was_not_synced_may_be_missing() {
 }
 
 #[test]
-fn a_stream_without_any_segment_is_missed() {
+fn a_stream_without_any_segment_is_reported() {
     for limits in [LIMITS, SMALL] {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, limits, false));
@@ -128,7 +128,7 @@ fn a_stream_without_any_segment_is_missed() {
 }
 
 #[test]
-fn an_end_that_is_cut_off_is_missed_once_the_streams_have_fallen_idle() {
+fn a_truncated_segment_is_reported_once_the_streams_were_idle() {
     let whole = {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, LIMITS, true));
@@ -148,13 +148,13 @@ fn an_end_that_is_cut_off_is_missed_once_the_streams_have_fallen_idle() {
             let (at_start, at_open) = told(&disk);
             let what = format!("stream file {} is damaged at byte {length}", segment(0));
             assert_eq!((at_start, at_open), (vec![(true, what.clone())], Some(what)));
-            assert_eq!(disk.files()[&segment(0)], bytes, "it is left as it is");
+            assert_eq!(disk.files()[&segment(0)], bytes, "it is left unchanged");
         }
     }
 }
 
 #[test]
-fn a_flipped_bit_in_the_last_chunk_is_no_torn_end() {
+fn a_flipped_bit_in_the_last_chunk_is_not_a_torn_end() {
     for at in 0..100 {
         let disk = FalseDisk::new(1);
         drop(owner(&disk, LIMITS, true));
@@ -170,7 +170,7 @@ fn a_flipped_bit_in_the_last_chunk_is_no_torn_end() {
 }
 
 #[test]
-fn a_clean_stop_syncs_and_says_so() {
+fn a_clean_stop_syncs_and_notes_it() {
     let disk = FalseDisk::new(1);
     owner(&disk, SMALL, false).streams.close();
     assert_eq!(open(&disk.crash(Crash::Power)).unwrap().next, 6);
@@ -192,7 +192,7 @@ fn a_removed_stream_leaves_no_note() {
 }
 
 #[test]
-fn retention_takes_nothing_that_is_missed() {
+fn retention_is_not_reported_as_damage() {
     let disk = FalseDisk::new(1);
     let mut owner = owner(&disk, SMALL, true);
     owner.limit(7, StreamLimits { bytes_max: Some(1), ..SMALL }, 0).unwrap();
@@ -202,7 +202,7 @@ fn retention_takes_nothing_that_is_missed() {
 }
 
 #[test]
-fn a_damaged_version_stops_nobody() {
+fn a_damaged_version_file_stops_no_stream() {
     let disk = FalseDisk::new(1);
     let kept = owner(&disk, SMALL, false).retained(7);
     let all = read_all(&mut StreamReader::new(disk.clone()), 7, &kept);
@@ -214,17 +214,17 @@ fn a_damaged_version_stops_nobody() {
         disk.put("streams.version", &bad);
         let mut streams = Streams::new(disk.clone()).unwrap();
         let flaws = streams.check();
-        // What follows the header only matters for a version that this program does not know.
+        // The CRC after the header only matters for a version that this program does not know.
         assert_eq!(flaws.len(), usize::from(at < 8), "byte {at}");
         assert!(flaws.iter().all(|flaw| flaw.stream.is_none() && !flaw.closes));
         let mut owner = Owner::with(streams);
         let (kept, _) = owner.open(7, SMALL, 0).unwrap();
         assert_eq!(read_all(&mut StreamReader::new(disk.clone()), 7, &kept), all);
-        // It is made anew with the next segment.
+        // It is created again with the next segment.
         owner.append(7, vec![chunk(6, 2, 3, 100)], false).unwrap();
         assert!(at >= 8 || disk.files()["streams.version"] == version);
     }
-    // The first programs wrote the header alone.
+    // The first programs wrote only the header.
     disk.put("streams.version", &version[..8]);
     assert!(Streams::new(disk.clone()).unwrap().check().is_empty());
     assert!(open(&disk).is_ok());

@@ -1,8 +1,8 @@
-//! What a stream confirmed reads back whole, in its order and from any offset, and nothing else does: random appends,
-//! syncs that end when they end, reads and retention on a disk that returns errors and crashes. A failing run prints
-//! its plan, which is all that is needed to run it again.
+//! What a stream confirmed reads back completely, in order and from any offset, and nothing else does. Random
+//! appends, syncs, reads and retention run on a disk that returns errors and crashes; syncs end at any time.
+//! A failing run prints its plan, which is enough to repeat it.
 //!
-//! `SLUICE_SOAK=n` runs n times as many, `SLUICE_SEED=m` begins with seed m.
+//! `SLUICE_SOAK=n` multiplies the runs by n, `SLUICE_SEED=m` begins with seed m.
 
 mod chunks;
 mod soak;
@@ -17,7 +17,7 @@ use wal::{
     StreamLimits, StreamReader, StreamSyncJob, Streams,
 };
 
-/// Everything that decides a run.
+/// Everything that decides a run. A "life" is the time from one open to the next crash.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     seed: u64,
@@ -26,34 +26,34 @@ struct Plan {
     die_at: Option<u64>,
     /// This change of the first life fails.
     fail_at: Option<(u64, i32)>,
-    /// Faults at random in all lives.
+    /// Faults occur at random in all lives.
     faults: bool,
-    /// How the first life ends; others at random.
+    /// The crash that ends the first life; others are random.
     crash: Option<Crash>,
 }
 
 const QUIET: Plan = Plan { seed: 0, lives: 3, die_at: None, fail_at: None, faults: false, crash: None };
 
-/// The stream whose appends all sync, and whose opens.
+/// The stream whose appends and opens all sync.
 const SYNCS: u64 = 2;
 
-/// What was promised of a chunk.
+/// The guarantee for a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Safe {
-    /// It survives the process.
+    /// It survives the end of the process.
     Written,
     /// It survives power loss.
     Synced,
-    /// It was written, and a sync of it refused, or asked for in another life.
+    /// It was written, but a sync of it failed, or only an earlier life asked for one.
     Doubtful,
 }
 
-/// What the owner of a stream knows.
+/// The knowledge of a stream's owner.
 #[derive(Default)]
 struct Model {
     retained: Retained,
     confirmed: Vec<(Chunk, Safe)>,
-    /// Every chunk that was ever handed over, by its first offset, and the bytes of its filter.
+    /// Every chunk that was ever handed over, with the length of its filter, by first offset.
     history: BTreeMap<u64, Vec<(Chunk, usize)>>,
     /// It had limits of bytes or age since it was opened.
     is_limited: bool,
@@ -62,13 +62,13 @@ struct Model {
     /// A segment has more than its chunks.
     has_left: bool,
     now_ms: u64,
-    /// Chunks that nothing was promised of may be missing between others.
+    /// Chunks without a guarantee may be missing between others.
     torn: bool,
-    /// Power was lost since it was opened last.
+    /// Power was lost since it was last opened.
     lost_power: bool,
-    /// Nothing can be read any more.
+    /// The disk is dead: nothing can be read.
     dead: bool,
-    /// The append that is away.
+    /// The append in flight.
     away: Option<(Vec<Chunk>, bool)>,
 }
 
@@ -103,7 +103,7 @@ impl Model {
     }
 
     fn keep(&mut self, retained: Retained) {
-        // Of an append that syncs, what has gone into a segment is confirmed before the rest is written.
+        // The part of a syncing append that fits a segment is confirmed before the rest is written.
         if let Some((chunks, true)) = &mut self.away {
             let synced = chunks.partition_point(|chunk| chunk.first < retained.next);
             let synced: Vec<_> = chunks.drain(..synced).collect();
@@ -130,7 +130,7 @@ impl Model {
                 let StreamError::Io { .. } = failure.error else { panic!("{}", failure.error) };
                 let back: Vec<Chunk> = failure.chunks.iter().map(plain).collect();
                 let written = chunks.len() - back.len();
-                assert_eq!(chunks[written..], back, "what was not written comes back");
+                assert_eq!(chunks[written..], back, "the unwritten chunks are returned");
                 chunks.truncate(written);
                 (*failure.retained.expect("it is open"), sync && written == 0)
             }
@@ -146,14 +146,14 @@ impl Model {
         self.keep(kept);
     }
 
-    /// These were, with everything in front of them.
+    /// Notes that these chunks and everything before them were synced.
     fn synced(&mut self, chunks: Vec<Chunk>) {
         let written = self.confirmed.iter_mut().filter(|(_, safe)| *safe == Safe::Written);
         written.for_each(|(_, safe)| *safe = Safe::Synced);
         self.confirmed.extend(chunks.into_iter().map(|chunk| (chunk, Safe::Synced)));
     }
 
-    /// Of what is below, nothing more will be promised.
+    /// Notes that unsynced chunks below this offset get no further guarantee.
     fn doubt(&mut self, below: u64) {
         for (_, safe) in
             self.confirmed.iter_mut().filter(|(chunk, safe)| chunk.first < below && *safe == Safe::Written)
@@ -166,7 +166,7 @@ impl Model {
         chunks::job(stream, from, &self.retained)
     }
 
-    /// What is promised reads back.
+    /// Checks that everything guaranteed reads back.
     fn check(&self, stream: u64, reader: &mut StreamReader<FalseDisk>, random: &mut Random) {
         if !self.torn {
             let mut job = self.job(stream, ReadFrom::First);
@@ -194,9 +194,9 @@ impl Model {
         }
     }
 
-    /// What another process found.
+    /// Compares with what the next process has found.
     fn restart(&mut self, stream: u64, kept: &Retained, reader: &mut StreamReader<FalseDisk>) {
-        // What limits have removed may come back in part.
+        // A part of the segments removed by limits may come back.
         let may_tear = self.torn || self.lost_power && (stream != SYNCS || self.is_limited);
         let mut found: Vec<Chunk> = Vec::new();
         for (at, &segment) in kept.segments.iter().enumerate() {
@@ -223,7 +223,7 @@ impl Model {
             );
         }
         for (chunk, safe) in &self.confirmed {
-            // Limits were being looked at when the disk died.
+            // Limits were being applied when the disk died.
             let segment = self.retained.segments.iter().rfind(|&&first| first <= chunk.first);
             let went =
                 self.dead && self.is_limited && segment.is_some_and(|first| !kept.segments.contains(first));
@@ -240,7 +240,7 @@ impl Model {
             let safe = known.map_or(Safe::Written, |(_, safe)| *safe);
             if stream == SYNCS && dense { Safe::Synced } else { safe }
         };
-        // A sync asks for the last segment of another life, and for no other.
+        // A sync covers the last segment of an earlier life, and no other.
         self.confirmed = found.iter().map(|chunk| (chunk.clone(), safe(chunk))).collect();
         self.doubt(kept.segments.last().copied().unwrap_or(0));
         (self.away, self.lost_power, self.dead) = (None, false, false);
@@ -248,14 +248,14 @@ impl Model {
         self.now_ms = self.now_ms.max(kept.last_timestamp_ms.unwrap_or(0));
     }
 
-    /// The segments that limits leave of what is confirmed.
+    /// Returns the segments that the limits leave of what is confirmed.
     fn retained(&self, limits: &StreamLimits, now_ms: u64) -> Vec<u64> {
         let mut segments: Vec<(u64, u64, u64)> =
             self.retained.segments.iter().map(|&first| (first, 0, 0)).collect();
         for (chunk, _) in &self.confirmed {
             let at = segments.iter().rposition(|segment| segment.0 <= chunk.first).unwrap();
             let written = self.history[&chunk.first].iter().rfind(|(known, _)| known == chunk).unwrap();
-            // The header comes with the first chunk.
+            // The header is written with the first chunk.
             segments[at].1 = segments[at].1.max(8);
             segments[at].1 += (48 + written.1 + chunk.data.len()) as u64;
             segments[at].2 = chunk.timestamp_ms;
@@ -281,11 +281,11 @@ fn end(chunk: &Chunk) -> u64 {
     chunk.first + u64::from(chunk.entries)
 }
 
-/// Opens that named damage after power was lost, of all.
+/// The number of opens that reported damage after a power loss, and of all opens.
 static DAMAGED: AtomicU64 = AtomicU64::new(0);
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns the changes the first life made to the disk.
+/// Does a run. Returns the number of changes that the first life made to the disk.
 fn run(plan: Plan) -> u64 {
     let mut random = Random(plan.seed);
     let mut disk = FalseDisk::new(random.next());
@@ -327,7 +327,7 @@ fn live(
     let drops = faults && random.one_in(4);
     if drops {
         disk.drop_refused();
-        // Nothing but what is synced is sure to be there once a sync was refused.
+        // After a failed sync, only synced data is certainly there.
         models.iter_mut().for_each(|(&stream, model)| model.torn |= stream != SYNCS);
     }
     for stream in models.keys().copied().collect::<Vec<_>>() {
@@ -351,8 +351,9 @@ fn live(
                 models.remove(&stream);
                 continue;
             }
-            // A disk that drops what it has refused to sync loses more than a crash does. And the power may bring back neither
-            // what was removed for its age nor what was written behind it: its offsets are not given again.
+            // A disk that drops data after a failed sync loses more than a crash does. And power loss may
+            // bring back neither segments removed by age nor those written after them. So the stream does not
+            // open, and its offsets are not used again.
             Err(StreamError::Damaged { .. } | StreamError::Missing { .. })
                 if model.torn || model.lost_power && model.was_limited && stream != SYNCS =>
             {
@@ -362,7 +363,7 @@ fn live(
             }
             Err(StreamError::Io { .. }) if disk.is_dead() => {
                 if drops {
-                    // It may have died in the sync of an end that was cut.
+                    // It may have died while syncing the cut of an interrupted end.
                     model.doubt(u64::MAX);
                 }
                 return;
@@ -404,7 +405,7 @@ fn live(
                 let wanted = whole.then(|| model.retained(&limits, now_ms));
                 let before = disk.changes();
                 streams.handle(StreamJob::Limit { shard: 0, stream, limits, now_ms }, &mut answers);
-                // What the disk refuses to remove stays until the next time.
+                // If the disk refuses a removal, the segment stays until the next time.
                 let refused = fail_at.is_some_and(|n| (before..disk.changes()).contains(&n));
                 if let (Some(wanted), [StreamAnswer::Limited { result: Ok(kept), .. }], false) =
                     (wanted, &answers[..], disk.is_dead() || refused)
@@ -455,7 +456,7 @@ fn live(
     }
 }
 
-/// A shard waits for no sync, and no segment comes or goes for it.
+/// Lets a shard append. Checks that this neither syncs nor adds or removes a segment.
 fn append_at_once(
     streams: &mut Streams<FalseDisk>,
     disk: &FalseDisk,
@@ -478,9 +479,9 @@ fn what_was_confirmed_reads_back_at_random() {
     for seed in seeds(3000) {
         named(Plan { seed, lives: 2 + (seed % 5) as u32, faults: seed % 3 != 0, ..QUIET }, run);
     }
-    // What power failures leave is nearly always told from damage.
+    // The leftovers of power failures are almost always distinguished from damage.
     let (damaged, opened) = (DAMAGED.load(Relaxed), OPENED.load(Relaxed));
-    assert!(damaged * 100 <= opened, "{damaged} of {opened} opens named damage");
+    assert!(damaged * 100 <= opened, "{damaged} of {opened} opens reported damage");
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The formats of streams: every released version opens, the present one is written byte for byte as it was, a newer
-//! one is refused, what was interrupted is cut, and damage is named and left as it is.
+//! The formats of streams: every released version opens, the current one is written byte for byte as before,
+//! and a newer one is refused. An interrupted end is cut. Damage is reported and left in place.
 
 mod chunks;
 
@@ -18,7 +18,8 @@ type Files = BTreeMap<String, Vec<u8>>;
 const LAST: &str = "0000000000000007-00000000000000000009.segment";
 const SMALL: StreamLimits = StreamLimits { segment_bytes: 900, ..LIMITS };
 
-/// Stream 7 in two segments, with filters in the second, and stream 8 in one with two entries in its index.
+/// Returns stream 7 in two segments, with filters in the second, and stream 8 in one segment with two entries
+/// in its index.
 fn sample() -> (Files, Vec<Chunk>) {
     let disk = FalseDisk::new(0);
     let mut owner = Owner::new(&disk);
@@ -35,7 +36,7 @@ fn sample() -> (Files, Vec<Chunk>) {
         owner.append(7, vec![new], false).unwrap();
     }
     owner.append(8, vec![chunk(0, 1, 5, 70_000), chunk(1, 1, 6, 10)], false).unwrap();
-    // Another open brings the index of the last segment to its end.
+    // Another open completes the index of the last segment.
     drop(owner);
     let mut owner = Owner::new(&disk);
     owner.open(7, SMALL, 0).unwrap();
@@ -117,7 +118,7 @@ fn a_newer_version_is_refused_before_anything_is_written() {
     }
 }
 
-/// Wherever the last write was interrupted: what was whole stays, the rest is cut and reported.
+/// Wherever the last write was interrupted, whole chunks stay, and the rest is cut and reported.
 #[test]
 fn an_interrupted_end_is_cut_at_every_byte() {
     let (files, all) = sample();
@@ -136,7 +137,7 @@ fn an_interrupted_end_is_cut_at_every_byte() {
         let wanted = StreamCut { file: LAST.into(), offset: end as u64, bytes, left: false };
         assert_eq!(cut, (bytes > 0).then_some(wanted));
         assert_eq!(kept.last_chunk, Some(if whole == 0 { 5 } else { 8 + whole as u64 }));
-        // It goes on where it was.
+        // The stream continues where it was.
         let mut owner = Owner::new(&disk);
         let (kept, cut) = owner.open(7, SMALL, 0).unwrap();
         assert_eq!(cut, None);
@@ -146,9 +147,9 @@ fn an_interrupted_end_is_cut_at_every_byte() {
     }
 }
 
-/// A bad chunk in front of a good one is no interrupted end: nothing is written. The last one may be.
+/// A bad chunk before a good one is no interrupted end, so nothing is written. A bad last chunk may be one.
 #[test]
-fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
+fn every_flipped_bit_is_found_and_damage_is_left_in_place() {
     let (files, all) = sample();
     for bit in 0..8 * files[LAST].len() {
         let mut files = files.clone();
@@ -156,7 +157,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
         let disk = disk_of(&files);
         let byte = bit as u64 / 8;
         let opened = open_stream(&disk);
-        // Another version; 0 is none.
+        // The flip changes the version to another one; 0 is no version.
         if matches!(byte, 4..8) && bit != 63 {
             assert!(matches!(opened, Err(StreamError::Newer { .. })), "bit {bit}");
             continue;
@@ -168,7 +169,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
         match opened {
             Err(StreamError::Damaged { file, offset }) => {
                 assert_eq!((&*file, offset), (LAST, place), "bit {bit}");
-                assert!(place < 536, "nothing whole stands behind the last");
+                assert!(place < 536, "there is no whole chunk after the last");
                 assert_eq!(disk.changes(), 0);
             }
             Ok((kept, Some(cut))) => {
@@ -176,7 +177,7 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
             }
             other => panic!("bit {bit}: {other:?}"),
         }
-        // Whoever reads is told, and gets what is in front.
+        // A reader gets the chunks before the damage, and then the error.
         let kept = Retained { next: 12, segments: [0, 9].into(), ..Retained::default() };
         let disk = disk_of(&files);
         let mut reader = StreamReader::new(disk);
@@ -190,7 +191,8 @@ fn every_flipped_bit_is_found_and_damage_is_left_as_it_is() {
     }
 }
 
-/// Sectors that were never written are zeros: what stands behind them was not synced either. It is passed over, and left.
+/// A sector that was never written is zeros. What follows it was not synced either: it is skipped and left in
+/// place.
 #[test]
 fn a_lost_sector_is_an_interrupted_end() {
     let disk = FalseDisk::new(0);
@@ -218,7 +220,7 @@ fn a_lost_sector_is_an_interrupted_end() {
             continue;
         }
         assert_eq!(disk.files()[name], bytes, "a start destroys no message");
-        // What comes next begins a segment, and neither the next start nor a reader sees what was left.
+        // The next append begins a segment. Neither the next start nor a reader sees what was left.
         owner.append(7, vec![chunk(good, 1, 0, 500)], true).unwrap();
         drop(owner);
         let (kept, cut) = Owner::new(&disk).open(7, LIMITS, 0).unwrap();
@@ -226,12 +228,12 @@ fn a_lost_sector_is_an_interrupted_end() {
         let all = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::First, &kept)).unwrap();
         let firsts: Vec<u64> = all.chunks.iter().map(|chunk| chunk.first).collect();
         assert_eq!((firsts, all.end), ((0..=good).collect(), true));
-        // If nothing stands in front of it, the next segment has its name.
+        // If there is no chunk before it, the next segment has the same name.
         assert_eq!(disk.files()[name] == bytes, good > 0);
     }
 }
 
-/// An index that is missing, torn, of zeros or of another segment costs time and nothing else.
+/// An index that is missing, torn, all zeros or of another segment costs time and nothing else.
 #[test]
 fn an_index_is_never_needed() {
     let disk = FalseDisk::new(0);
@@ -250,7 +252,7 @@ fn an_index_is_never_needed() {
         bad.push(good.clone());
         bad.last_mut().unwrap()[at] ^= 0x10;
     }
-    // The entries of a segment that was replaced: they prove right and point nowhere.
+    // The entries of a segment that was replaced: their checksums match, but they do not point to chunks.
     let other = FalseDisk::new(0);
     let mut owner = Owner::new(&other);
     owner.open(7, LIMITS, 0).unwrap();
@@ -274,10 +276,11 @@ fn an_index_is_never_needed() {
     let disk = disk_of(&files.clone().into_iter().filter(|(name, _)| !name.ends_with("index")).collect());
     let mut owner = Owner::new(&disk);
     assert_eq!(owner.open(7, LIMITS, 0).unwrap(), (kept, None));
-    assert_eq!(&disk.files()[name], good, "made again");
+    assert_eq!(&disk.files()[name], good, "created again");
 }
 
-/// Whatever the files hold: no panic, no more memory than they have, and what is read was proved.
+/// Whatever the files contain: no panic, no more memory than the files have, and everything returned was
+/// verified.
 #[test]
 fn arbitrary_bytes_are_damage_or_cut() {
     let (files, all) = sample();

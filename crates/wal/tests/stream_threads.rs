@@ -9,7 +9,7 @@ use wal::testing::FalseDisk;
 use wal::{ChunksRead, ReadFrom, RealDisk, Retained, StreamAnswer, StreamJob, StreamReader, Streams};
 
 #[test]
-fn everything_is_answered_once_and_stays() {
+fn everything_is_answered_once_and_survives_a_restart() {
     let directory = std::env::temp_dir().join(format!("sluice-streams-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&directory);
     let disk = || RealDisk::new(&directory).unwrap();
@@ -77,7 +77,7 @@ fn everything_is_answered_once_and_stays() {
 }
 
 #[test]
-fn a_shard_appends_itself_while_the_thread_sleeps() {
+fn a_shard_appends_by_itself_while_the_thread_sleeps() {
     let disk = FalseDisk::new(1);
     let (tell, answers) = mpsc::channel();
     let streams = Streams::new(disk.clone()).unwrap();
@@ -108,6 +108,6 @@ fn a_shard_appends_itself_while_the_thread_sleeps() {
     }
     let other = handle.clone();
     handle.stop().unwrap();
-    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(answers.recv().is_err(), "an immediate answer is not repeated");
     assert!(other.try_append(append(50)).is_err(), "there are no streams any more");
 }

@@ -1,4 +1,4 @@
-//! What a stream confirms reads back, from whatever place, and what it forgets is gone: one case at a time.
+//! What a stream confirms reads back from any place, and what it removes is gone. One case per test.
 
 mod chunks;
 
@@ -67,7 +67,7 @@ fn chunks_read_back_from_any_place() {
         let found = reader.read(&job(7, ReadFrom::Offset(offset), &kept)).unwrap();
         assert_eq!((found.end, found.next.offset, found.chunks.len()), (true, offset, 0));
     }
-    // What is not confirmed is not read.
+    // Unconfirmed chunks are not read.
     let until = ChunkJob { until: all[11].first, ..job(7, ReadFrom::First, &kept) };
     assert_eq!(reader.read(&until).unwrap().chunks, all[..11]);
     let last = ChunkJob { from: ReadFrom::Last, ..until };
@@ -97,7 +97,7 @@ fn a_read_takes_whole_chunks_and_at_least_one() {
         job.from = ReadFrom::At(found.next);
     }
     assert_eq!(counts, [4, 3, 1, 4, 4, 4, 4, 4, 2]);
-    // One buffer for all.
+    // One buffer for all chunks.
     let reads = disk.count(Op::Read);
     let all = ChunkJob { bytes_max: 1 << 20, ..chunks::job(7, ReadFrom::First, &kept) };
     assert_eq!(reader.read(&all).unwrap().chunks.len(), 30);
@@ -105,7 +105,7 @@ fn a_read_takes_whole_chunks_and_at_least_one() {
 }
 
 #[test]
-fn what_is_not_wanted_is_hopped_over() {
+fn unwanted_chunks_are_skipped() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     let with = |n: u64, values: &[&str], none: bool, bytes| {
@@ -141,9 +141,9 @@ fn what_is_not_wanted_is_hopped_over() {
     assert!(firsts(&["nobody"], false).is_empty());
 }
 
-/// Nobody holds the thread, however little he wants.
+/// A job that wants little does not hold the thread for long.
 #[test]
-fn a_read_looks_at_so_many_chunks_in_vain() {
+fn a_read_inspects_a_bounded_number_of_unwanted_chunks() {
     let (disk, mut owner) = streams();
     owner.open(7, StreamLimits { segment_bytes: 100_000, ..LIMITS }, 0).unwrap();
     owner.append(7, (0..10_000).map(|n| chunk(n, 1, 0, 10)).collect(), false).unwrap();
@@ -172,18 +172,18 @@ fn segments_are_removed_from_the_front() {
     for n in 0..40 {
         owner.append(7, vec![chunk(n, 1, 10 * n, 150)], n % 2 == 0).unwrap();
         let kept = owner.retained(7);
-        assert!(kept.bytes <= 3000 + 900, "what is appended until the next segment begins");
+        assert!(kept.bytes <= 3000 + 900, "limits apply when the next segment begins");
         assert_eq!(disk.files().keys().filter(|name| name.ends_with("segment")).count(), kept.segments.len());
     }
     let kept = owner.retained(7);
     assert_eq!((&*kept.segments, kept.first, kept.next), (&[24, 28, 32, 36][..], 24, 40));
     assert_eq!((kept.bytes, kept.first_timestamp_ms), (4 * 800, Some(240)));
-    // A reader that was behind goes on where something is.
+    // A reader of removed segments continues at the first existing one.
     let mut reader = StreamReader::new(disk.clone());
     let old = ChunkJob { segments: (0..10).map(|n| 4 * n).collect(), ..job(7, ReadFrom::Offset(3), &kept) };
     let found = reader.read(&old).unwrap();
     assert_eq!((found.chunks[0].first, found.chunks.len()), (24, 16));
-    // By age: the newest chunk of a segment counts, and the last one stays.
+    // By age: the newest chunk of a segment counts, and the last segment stays.
     let aged = StreamLimits { age_max_ms: Some(100), ..SMALL };
     for (now, firsts) in [(410, &[28, 32, 36][..]), (411, &[32, 36]), (450, &[32, 36]), (1000, &[36])] {
         let kept = owner.limit(7, aged, now).unwrap();
@@ -194,7 +194,7 @@ fn segments_are_removed_from_the_front() {
     assert_eq!(disk.files().len(), 3, "a segment, its index, the version");
 }
 
-/// Ages of segments that were not written in this life are looked up.
+/// The ages of segments from an earlier process are read from the files.
 #[test]
 fn ages_are_known_after_a_restart() {
     let (disk, mut owner) = streams();
@@ -224,7 +224,7 @@ fn unknown_and_removed_streams_leave_nothing() {
         StreamError::NotOpen { stream: 2 }
     ));
     drop(owner);
-    // What interrupted ends have left.
+    // Leftovers of interrupted removals.
     disk.put("0000000000000003-00000000000000000099.index", b"index");
     disk.put("0000000000000003-00000000000000000099.new", b"");
     let mut streams = Streams::new(disk.clone()).unwrap();
@@ -241,7 +241,7 @@ fn unknown_and_removed_streams_leave_nothing() {
 }
 
 #[test]
-fn opening_many_streams_touches_none() {
+fn listing_many_streams_touches_none() {
     let (disk, mut owner) = streams();
     for stream in 0..1000 {
         owner.open(stream, LIMITS, 0).unwrap();
@@ -258,7 +258,7 @@ fn opening_many_streams_touches_none() {
 }
 
 #[test]
-fn what_is_no_chunk_is_refused() {
+fn invalid_chunks_are_refused() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, vec![chunk(0, 5, 100, 10)], false).unwrap();
@@ -278,7 +278,7 @@ fn what_is_no_chunk_is_refused() {
         assert_eq!((failure.chunks.len(), failure.retained.unwrap().next), (count, 5));
     }
     assert_eq!(disk.changes(), before);
-    // Time does not fall.
+    // Timestamps never decrease.
     let kept =
         owner.append(7, vec![chunk(5, 1, 40, 9), chunk(6, 1, 110, 9), chunk(7, 1, 90, 9)], false).unwrap();
     assert_eq!(kept.last_timestamp_ms, Some(110));
@@ -287,9 +287,9 @@ fn what_is_no_chunk_is_refused() {
     assert_eq!(times, [100, 100, 110, 110]);
 }
 
-/// One append of a stream may be away; those of others are not held up.
+/// Only one append of a stream may be in flight; it does not delay those of other streams.
 #[test]
-fn nobody_waits_for_the_sync_of_another() {
+fn no_stream_waits_for_the_sync_of_another() {
     let (disk, mut owner) = streams();
     [1, 2].iter().for_each(|&stream| drop(owner.open(stream, LIMITS, 0).unwrap()));
     let mut answers = Vec::new();
@@ -305,7 +305,7 @@ fn nobody_waits_for_the_sync_of_another() {
     assert!(
         matches!(&answers[..], [StreamAnswer::Appended { stream: 2, result: Ok(kept), .. }] if kept.next == 1)
     );
-    // What is not synced is not shown.
+    // Unsynced chunks are not shown.
     assert_eq!(owner.limit(1, LIMITS, 0).unwrap().next, 0);
     assert!(owner.streams.handle(append(1, 1, true), &mut answers).is_none());
     assert!(matches!(&answers[1], StreamAnswer::Appended { stream: 1, result: Err(_), .. }));
@@ -313,7 +313,7 @@ fn nobody_waits_for_the_sync_of_another() {
     assert!(
         matches!(&answers[2], StreamAnswer::Appended { stream: 1, result: Ok(kept), .. } if kept.next == 1)
     );
-    // Removed meanwhile: answered, once.
+    // Removed while its append is in flight: the append is answered once.
     let sync = owner.streams.handle(append(1, 1, true), &mut answers).unwrap();
     owner.streams.handle(StreamJob::Remove { stream: 1 }, &mut answers);
     assert!(
@@ -323,7 +323,7 @@ fn nobody_waits_for_the_sync_of_another() {
     assert_eq!(answers.len(), 4);
 }
 
-/// Syncs of the directory are for new segments only.
+/// The directory is synced only for new segments.
 #[test]
 fn names_are_synced_once() {
     let (disk, mut owner) = streams();
@@ -337,7 +337,7 @@ fn names_are_synced_once() {
     assert_eq!((disk.count(Op::Sync), disk.count(Op::SyncDir)), (5, 1));
 }
 
-/// One write for an append, and one in so many for the index.
+/// An append is one write. The index takes a further write for several entries.
 #[test]
 fn an_append_is_one_write() {
     let (disk, mut owner) = streams();
@@ -347,13 +347,13 @@ fn an_append_is_one_write() {
     for n in 0..250u64 {
         owner.append(7, (0..10).map(|m| chunk(1 + 10 * n + m, 1, 0, 1000)).collect(), false).unwrap();
     }
-    // Of eight entries together, each for 64 KiB. Its file is made once.
+    // Eight entries per write, each for 64 KiB. The file of the index is created once.
     let writes = (1 + 250 * 10_480 / 65_536) / 8;
     assert_eq!((disk.changes() - before, writes), (250 + 1 + writes, 5));
 }
 
 #[test]
-fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
+fn an_immediate_append_goes_to_the_end_of_a_segment() {
     let (disk, mut owner) = streams();
     let append = |stream, first, bytes, sync| {
         let chunks = vec![chunk(first, 1, 0, bytes)];
@@ -388,7 +388,7 @@ fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
         assert!(owner.streams.append_at_once(job).is_err(), "a new segment, a sync, or many bytes");
     }
     assert_eq!(disk.changes(), before + 2);
-    // As with any append, what the disk refuses comes back in the answer; the next goes to a new segment.
+    // As with any append, a failure is part of the answer; the next append goes to a new segment.
     disk.fail(&[Op::Write], 1000, libc::EIO);
     let answer = owner.streams.append_at_once(append(7, 3, 100, false));
     let Ok(StreamAnswer::Appended { result: Err(failure), .. }) = answer else { panic!("{answer:?}") };
@@ -400,7 +400,7 @@ fn what_is_appended_at_once_goes_to_the_end_of_a_segment() {
 }
 
 #[test]
-fn a_failed_sync_takes_its_append_back() {
+fn a_failed_sync_rolls_its_append_back() {
     for op in [Op::Sync, Op::SyncDir] {
         let (disk, mut owner) = streams();
         owner.open(7, LIMITS, 0).unwrap();
@@ -421,7 +421,7 @@ fn a_failed_sync_takes_its_append_back() {
 }
 
 #[test]
-fn what_an_earlier_process_left_is_synced_before_it_is_shown() {
+fn chunks_of_an_earlier_process_are_synced_before_they_are_shown() {
     let after_power_loss = |seed: u64, sync: bool| {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
@@ -433,9 +433,9 @@ fn what_an_earlier_process_left_is_synced_before_it_is_shown() {
         Owner::new(&disk.crash(Crash::Power)).open(7, SMALL, 0).map_or(0, |(kept, _)| kept.next)
     };
     assert!((0..100).all(|seed| after_power_loss(seed, true) == 2));
-    assert!((0..100).any(|seed| after_power_loss(seed, false) < 2), "or nobody would need it");
+    assert!((0..100).any(|seed| after_power_loss(seed, false) < 2), "else the sync would not be needed");
 
-    // A sync that has failed is not believed when it is tried again.
+    // After a failed sync, a later success is not believed.
     let (disk, mut owner) = streams();
     owner.open(7, SMALL, 0).unwrap();
     owner.append(7, vec![chunk(0, 1, 0, 500)], false).unwrap();
@@ -467,14 +467,14 @@ fn a_segment_that_could_not_be_cut_ends_where_the_next_begins() {
     assert_eq!(read(&mut StreamReader::new(disk), &job(7, ReadFrom::Offset(2), &kept))[0].data.len(), 60);
 }
 
-/// An open proves the last segment and trusts those in front of it: they must have deserved it.
+/// An open verifies the last segment and trusts the earlier ones, so those must be whole.
 #[test]
-fn power_loss_tears_no_segment_in_front_of_the_last() {
+fn power_loss_tears_no_segment_before_the_last() {
     for (seed, syncs) in (0..100).flat_map(|seed| (0..4).map(move |syncs| (seed, syncs))) {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
-        // Each fills a segment. Power is lost when so many of them are synced.
+        // Each chunk fills a segment. Power is lost after `syncs` syncs.
         let chunks = (0..4).map(|n| chunk(n, 1, 0, 500)).collect();
         let append = StreamJob::Append { shard: 3, stream: 7, chunks, sync: true };
         let mut answers = Vec::new();
@@ -492,9 +492,9 @@ fn power_loss_tears_no_segment_in_front_of_the_last() {
     }
 }
 
-/// Whether or not those who wrote what is in front have asked for a sync.
+/// Whether or not the earlier appends asked for a sync.
 #[test]
-fn a_segment_is_begun_when_what_is_in_front_is_synced() {
+fn a_segment_begins_when_everything_before_it_is_synced() {
     let (disk, mut owner) = streams();
     owner.open(7, SMALL, 0).unwrap();
     owner.append(7, (0..3).map(|n| chunk(n, 1, 0, 500)).collect(), false).unwrap();
@@ -514,7 +514,7 @@ fn a_segment_is_begun_when_what_is_in_front_is_synced() {
         matches!(&answers[..], [StreamAnswer::Appended { result: Ok(kept), .. }] if kept.next == 5),
         "{answers:?}"
     );
-    // What was synced of an append is confirmed, and the rest comes back.
+    // The synced part of an append is confirmed, and the rest is returned.
     answers.clear();
     let job = owner.streams.handle(append(5), &mut answers).unwrap();
     let job = owner.streams.end_sync(job.run(), &mut answers).unwrap();
@@ -525,19 +525,20 @@ fn a_segment_is_begun_when_what_is_in_front_is_synced() {
     assert_eq!(failure.retained.as_ref().unwrap().next, 6);
 }
 
-/// Wherever the process ends while an append is taken back, and whatever the disk refuses of that: what the next process
-/// finds of it follows what was confirmed.
+/// The process may end at any point while an append is rolled back, and the disk may refuse any part of that.
+/// What the next process finds of the append follows what was confirmed.
 #[test]
-fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
+fn an_incomplete_rollback_leaves_no_hole() {
     let mut left = 0;
-    // Which change of the append fails beside its syncs, and with which the process ends: at 30 all is over.
+    // `fail_at` is the change that fails in addition to the syncs, `die_at` the one with which the process
+    // ends. At 30 everything is done.
     for (seed, fail_at, die_at) in
         (0..4).flat_map(|seed| (0..=30).flat_map(move |n| (0..=30).map(move |m| (seed, n, m))))
     {
         let disk = FalseDisk::new(seed);
         let mut owner = Owner::new(&disk);
         owner.open(7, SMALL, 0).unwrap();
-        // The first segment has room for one more, or for none.
+        // The first segment has room for one more chunk, or for none.
         let next = 1 + seed % 2;
         owner.append(7, (0..next).map(|n| chunk(n, 1, 0, 300)).collect(), true).unwrap();
         let refused = if die_at == 30 { &[Op::Sync, Op::Remove][..] } else { &[Op::Sync] };
@@ -558,7 +559,7 @@ fn an_append_that_is_not_taken_back_in_whole_leaves_no_hole() {
 }
 
 #[test]
-fn a_full_disk_is_answered_and_left_as_it_was() {
+fn a_full_disk_is_reported_and_left_unchanged() {
     let (disk, mut owner) = streams();
     owner.open(7, SMALL, 0).unwrap();
     owner.append(7, vec![chunk(0, 1, 0, 300)], false).unwrap();
@@ -578,7 +579,7 @@ fn a_full_disk_is_answered_and_left_as_it_was() {
     assert_eq!(read_all(&mut StreamReader::new(disk), 7, &kept).len(), 9);
 }
 
-/// Those in front of a chunk that cannot be written are written.
+/// The chunks before a chunk that cannot be written are written.
 #[test]
 fn an_append_over_two_segments_may_be_written_in_part() {
     for sync in [false, true] {
@@ -599,7 +600,7 @@ fn an_append_over_two_segments_may_be_written_in_part() {
 }
 
 #[test]
-fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
+fn a_future_time_is_the_end_even_if_a_segment_begins_there() {
     let (disk, mut owner) = streams();
     owner.open(7, LIMITS, 0).unwrap();
     owner.append(7, vec![chunk(0, 5, 1000, 50)], false).unwrap();
@@ -612,7 +613,7 @@ fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
     let found = StreamReader::new(disk.clone()).read(&job(7, ReadFrom::Time(2000), &kept)).unwrap();
     assert_eq!((found.chunks.len(), found.next.offset, found.end), (0, 5, true));
     drop(owner);
-    // And before the first of all.
+    // Killed before the first write of the first segment.
     disk.put(&format!("{:016x}-{:020}.segment", 8, 0), b"");
     let mut owner = Owner::new(&disk);
     let (kept, _) = owner.open(8, LIMITS, 0).unwrap();
@@ -621,7 +622,7 @@ fn a_time_to_come_is_the_end_even_if_a_segment_was_begun_there() {
 }
 
 #[test]
-fn files_are_opened_by_whoever_needs_them_and_closed_again() {
+fn files_are_opened_when_needed_and_closed_again() {
     let (disk, mut owner) = streams();
     for stream in 0..wal::OPEN_WRITE_MAX as u64 + 1 {
         owner.open(stream, LIMITS, 0).unwrap();
@@ -632,5 +633,5 @@ fn files_are_opened_by_whoever_needs_them_and_closed_again() {
     assert_eq!(disk.count(Op::Open), opened, "it is open");
     owner.append(0, vec![chunk(1, 1, 0, 10)], false).unwrap();
     assert_eq!(disk.count(Op::Open), opened + 1, "it was closed");
-    assert!(open(&disk).is_err(), "the directory is taken");
+    assert!(open(&disk).is_err(), "the directory is locked");
 }

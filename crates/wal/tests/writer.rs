@@ -1,4 +1,4 @@
-//! The threads of the log: writing waits for no sync, and nobody is left unanswered at the end.
+//! The threads of the log: writing waits for no sync, and every handover is answered at the end.
 
 mod slow_disk;
 
@@ -31,7 +31,7 @@ fn next(answers: &Receiver<Completion>) -> (u64, Step) {
     (ticket, step)
 }
 
-/// As soon as the thread sleeps.
+/// Writes on this thread as soon as the log's thread sleeps.
 fn write(writer: &WriterHandle<SlowDisk>, mut handover: Handover) -> Completion {
     loop {
         match writer.try_write(handover) {
@@ -49,7 +49,7 @@ fn seqs(disk: &FalseDisk) -> Vec<u64> {
 }
 
 #[test]
-fn a_shard_writes_itself_while_the_thread_sleeps_also_while_a_sync_goes_on() {
+fn a_shard_writes_by_itself_while_the_thread_sleeps_even_during_a_sync() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
@@ -66,13 +66,13 @@ fn a_shard_writes_itself_while_the_thread_sleeps_also_while_a_sync_goes_on() {
     assert_eq!([next(&answers), next(&answers)], [(1, Step::Synced), (50, Step::Synced)]);
     let other = writer.clone();
     writer.stop().unwrap();
-    assert!(answers.recv().is_err(), "what was answered at once is not answered again");
+    assert!(answers.recv().is_err(), "an immediate answer is not repeated");
     assert!(other.try_write(handover(51, false)).is_err(), "there is no log any more");
     assert_eq!(seqs(&disk), (1..=50).collect::<Vec<_>>());
 }
 
 #[test]
-fn whoever_finds_the_thread_awake_hands_over() {
+fn a_shard_hands_over_while_the_thread_is_awake() {
     let disk = FalseDisk::new(1);
     let (log, _) = Log::open(disk.clone(), Options::default(), &mut |_| ()).unwrap();
     let ((answered, answers), (go, wait)) = (channel(), channel::<()>());
@@ -87,7 +87,7 @@ fn whoever_finds_the_thread_awake_hands_over() {
     let back = writer.try_write(handover(2, false)).unwrap_err();
     assert_eq!((back.ticket, back.records.len()), (2, 1));
     writer.send(back);
-    assert!(writer.try_write(handover(3, false)).is_err(), "nobody goes before what waits");
+    assert!(writer.try_write(handover(3, false)).is_err(), "no handover overtakes a waiting one");
     drop(go);
     assert_eq!(next(&answers), (2, Step::Written));
     writer.stop().unwrap();
@@ -95,7 +95,7 @@ fn whoever_finds_the_thread_awake_hands_over() {
 }
 
 #[test]
-fn a_write_that_is_refused_at_once_is_the_threads() {
+fn a_failed_immediate_write_is_left_to_the_thread() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     drop(go);
@@ -119,7 +119,7 @@ fn a_round_does_not_wait_for_a_sync() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     for ticket in 0..100 {
-        // Only one of these syncs begins: nobody lets it go on.
+        // Only one of these syncs begins, because no message lets it continue.
         writer.send(handover(ticket, ticket % 2 == 0));
         assert_eq!(next(&answers), (ticket, Step::Written));
     }
@@ -130,13 +130,13 @@ fn a_round_does_not_wait_for_a_sync() {
     for ticket in 1..50 {
         assert_eq!(next(&answers), (2 * ticket, Step::Synced));
     }
-    assert_eq!(disk.count(Op::Sync), 2, "one for all who asked while the first was under way");
+    assert_eq!(disk.count(Op::Sync), 2, "one for all that asked during the first");
     drop(go);
     writer.stop().unwrap();
 }
 
 #[test]
-fn whoever_came_while_the_log_was_full_is_answered_when_it_is_not() {
+fn handovers_to_a_full_log_are_answered_when_it_is_no_longer_full() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     let mut records = Records::new();
@@ -156,7 +156,7 @@ fn whoever_came_while_the_log_was_full_is_answered_when_it_is_not() {
 }
 
 #[test]
-fn at_the_end_whoever_waits_for_a_sync_is_answered() {
+fn at_the_end_every_waiting_handover_is_answered() {
     let disk = FalseDisk::new(1);
     let (go, writer, answers) = writer(&disk);
     writer.send(handover(1, true));
@@ -174,12 +174,12 @@ fn at_the_end_whoever_waits_for_a_sync_is_answered() {
 }
 
 #[test]
-fn what_shards_have_written_themselves_is_noted_when_the_log_falls_idle() {
+fn immediate_writes_are_noted_when_the_log_becomes_idle() {
     let disk = FalseDisk::new(1);
     let (_, writer, answers) = writer(&disk);
     writer.send(handover(1, false));
     assert_eq!(next(&answers), (1, Step::Written));
-    // Until nobody has done anything for a while the note says less.
+    // The note is updated only after everything was idle for a while.
     for ticket in 2..5 {
         write(&writer, handover(ticket, false));
         let written = || u64::from_le_bytes(disk.note()[32..40].try_into().unwrap());

@@ -1,19 +1,20 @@
-//! Writing what waits for nothing: the step that a shard takes itself (docs/decisions/0015).
+//! Writing without waiting: a shard writes its handover itself (docs/decisions/0015).
 
 use super::{Batch, Log};
 use crate::disk::Disk;
 use crate::handover::{Completion, Handover, Step};
 
-/// Bytes of what is written at once: as many as a turn takes from one connection. They are in the page cache within a
-/// tenth of a millisecond; what is more goes to the thread, and the shard goes on with its connections meanwhile.
+/// The largest handover in bytes that a shard writes itself: as many as a turn reads from one connection.
+/// Copying them to the page cache takes less than a tenth of a millisecond. Larger ones go to the thread, so
+/// that the shard can serve its connections meanwhile.
 pub const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 impl<D: Disk> Log<D> {
-    /// Writes a hand-over if that takes one write to the current file and nothing else: no sync, no other file, no
-    /// word about the reserve. Tries once.
+    /// Writes a handover if this takes a single write to the current file: no sync, no new file, no change of
+    /// the reserve. Tries once.
     ///
     /// # Errors
-    /// It comes back unwritten, for [`Log::append`].
+    /// Returns the handover unwritten, for [`Log::append`].
     pub fn append_at_once(&mut self, handover: Handover) -> Result<Completion, Handover> {
         if !self.takes_at_once(&handover) {
             return Err(handover);

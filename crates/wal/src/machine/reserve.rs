@@ -1,14 +1,16 @@
-//! A part of the disk that is kept for the time when it is full.
+//! Disk space that is reserved for the time when the disk is full.
 //!
 //! ```text
-//!            the disk is full              there is room for it again
-//!   kept ────────────────────▶ given up ──────────────────────────────▶ kept
+//!            the disk is full              the disk has capacity again
+//!   kept ────────────────────▶ released ────────────────────────────────▶ kept
 //! ```
 //!
-//! Spares are one as well: while there are enough of them, no other file is kept for it (docs/decisions/0016).
+//! Spares count as a reserve: while there are enough of them, no other file is reserved
+//! (docs/decisions/0016).
 //!
-//! What frees space has to be written first: that messages are gone, the copies of what is alive in an old file. While
-//! the reserve is given up, [`Size::short`](super::Size) tells everybody to hand over nothing else.
+//! Freeing space needs writes first: records of deleted messages, and copies of the live records of an old
+//! file. While the reserve is released, [`Size::short`](super::Size) tells all owners to hand over nothing
+//! else.
 
 use std::io;
 
@@ -16,25 +18,26 @@ use super::Log;
 use crate::disk::Disk;
 use crate::handover::Failure;
 
-/// What a full disk is to be emptied with: what was under way when it got full, and the copy of what is alive in a file,
-/// at most a [`FILE_SIZE`](crate::FILE_SIZE).
+/// The size of the reserve in bytes. It must hold what was in flight when the disk became full, and the copy
+/// of the live records of one file, at most a [`FILE_SIZE`](crate::FILE_SIZE).
 pub const RESERVE_BYTES: u64 = 2 * crate::FILE_SIZE;
 
-/// The file that takes the space. Nothing stands in it.
+/// The file that takes the space. Its contents are ignored.
 const NAME: &str = "reserve";
 
 impl<D: Disk> Log<D> {
-    /// The disk is full, and the log lives on what was its reserve.
+    /// Returns true if the disk is full and the log uses the space of its reserve.
     pub(super) fn is_short(&self) -> bool {
         !self.reserved && !self.spares_are_enough()
     }
 
-    /// The spares take as much of the disk as the reserve has to.
+    /// Returns true if the spares take as much of the disk as the reserve must.
     fn spares_are_enough(&self) -> bool {
         self.spares.len() as u64 * self.options.file_bytes >= self.options.reserve_bytes
     }
 
-    /// Takes the reserve, if it is given up and there is room for it, or spares can make room.
+    /// Takes the reserve again if it is released and the disk, or the space of the spares, has capacity for
+    /// it.
     pub(super) fn take_reserve(&mut self) {
         while self.is_short() {
             self.reserved = self.disk.reserve(NAME, self.options.reserve_bytes).is_ok();
@@ -45,16 +48,16 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Gives the reserve up if it was for want of space that something failed.
-    pub(super) fn give_way(&mut self, failure: &Failure) {
+    /// Releases the reserve if the failure was due to a full disk.
+    pub(super) fn release_reserve_if_full(&mut self, failure: &Failure) {
         if matches!(failure.error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
             self.drop_spares();
             self.drop_reserve();
         }
     }
 
-    /// There is another spare: what it stands for need not be kept twice.
-    pub(super) fn has_spared(&mut self) {
+    /// Called after a spare was added. Releases the reserve if the spares replace it now.
+    pub(super) fn spare_added(&mut self) {
         if self.spares_are_enough() {
             self.drop_reserve();
         }

@@ -1,13 +1,14 @@
-//! Giving space back (docs/decisions/0021).
+//! Reclaiming space (docs/decisions/0021).
 //!
 //! ```text
-//!  a batch               carries the floor: nothing below it is required any more, if everything from it on is there
-//!  sync                  of the files that stay, the copies of what is still needed among them; of no other
-//!  remove ... remove     oldest first, or make a spare of it; a crash in between leaves files that the next open removes
+//!  a batch               carries the floor: no batch below it is needed, provided that everything from it on is there
+//!  sync                  of the files that stay, with the copies of what is still needed; not of the forgotten ones
+//!  remove ... remove     oldest first, or rename to a spare; after a crash in between the next open removes the rest
 //! ```
 //!
-//! The sync is one of those that the other thread does (docs/decisions/0012): writing goes on meanwhile. What is forgotten
-//! was mostly never synced at all. A file that comes back after a power failure stands below the floor.
+//! The sync runs on the other thread (docs/decisions/0012), and writing continues meanwhile. Most forgotten
+//! files were never synced at all. If a removed file reappears after a power failure, its batches are below
+//! the floor.
 
 use std::collections::BTreeMap;
 
@@ -15,16 +16,16 @@ use super::{Batch, Log, Open};
 use crate::disk::Disk;
 use crate::handover::Failure;
 
-/// What a log takes on the disk.
+/// The disk space that a log takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Size {
-    /// Of all files, without what is left of a former life in the one that is written to, and without spares.
+    /// Bytes of all files. Excludes spares, and what is left of an earlier use in the current file.
     pub bytes: u64,
     pub files: u32,
     /// The number of the oldest file that is no longer written to.
     pub oldest: Option<u64>,
-    /// The disk is full, and what the log writes now takes its reserve: hand over what frees space, and no more than
-    /// that, until there is room for the reserve again. Told by every completion that is no error.
+    /// The disk is full, and the log now writes to the space of its reserve. Owners must hand over only what
+    /// frees space until this is false again. Every completion without an error reports it.
     pub short: bool,
 }
 
@@ -42,19 +43,19 @@ struct ClosedFile {
 }
 
 impl Closed {
-    /// A file is sound if this process has written it, and nothing has failed in it.
+    /// Adds a file. It is sound if this process has written it and no write or sync of it has failed.
     pub fn add(&mut self, file: u64, bytes: u64, sound: bool) {
         self.bytes += bytes;
         let before = self.files.insert(file, ClosedFile { bytes, sound });
-        debug_assert!(before.is_none(), "a file is closed once");
+        debug_assert!(before.is_none(), "a file is closed only once");
     }
 
     pub fn is_sound(&self, file: u64) -> bool {
         self.files.get(&file).is_some_and(|file| file.sound)
     }
 
-    /// It is sound no more.
-    fn spoil(&mut self, file: u64) {
+    /// Marks the file as not sound.
+    fn mark_unsound(&mut self, file: u64) {
         self.files.entry(file).and_modify(|file| file.sound = false);
     }
 
@@ -72,7 +73,7 @@ impl Closed {
 }
 
 impl<D: Disk> Log<D> {
-    /// What the log takes on the disk now.
+    /// Returns the disk space that the log takes now.
     pub fn size(&self) -> Size {
         let mut size = Size { short: self.is_short(), ..self.closed.size() };
         if let Some(current) = &self.current {
@@ -82,45 +83,46 @@ impl<D: Disk> Log<D> {
         size
     }
 
-    /// Gives up all files up to and including `file`: no record in them is needed any more, or a copy of it was
-    /// acknowledged as written. They go when the next sync has ended well, which this asks for: see [`Log::begin_sync`].
-    /// While the disk refuses that, or refuses to remove one, every later sync tries again; so does the next open. Does
-    /// nothing if that would take the file that is written to.
+    /// Gives up all files up to and including `file`. The caller guarantees that each of their records is no
+    /// longer needed, or that a copy of it was acknowledged as written. The files are removed when the next
+    /// sync has succeeded; this call asks for that sync (see [`Log::begin_sync`]). If the disk refuses to
+    /// sync or to remove a file, every later sync tries again, and so does the next open. Does nothing if
+    /// `file` is the current file or a later one.
     pub fn forget(&mut self, file: u64) {
         let head = self.current.as_ref().map_or(self.next_file, |current| current.number);
         if file < head {
-            self.forgetting = self.forgetting.max(file);
+            self.forgotten_to = self.forgotten_to.max(file);
         }
     }
 
-    /// Says the floor above the files that are to go, and returns the last of them: a sync need not have them.
-    /// `None`: there is none, or the disk refuses.
+    /// Writes a batch with the floor above the files to be removed. Returns the last of those files: a sync
+    /// can skip them. Returns `None` if there is none, or if the disk refuses.
     pub(super) fn begin_forget(&mut self) -> Option<u64> {
         self.remove_forgotten();
-        let file = self.forgetting;
+        let file = self.forgotten_to;
         self.oldest_forgotten()?;
-        if !self.is_said(file) {
-            // Where nothing else is left, the first batch that is needed is the one that says so.
+        if !self.floor_is_above(file) {
+            // If nothing else is left, the first needed batch is the one that carries the floor.
             let floor = self.first_above(file).unwrap_or(self.next_batch);
             let before = std::mem::replace(&mut self.floor, floor);
             if self.commit(Some(Batch::Floor), false).is_err() {
                 self.floor = before;
                 return None;
             }
-            self.said = self.last;
+            self.floor_batch = self.last;
         }
-        (self.synced < self.said).then_some(file)
+        (self.synced < self.floor_batch).then_some(file)
     }
 
-    /// Removes what is to go, as far as the floor above it is synced and the disk lets it.
+    /// Removes the forgotten files, if the floor above them is synced. Stops when the disk refuses.
     pub(super) fn remove_forgotten(&mut self) {
-        let file = self.forgetting;
-        if self.oldest_forgotten().is_none() || self.synced < self.said || !self.is_said(file) {
+        let file = self.forgotten_to;
+        if self.oldest_forgotten().is_none() || self.synced < self.floor_batch || !self.floor_is_above(file) {
             return;
         }
-        self.leave_dirty(|open| open.number <= file);
+        self.drop_dirty(|open| open.number <= file);
         while let Some(oldest) = self.oldest_forgotten() {
-            if self.give_back(oldest).is_err() {
+            if self.remove_or_spare(oldest).is_err() {
                 return;
             }
             self.closed.remove(oldest);
@@ -130,32 +132,32 @@ impl<D: Disk> Log<D> {
     }
 
     fn oldest_forgotten(&self) -> Option<u64> {
-        self.closed.oldest().filter(|&oldest| oldest <= self.forgetting)
+        self.closed.oldest().filter(|&oldest| oldest <= self.forgotten_to)
     }
 
-    /// The first batch behind a file.
+    /// Returns the first batch after a file.
     fn first_above(&self, file: u64) -> Option<u64> {
         self.spans.range(file + 1..).next().map(|(_, span)| span.first_batch)
     }
 
-    /// Whether the floor is above a file.
-    fn is_said(&self, file: u64) -> bool {
+    /// Returns true if the floor is above a file.
+    fn floor_is_above(&self, file: u64) -> bool {
         self.first_above(file).map_or(self.floor > self.last, |above| above <= self.floor)
     }
 
-    /// Nothing more is to be done for the files that are synced, or needed no more.
-    pub(super) fn leave_dirty(&mut self, is_done: impl Fn(&Open<D::File>) -> bool) {
+    /// Drops the files that need no further sync, because they are synced or no longer needed.
+    pub(super) fn drop_dirty(&mut self, is_done: impl Fn(&Open<D::File>) -> bool) {
         let closed = &mut self.closed;
         self.dirty.retain(|open| {
             let is_done = is_done(open);
             if is_done && open.doomed {
-                closed.spoil(open.number);
+                closed.mark_unsound(open.number);
             }
             !is_done
         });
     }
 
-    /// Makes the names of all files synced.
+    /// Syncs the names of all files.
     pub(super) fn sync_names(&mut self) -> Result<(), Failure> {
         let outcome = self.disk.sync_dir();
         let synced = outcome.is_ok();

@@ -1,21 +1,23 @@
-//! Files that are written over in place.
+//! Files that are overwritten in place.
 //!
 //! ```text
 //!             forgotten                      the current file is full
-//!   N.log ─────────────────▶ N.spare ───────────────────────────────────▶ M.log, over what stands there
+//!   N.log ─────────────────▶ N.spare ───────────────────────────────────▶ M.log, over the old contents
 //!                               │
 //!                               └── the disk is full, or the log is closed or opened: removed
 //! ```
 //!
-//! The system has the pages of a spare in memory, and its blocks on the disk. A file that is made has to be given both,
-//! page by page and block by block, which for large records costs more than to copy them (docs/decisions/0016).
+//! A spare already has pages in memory and blocks on the disk. A new file must be given both, one by one. For
+//! large records that costs more than copying the records (docs/decisions/0016).
 //!
-//! What is left of a former life is never taken for something else: every batch says the generation it was written in
-//! (`batch.rs`), and the header of the file its number. Once the file is left for the next one it is cut where its batches
-//! end; so is the last one when the log is closed, and by the next open when it was not.
+//! Leftovers of an earlier use are never mistaken for new data: every batch carries its generation
+//! (`batch.rs`), and the header of the file carries its number. When the log moves on to the next file, the
+//! old one is cut where its batches end. The last file is cut when the log is closed, or else by the next
+//! open.
 //!
-//! Only what this process has written without a fault is written over. Whatever was there when the log was opened may
-//! be damaged, and kept somewhere else under another name; a file that has failed a write or a sync may stand on bad blocks.
+//! Only files that this process has written without a failure are overwritten. A file from before the open
+//! may be damaged, or somebody may have linked it under another name. A file that failed a write or a sync
+//! may have bad blocks.
 
 use std::io;
 
@@ -23,13 +25,14 @@ use super::{Log, Open};
 use crate::disk::Disk;
 use crate::file;
 
-/// Forgotten files that are kept, unless [`Options`](super::Options) say otherwise. With fewer, files are made anew while
-/// syncs last; each takes the disk of a file for ever, and two of them stand for the reserve (docs/decisions/0016).
+/// The default number of forgotten files that are kept (see [`Options`](super::Options)). With fewer, new
+/// files are made during long syncs. Each spare takes the disk space of a file permanently, and two of them
+/// replace the reserve (docs/decisions/0016).
 pub const SPARE_FILES_MAX: usize = 3;
 
 impl<D: Disk> Log<D> {
-    /// The file with this number, to be written from its front: a spare, or a new one. The second word is how many bytes
-    /// of a former life stand in it.
+    /// Opens the file with this number, to be written from its start: a spare or a new file. Also returns how
+    /// many bytes of an earlier use it holds.
     pub(super) fn take_file(&mut self, number: u64) -> io::Result<(D::File, u64)> {
         let name = file::name(number);
         let Some(spare) = self.spares.pop_front() else { return Ok((self.disk.create(&name)?, 0)) };
@@ -39,16 +42,16 @@ impl<D: Disk> Log<D> {
             Ok((handle, former))
         });
         if taken.is_err() {
-            // Under its new name it is a leftover.
+            // If the rename succeeded, the file is a leftover under its new name.
             let _ = self.disk.remove(&file::spare_name(spare));
         }
-        // Before anybody asks: those that are left may not be enough.
+        // Now, before anything asks for it: the remaining spares may be too small for the reserve.
         self.take_reserve();
         taken
     }
 
-    /// Takes the name of a forgotten file away; keeps the file, if it is to be written over.
-    pub(super) fn give_back(&mut self, number: u64) -> io::Result<()> {
+    /// Removes a forgotten file, or renames it to a spare if it can be overwritten.
+    pub(super) fn remove_or_spare(&mut self, number: u64) -> io::Result<()> {
         let (name, spare) = (file::name(number), file::spare_name(number));
         if self.spares.len() < self.options.spare_files_max
             && !self.is_short()
@@ -56,10 +59,10 @@ impl<D: Disk> Log<D> {
         {
             if self.disk.rename(&name, &spare).is_ok() {
                 self.spares.push_back(number);
-                self.has_spared();
+                self.spare_added();
                 return Ok(());
             }
-            // A disk may say that it could not, when it has.
+            // A disk may report a failure although it has renamed the file.
             let _ = self.disk.remove(&spare);
         }
         match self.disk.remove(&name) {
@@ -68,7 +71,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Removes the spares. One that cannot be removed is left to the next open.
+    /// Removes the spares. The next open retries those that cannot be removed.
     pub(super) fn drop_spares(&mut self) {
         for spare in self.spares.drain(..) {
             let _ = self.disk.remove(&file::spare_name(spare));
@@ -76,7 +79,8 @@ impl<D: Disk> Log<D> {
     }
 }
 
-/// Cuts off what is left of a former life. If the disk refuses, it looks like an interrupted write, and is never vouched for.
+/// Cuts off what is left of an earlier use. If the disk refuses, the rest looks like an interrupted write and
+/// is ignored.
 pub(super) fn cut_former<D: Disk>(disk: &mut D, open: &mut Open<D::File>) {
     if open.former > open.end {
         let _ = disk.truncate(&mut open.handle, open.end);

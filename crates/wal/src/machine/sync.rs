@@ -1,15 +1,15 @@
-//! Syncing, while writing goes on.
+//! Syncing while writing continues.
 //!
 //! ```text
-//!  append        writes; whoever asked for a sync waits from now on, and its batch stays in memory
-//!  begin_sync    everything written so far is to be synced: a job for another thread
-//!  append ...    goes on meanwhile; whoever asks now waits for the next job, together with all others
-//!  end_sync      answers everybody who was written before the job began
+//!  append        writes; a handover that asked for a sync waits from now on, and its batch stays in memory
+//!  begin_sync    takes everything written so far: a job for another thread
+//!  append ...    continues meanwhile; handovers that ask now wait for the next job, all together
+//!  end_sync      answers every handover that was written before the job began
 //! ```
 //!
-//! One sync is under way at a time, and nothing else syncs meanwhile: the system tells an error once, and not to all
-//! who ask. A job that failed is tried again on the spot, for what it may have lost has to be copied first: a disk that
-//! fails is slow for everybody.
+//! Only one sync is in flight at a time, and nothing else syncs meanwhile, because the system reports an
+//! error only once and only to one caller. A failed job is retried at once on the log's thread: what it may
+//! have lost must be copied first. So a failing disk slows everyone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, IoSlice};
@@ -22,18 +22,18 @@ use crate::handover::{Completion, Failure, Handover, Step, WriteError};
 use crate::record::Records;
 use crate::scan;
 
-/// Bytes of the batches that may be kept until they are synced: what a fast disk takes in a tenth of a second. At the
-/// bound [`Log::is_full`].
+/// The maximum bytes of batches kept in memory until they are synced: what a fast disk syncs in a tenth of a
+/// second. At the bound [`Log::is_full`] returns true.
 pub const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
-/// Files, and their names, to be synced. May run beside everything that writes.
-#[must_use = "whoever waits is answered at the end of it"]
+/// The files to sync, and possibly the directory. May run in parallel with all writes.
+#[must_use = "waiting handovers are answered when it ends"]
 pub struct SyncJob {
     files: Vec<(u64, PendingSync)>,
     names: Option<PendingSync>,
 }
 
-/// How a [`SyncJob`] has ended.
+/// The result of a [`SyncJob`].
 #[derive(Debug)]
 #[must_use = "the log waits for it"]
 pub struct SyncEnd(Result<(), Refused>);
@@ -45,7 +45,7 @@ struct Refused {
 }
 
 impl SyncJob {
-    /// Waits until everything is synced, or something refuses.
+    /// Syncs everything and waits for it. Stops at the first error.
     pub fn run(self) -> SyncEnd {
         for (file, sync) in self.files {
             if sync().is_err() {
@@ -68,15 +68,16 @@ impl std::fmt::Debug for SyncJob {
 pub(super) struct Unsynced {
     /// In the order of their batches.
     waiting: VecDeque<Waiting>,
-    /// Batches that somebody waits for, oldest first. Until they are synced, this is the only copy that is surely good.
+    /// Batches that a handover waits for, oldest first. Until they are synced, only this copy is certainly
+    /// good.
     batches: VecDeque<UnsyncedBatch>,
-    /// In `batches`.
+    /// The sum of the lengths of `batches`.
     bytes: u64,
-    under_way: Option<UnderWay>,
+    in_flight: Option<InFlight>,
 }
 
 impl Unsynced {
-    /// Nobody waits for anything that was written.
+    /// Returns true if nobody waits for the sync of a written batch.
     pub fn is_empty(&self) -> bool {
         self.batches.is_empty()
     }
@@ -98,14 +99,14 @@ struct UnsyncedBatch {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct UnderWay {
-    /// The last batch that is synced if it ends well.
+struct InFlight {
+    /// The last batch that is synced if the sync succeeds.
     batch: u64,
     /// The names of files below this number are synced as well.
     names: Option<u64>,
 }
 
-/// Where a batch of a doomed file is copied from.
+/// The source from which a batch of a doomed file is copied.
 enum Source {
     Memory(usize),
     /// Offsets in the file.
@@ -113,16 +114,18 @@ enum Source {
 }
 
 impl<D: Disk> Log<D> {
-    /// Begins to sync everything written so far, if somebody waits for it; everything but the files that are to go, if any
-    /// are; or the oldest file, if too many have not been synced. The job is run on another thread, and its end told with
-    /// [`Log::end_sync`]; until then there is no other.
+    /// Begins a sync. It covers everything written so far if a handover waits for it; all files except the
+    /// forgotten ones if there are forgotten ones; or only the oldest file if too many are unsynced. The
+    /// caller runs the job on another thread and passes its result to [`Log::end_sync`]. Until then no other
+    /// sync begins.
     ///
-    /// What failed a sync before is copied and synced on the spot.
+    /// Files whose sync failed before are copied and synced at once, without a job.
     pub fn begin_sync(&mut self, done: &mut Vec<Completion>) -> Option<SyncJob> {
         if self.is_syncing() {
             return None;
         }
-        // A full log and a closed one sync as well.
+        // A write may have synced everything meanwhile (see `ensure_room`): answers the handovers that this
+        // covered.
         self.answer(&Ok(()), done);
         let forgotten = self.begin_forget();
         let asked = !self.unsynced.waiting.is_empty() || forgotten.is_some();
@@ -134,7 +137,7 @@ impl<D: Disk> Log<D> {
         if self.dirty.iter().filter(|file| stays(file)).take(files).any(|file| file.doomed) {
             if asked {
                 let outcome = self.sync_all().or_else(|failure| {
-                    self.give_way(&failure);
+                    self.release_reserve_if_full(&failure);
                     self.sync_all()
                 });
                 self.answer(&outcome, done);
@@ -152,19 +155,19 @@ impl<D: Disk> Log<D> {
             job.names = Some(self.disk.begin_sync_dir());
         }
         let batch = if asked { self.last } else { self.dirty.front().map_or(0, |oldest| oldest.last) };
-        self.unsynced.under_way = Some(UnderWay { batch, names: (!named).then_some(self.next_file) });
+        self.unsynced.in_flight = Some(InFlight { batch, names: (!named).then_some(self.next_file) });
         Some(job)
     }
 
-    /// The job of the last [`Log::begin_sync`] has ended: answers whoever it was for. One that failed is tried again,
-    /// once.
+    /// Takes the result of the job from [`Log::begin_sync`] and answers the handovers it covered. Retries a
+    /// failed sync once.
     pub fn end_sync(&mut self, end: SyncEnd, done: &mut Vec<Completion>) {
-        let Some(UnderWay { batch, names }) = self.unsynced.under_way.take() else { return };
+        let Some(InFlight { batch, names }) = self.unsynced.in_flight.take() else { return };
         let covered = |file: &Open<D::File>| names.is_some_and(|below| file.number < below);
         match end.0 {
             Ok(()) => {
                 self.dirty.iter_mut().chain(&mut self.current).for_each(|file| file.named |= covered(file));
-                self.leave_dirty(|file| file.last <= batch);
+                self.drop_dirty(|file| file.last <= batch);
                 self.synced = self.synced.max(batch);
                 self.note();
                 self.remove_forgotten();
@@ -181,19 +184,19 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Syncs on the spot what somebody waits for: for whoever has no other thread.
+    /// Syncs everything that handovers wait for, without another thread.
     pub fn sync(&mut self, done: &mut Vec<Completion>) {
         while let Some(job) = self.begin_sync(done) {
             self.end_sync(job.run(), done);
         }
     }
 
-    /// Whether a job of [`Log::begin_sync`] has not ended.
+    /// Returns true while a job of [`Log::begin_sync`] has not ended.
     pub fn is_syncing(&self) -> bool {
-        self.unsynced.under_way.is_some()
+        self.unsynced.in_flight.is_some()
     }
 
-    /// Nothing more should be written before the sync that is under way has ended.
+    /// Returns true if nothing more should be written before the sync in flight has ended.
     pub fn is_full(&self) -> bool {
         let full =
             self.unsynced.bytes >= UNSYNCED_BYTES_MAX || self.dirty.len() > 2 * self.options.dirty_files_max;
@@ -207,8 +210,9 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Answers a group that was written, and keeps it if one of them waits for a sync. `header` is that of its batch.
-    pub(super) fn written(
+    /// Answers a group of handovers that was written. Keeps its records if one of them waits for a sync.
+    /// `header` is the header of its batch.
+    pub(super) fn answer_written(
         &mut self,
         group: impl Iterator<Item = Handover>,
         header: Option<BatchHeader>,
@@ -236,7 +240,7 @@ impl<D: Disk> Log<D> {
         self.answer(&Ok(()), done);
     }
 
-    /// Answers those whose batches are synced; and all others, if they cannot be.
+    /// Answers the waiting handovers whose batches are synced; if `outcome` is an error, all of them.
     fn answer(&mut self, outcome: &Result<(), Failure>, done: &mut Vec<Completion>) {
         let synced = self.synced;
         while let Some(batch) = self.unsynced.batches.pop_front_if(|batch| batch.header.number <= synced) {
@@ -257,7 +261,7 @@ impl<D: Disk> Log<D> {
         }
     }
 
-    /// Makes everything written so far synced, on the spot. Not while a sync is under way.
+    /// Syncs everything written so far at once. Must not be called while a sync is in flight.
     pub(super) fn sync_all(&mut self) -> Result<(), Failure> {
         let outcome = self.try_sync_all();
         self.sync_refused &= outcome.is_err();
@@ -278,7 +282,7 @@ impl<D: Disk> Log<D> {
         if self.dirty.iter().chain(&self.current).any(unnamed) {
             self.sync_names()?;
         }
-        self.leave_dirty(|_| true);
+        self.drop_dirty(|_| true);
         self.synced = self.last;
         if let Some(current) = &mut self.current {
             current.good += copies;
@@ -287,9 +291,9 @@ impl<D: Disk> Log<D> {
         Ok(())
     }
 
-    /// Writes the acknowledged batches of doomed files to the current file. While one of them cannot be read,
-    /// nothing is synced. A batch that reads back as something else, and is not kept, is lost: the disk took it and
-    /// dropped it. The next open reports it.
+    /// Copies the acknowledged batches of doomed files to the current file. If one of the files cannot be
+    /// read, nothing is synced. A batch whose bytes read back differently, and which is not in memory, is
+    /// lost: the disk accepted it and dropped it. The next open reports it.
     fn copy_doomed(&mut self) -> Result<u32, Failure> {
         let batches = std::mem::take(&mut self.unsynced.batches);
         let copies = self.copy_doomed_with(&batches);
@@ -333,7 +337,7 @@ impl<D: Disk> Log<D> {
                     Source::File(from, to) => payload.push(IoSlice::new(&bytes[from..to])),
                     Source::Memory(at) => batches[at].records.iter().for_each(|r| r.slices(&mut payload)),
                 }
-                self.open_fresh()?;
+                self.ensure_current()?;
                 self.write_batch(header, &payload)?;
             }
         }

@@ -1,4 +1,4 @@
-//! A block: the unit that is read and proved.
+//! A block: the unit that is read and verified.
 //!
 //! ```text
 //!  0       4       8        12        16      20
@@ -8,28 +8,29 @@
 //!
 //! Little-endian. The blocks of an extent follow each other without gaps, and so do the extents of a pack.
 //!
-//! * `check`: CRC-32C over the seed and bytes 8..20, so that `length` can be relied on before the payload is read.
-//! * `length`, `records`: bytes and number of the records in the payload; both at least 1.
+//! * `check`: CRC-32C over the seed and bytes 8..20, so that `length` can be trusted before the payload is
+//!   read.
+//! * `length`, `records`: the bytes and the number of the records in the payload; both at least 1.
 //! * `proof`: CRC-32C over the seed and the payload.
 //!
-//! The seed is the number of the pack, the block's offset in it and the owner, each as u64: a block proves itself
-//! only to whoever expects it there. It need not stand in the block.
+//! The seed is the number of the pack, the block's offset in it and the owner, each as u64. So a block is
+//! valid only at the place, and for the owner, for which it was written. The seed is not stored in the block.
 
 use super::Flaw;
 use crate::batch::Proof;
 use crate::record::Records;
 
-/// Bytes of a block's header.
+/// The length of a block's header in bytes.
 pub(crate) const BLOCK_HEADER: usize = 20;
 const _: () = assert!(BLOCK_HEADER == 5 * 4);
 
 const BLOCK_MAGIC: [u8; 4] = *b"SLbk";
 
-/// What a block must have been written for.
+/// The place and owner for which a block must have been written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub pack: u64,
-    /// In bytes, of the block's header.
+    /// The offset of the block's header in bytes.
     pub offset: u64,
     pub owner: u64,
 }
@@ -42,14 +43,14 @@ impl Place {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
-    /// Bytes of payload.
+    /// The length of the payload in bytes.
     pub length: u32,
     pub records: u32,
     proof: u32,
 }
 
 impl BlockHeader {
-    /// The encoded header of these records at this place. Their bytes fit u32.
+    /// Returns the encoded header for these records at this place. Their bytes must fit a u32.
     pub fn encode(records: &Records, place: Place) -> [u8; BLOCK_HEADER] {
         let mut proof = place.proof();
         records.pieces(|piece| proof.update(piece));
@@ -64,7 +65,7 @@ impl BlockHeader {
         bytes
     }
 
-    /// The header at the front of `bytes`, if it was written for this place.
+    /// Reads the header at the front of `bytes` and checks that it was written for this place.
     pub fn decode(bytes: &[u8], place: Place) -> Result<Self, Flaw> {
         let bytes = bytes.get(..BLOCK_HEADER).ok_or(Flaw::Short)?;
         let mut check = place.proof();
@@ -76,8 +77,8 @@ impl BlockHeader {
         Ok(Self { length: word(8), records: word(12), proof: word(16) })
     }
 
-    /// Whether `payload` is the one this header was written for.
-    pub fn proves(&self, payload: &[u8], place: Place) -> bool {
+    /// Returns true if this header was written for `payload`.
+    pub fn matches(&self, payload: &[u8], place: Place) -> bool {
         let mut proof = place.proof();
         proof.update(payload);
         proof.finish() == self.proof
@@ -89,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_holds_for_its_place_only() {
+    fn a_header_is_valid_for_its_place_only() {
         let place = Place { pack: 7, offset: 48, owner: 9 };
         let mut records = Records::new();
         records.push(9, 1, 2, &[b"body"]);
@@ -99,7 +100,7 @@ mod tests {
         for other in [Place { pack: 8, ..place }, Place { offset: 49, ..place }, Place { owner: 1, ..place }]
         {
             assert_eq!(BlockHeader::decode(&bytes, other), Err(Flaw::Header), "{other:?}");
-            records.pieces(|piece| assert!(header.proves(piece, place) && !header.proves(piece, other)));
+            records.pieces(|piece| assert!(header.matches(piece, place) && !header.matches(piece, other)));
         }
         for at in 0..BLOCK_HEADER {
             let mut bad = bytes;

@@ -1,10 +1,10 @@
-//! What writes packs, counts what is alive in them, and removes them.
+//! Writes packs, counts their live extents, and removes them.
 //!
 //! ```text
 //!            written, synced, named            last extent released            removed
 //!   (none) ─────────────────────────▶ alive ─────────────────────────▶ spent ──────────▶ (none)
-//!      │         something failed, or nobody knew of it at open           ▲ └─┐ the disk refuses: tried again
-//!      └──────────────────────────────────────────────────────────────────┘ ◀─┘ by every later call
+//!      │         a write or a sync failed, or the log does not name it    ▲ └─┐ the disk refuses: every later
+//!      └──────────────────────────────────────────────────────────────────┘ ◀─┘ call tries again
 //! ```
 
 use std::collections::BTreeMap;
@@ -15,34 +15,34 @@ use super::{BLOCK_BYTES, Extent, PACK_BYTES, Run};
 use crate::disk::{Disk, LOCK, read_all, write_all};
 use crate::file::{self, FILE_HEADER, FileHeader, PACK_MAGIC, PACK_VERSION};
 
-/// Spent packs that could not be removed; at the bound nothing is written until one can, and no more of them are
-/// tried at a time.
+/// The maximum number of spent packs that could not be removed. At the bound nothing is written until one is
+/// removed. A call stops removing after this many failures.
 const SPENT_MAX: usize = 4;
 
-/// How packs are kept.
+/// Settings of packs.
 #[derive(Clone, Debug)]
 pub struct PackOptions {
-    /// Bytes after which a new pack begins.
+    /// The bytes after which a new pack begins.
     pub pack_bytes: u64,
-    /// Bytes that packs may hold beyond twice what is alive in them before [`Packs::sparse`] names one.
+    /// The bytes that packs may have, beyond twice their live bytes, before [`Packs::sparse`] names one.
     pub garbage_allowed: u64,
 }
 
 impl Default for PackOptions {
-    /// 32 MiB of garbage: eight packs, so that a small backlog is never moved.
+    /// 32 MiB of garbage, which is eight packs: a small backlog is never moved.
     fn default() -> Self {
         Self { pack_bytes: PACK_BYTES, garbage_allowed: 32 << 20 }
     }
 }
 
-/// Why packs could not be opened. Nothing was written.
+/// The reason why packs could not be opened. Nothing was written.
 #[derive(Debug)]
 pub enum PackError {
     /// Another process has them open.
     Locked,
     /// A pack was written by a newer program.
     NewerFormat { file: String, version: u32 },
-    /// The disk refused something that open cannot do without; `file` is empty if it was the directory.
+    /// The disk refused an operation that the open needs; `file` is empty if it was the directory.
     Io { file: String, error: io::Error },
 }
 
@@ -53,7 +53,7 @@ impl std::fmt::Display for PackError {
             Self::NewerFormat { file, version } => {
                 write!(f, "pack {file} has format version {version}; this program knows {PACK_VERSION}")
             }
-            Self::Io { file, error } if file.is_empty() => write!(f, "their directory: {error}"),
+            Self::Io { file, error } if file.is_empty() => write!(f, "the packs' directory: {error}"),
             Self::Io { file, error } => write!(f, "pack {file}: {error}"),
         }
     }
@@ -61,12 +61,12 @@ impl std::fmt::Display for PackError {
 
 impl std::error::Error for PackError {}
 
-/// Nothing was written; the runs come back to be handed over again when the owner sees fit.
+/// Nothing was written. The runs are returned; the owner may hand them over again.
 #[derive(Debug)]
 pub struct WriteFailure {
-    /// The pack that was refused; empty if it was none.
+    /// The pack that was refused; empty if it was no pack.
     pub file: String,
-    /// [`io::ErrorKind::InvalidInput`] if it was not the disk that refused: see [`Packs::write`].
+    /// [`io::ErrorKind::InvalidInput`] if a run is invalid and the disk did not fail; see [`Packs::write`].
     pub error: io::Error,
     pub runs: Vec<Run>,
 }
@@ -79,7 +79,7 @@ impl std::fmt::Display for WriteFailure {
 
 impl std::error::Error for WriteFailure {}
 
-/// The packs of one directory. Memory: a few words for each extent that is alive.
+/// The packs of one directory. Memory: a few words per live extent.
 pub struct Packs<D: Disk> {
     disk: D,
     options: PackOptions,
@@ -87,33 +87,33 @@ pub struct Packs<D: Disk> {
     /// Packs that nobody needs, and their bytes.
     spent: BTreeMap<u64, u64>,
     next: u64,
-    /// Bytes of all packs, the spent ones that are still there included.
+    /// The bytes of all packs, including spent ones that are not removed yet.
     bytes: u64,
-    /// Bytes of all extents that are alive.
+    /// The bytes of all live extents.
     live: u64,
 }
 
 #[derive(Default)]
 struct Pack {
-    /// Of the file; 0 if it is not there.
+    /// The size of the file in bytes; 0 if it does not exist.
     bytes: u64,
-    /// Bytes of the extents that are alive, by offset.
+    /// The bytes of each live extent, by offset.
     extents: BTreeMap<u32, u32>,
     /// Their sum.
     live: u64,
-    /// Somebody may need more of it than is known.
-    held: bool,
+    /// It may have more live extents than are known.
+    may_have_more: bool,
     /// [`Packs::sparse`] has named it.
     named: bool,
 }
 
 impl<D: Disk> Packs<D> {
-    /// Takes the directory. `known` are the extents that are alive; a pack with none of them is removed, for it was
-    /// written by a life that ended before it could say so. An extent that stands twice in `known` counts once; one
-    /// whose pack is not there is found out by who reads it.
+    /// Locks the directory. `known` are the live extents. A pack with none of them is removed: the process
+    /// that wrote it ended before it could record it in the log. A repeated extent in `known` counts once. A
+    /// missing pack is noticed only when it is read.
     ///
-    /// With `keep_unknown` (not everything that was said can be read) no pack of former lives is removed in this life
-    /// of which more than the known extents could be needed.
+    /// `keep_unknown` says that a part of the log cannot be read. Then no existing pack is removed in this
+    /// process if it may have more live extents than the known ones.
     ///
     /// Costs one read of 48 bytes per pack.
     ///
@@ -148,20 +148,20 @@ impl<D: Disk> Packs<D> {
             spent: BTreeMap::new(),
         };
         for (number, mut pack) in packs {
-            pack.held = keep_unknown && pack.bytes > FILE_HEADER as u64 + pack.live;
+            pack.may_have_more = keep_unknown && pack.bytes > FILE_HEADER as u64 + pack.live;
             opened.keep_or_spend(number, pack);
         }
         opened.sweep();
         Ok(opened)
     }
 
-    /// Writes the runs, those of several owners into one pack as long as there is room, and returns where each of them
-    /// stands, in their order, once they and the names of their packs are synced.
+    /// Writes the runs. Runs of several owners share a pack while there is room. Returns the extents in the order
+    /// of the runs, once these and the names of their packs are synced.
     ///
     /// # Errors
-    /// The disk refused; or, with [`io::ErrorKind::InvalidInput`], a run has no records, an empty block, a block of
-    /// several records with more than [`BLOCK_BYTES`], or does not fit a pack of 4 GiB. Nothing is left of any of the
-    /// runs, or nobody will ever find it.
+    /// The disk refused. Or, with [`io::ErrorKind::InvalidInput`], a run is invalid: it has no records, an
+    /// empty block, a block of several records with more than [`BLOCK_BYTES`], or does not fit a pack of 4
+    /// GiB. No run was written then, or what was written is never used.
     pub fn write(&mut self, runs: Vec<Run>) -> Result<Vec<Extent>, WriteFailure> {
         if runs.is_empty() {
             return Ok(Vec::new());
@@ -169,7 +169,7 @@ impl<D: Disk> Packs<D> {
         match self.try_write(&runs) {
             Ok(written) => {
                 for &Extent { pack, offset, bytes } in &written {
-                    // Until now nobody needed it.
+                    // Until now it counted as spent.
                     let spent = self.spent.remove(&pack);
                     let pack = self.packs.entry(pack).or_default();
                     pack.bytes += spent.unwrap_or(0);
@@ -179,16 +179,17 @@ impl<D: Disk> Packs<D> {
                 Ok(written)
             }
             Err((file, error)) => {
-                // Whatever a sync said or did, these files are not believed: the next attempt makes others.
+                // These files are never used, whatever their syncs reported; the next attempt writes new
+                // ones.
                 self.sweep();
                 Err(WriteFailure { file, error, runs })
             }
         }
     }
 
-    /// Nothing in this extent is needed any more, and what says so is synced. When it was the last of its pack, the
-    /// pack is removed; while the disk refuses that, every later call tries again. An extent that is not alive is
-    /// ignored, so that saying it twice does no harm.
+    /// Releases an extent of which nothing is needed any more. The record that says so must be synced. If it
+    /// was the last extent of its pack, the pack is removed. If the disk refuses that, every later call tries
+    /// again. Does nothing if the extent is not alive, so calling it twice is harmless.
     pub fn release(&mut self, extent: Extent) {
         if let Some(mut pack) = self.packs.remove(&extent.pack) {
             if pack.extents.get(&extent.offset) == Some(&extent.bytes) {
@@ -201,17 +202,18 @@ impl<D: Disk> Packs<D> {
         self.sweep();
     }
 
-    /// A pack worth emptying: the one with the least alive, if packs hold more than twice what is alive, and
-    /// [`PackOptions::garbage_allowed`]. Its owners write what is alive of it anew and release it.
+    /// Returns a pack that its owners should empty: they write its live records again and release its
+    /// extents. It is the pack with the smallest share of live bytes. There is one only if packs have more
+    /// bytes than twice the live bytes plus [`PackOptions::garbage_allowed`].
     ///
-    /// A pack is named at most once in this life, and counts as emptied from then on: asked again, another is named
-    /// only if emptying those named before will not be enough.
+    /// A pack is named at most once per process and counts as emptied from then on. Another one is named only
+    /// if emptying all named packs will not be enough.
     pub fn sparse(&mut self) -> Option<u64> {
         if !self.is_sparse(self.bytes, self.live) {
             return None;
         }
         let (mut bytes, mut live) = (0, 0);
-        for pack in self.packs.values().filter(|pack| !pack.held) {
+        for pack in self.packs.values().filter(|pack| !pack.may_have_more) {
             bytes += if pack.named { pack.live } else { pack.bytes };
             live += pack.live;
         }
@@ -219,18 +221,19 @@ impl<D: Disk> Packs<D> {
             return None;
         }
         let candidates =
-            self.packs.iter_mut().filter(|(_, pack)| !pack.held && !pack.named && pack.bytes > 0);
+            self.packs.iter_mut().filter(|(_, pack)| !pack.may_have_more && !pack.named && pack.bytes > 0);
         let (&number, pack) = candidates.min_by_key(|(_, pack)| 1000 * pack.live / pack.bytes)?;
         pack.named = true;
         Some(number)
     }
 
-    /// Bytes on the disk, and of the extents that are alive. The second is larger only if packs are missing.
+    /// Returns the bytes on the disk and the bytes of live extents. The second is larger only if packs are
+    /// missing.
     pub fn bytes(&self) -> (u64, u64) {
         (self.bytes, self.live)
     }
 
-    /// The disk, for tests that look behind the packs' back.
+    /// Gives tests access to the disk.
     #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.disk
@@ -241,19 +244,20 @@ impl<D: Disk> Packs<D> {
     }
 
     fn keep_or_spend(&mut self, number: u64, pack: Pack) {
-        if pack.held || !pack.extents.is_empty() {
+        if pack.may_have_more || !pack.extents.is_empty() {
             self.packs.insert(number, pack);
         } else {
             self.spent.insert(number, pack.bytes);
         }
     }
 
-    /// Makes packs, which are spent until they are known to be needed; on an error, tells which was refused.
+    /// Writes packs that stay spent until the caller counts their extents. On an error, returns the pack that
+    /// was refused.
     fn try_write(&mut self, runs: &[Run]) -> Result<Vec<Extent>, (String, io::Error)> {
         let groups = group(runs, self.options.pack_bytes).map_err(|error| (String::new(), error))?;
         self.sweep();
         if self.spent.len() >= SPENT_MAX {
-            return Err((String::new(), io::Error::other("packs that nobody needs cannot be removed")));
+            return Err((String::new(), io::Error::other("unused packs cannot be removed")));
         }
         let mut written = Vec::with_capacity(runs.len());
         for Group { runs, bytes } in groups {
@@ -268,7 +272,7 @@ impl<D: Disk> Packs<D> {
         Ok(written)
     }
 
-    /// Removes what nobody needs. Names that come back after a power failure are known to nobody.
+    /// Removes the spent packs. If a name reappears after a power failure, no extent names that pack.
     fn sweep(&mut self) {
         let (disk, bytes) = (&mut self.disk, &mut self.bytes);
         let mut refused = 0;
@@ -297,8 +301,8 @@ impl Pack {
     }
 }
 
-/// The length of a pack whose format is not newer than this program. A pack whose header is damaged is none the worse
-/// for it: its blocks prove themselves.
+/// Returns the size of a pack, unless its format is newer than this program. A corrupt header is no problem,
+/// because every block has its own checksums.
 fn inspect<D: Disk>(disk: &mut D, number: u64) -> Result<u64, PackError> {
     let name = file::pack_name(number);
     let io = |error| PackError::Io { file: name.clone(), error };
@@ -317,11 +321,11 @@ fn inspect<D: Disk>(disk: &mut D, number: u64) -> Result<u64, PackError> {
 /// Runs that share a pack.
 struct Group<'a> {
     runs: &'a [Run],
-    /// Of the pack.
+    /// The size of the pack in bytes.
     bytes: u64,
 }
 
-/// Deals the runs out to packs, in their order.
+/// Distributes the runs to packs, in their order.
 fn group(runs: &[Run], pack_bytes: u64) -> io::Result<Vec<Group<'_>>> {
     let mut groups = Vec::new();
     let (mut from, mut bytes) = (0, FILE_HEADER as u64);
@@ -337,14 +341,14 @@ fn group(runs: &[Run], pack_bytes: u64) -> io::Result<Vec<Group<'_>>> {
     Ok(groups)
 }
 
-/// Bytes that a run takes, if it can be written.
+/// Returns the bytes that a run takes, or an error if it is invalid.
 fn length(run: &Run) -> io::Result<u64> {
     let refuse = |why: &str| {
         let why = format!("a run of owner {:#x} {why}", run.owner);
         Err(io::Error::new(io::ErrorKind::InvalidInput, why))
     };
     if run.blocks.is_empty() || run.blocks.iter().any(|block| block.is_empty()) {
-        return refuse("has an empty block, or none");
+        return refuse("has no blocks or an empty block");
     }
     if run.blocks.iter().any(|block| block.len() > 1 && block.bytes() > BLOCK_BYTES) {
         return refuse("has a block that is too large");
@@ -353,7 +357,7 @@ fn length(run: &Run) -> io::Result<u64> {
     if FILE_HEADER as u64 + length > u64::from(u32::MAX) { refuse("does not fit a pack") } else { Ok(length) }
 }
 
-/// Makes a pack that is synced but for its name, and adds its extents.
+/// Writes and syncs a pack, except its name, and adds its extents.
 fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Vec<Extent>) -> io::Result<()> {
     let opening = FileHeader { version: PACK_VERSION, number, generation: 0 }.encode(PACK_MAGIC);
     let mut offset = FILE_HEADER as u64;
@@ -364,7 +368,7 @@ fn write_pack<D: Disk>(disk: &mut D, number: u64, runs: &[Run], extents: &mut Ve
             headers.push(BlockHeader::encode(block, Place { pack: number, offset, owner: run.owner }));
             offset += (BLOCK_HEADER + block.bytes()) as u64;
         }
-        // Whoever made the groups has seen to it that both fit.
+        // `length` has checked that both fit.
         extents.push(Extent { pack: number, offset: start as u32, bytes: (offset - start) as u32 });
     }
     let mut pieces = vec![IoSlice::new(&opening)];

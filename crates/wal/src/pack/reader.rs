@@ -11,29 +11,31 @@ use crate::disk::{Disk, read_all};
 use crate::file;
 use crate::record::{self, Record};
 
-/// Packs that are kept open. Few: an open pack keeps its bytes on the disk when it is removed.
+/// The maximum number of packs kept open. Small, because a removed pack keeps its disk space while it is
+/// open.
 pub(crate) const OPEN_PACKS_MAX: usize = 8;
 
 /// One block of an extent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// In the order in which they were put into the run; `file` is 0. Their bodies are slices of one buffer of
-    /// [`BLOCK_BYTES`] and a header at most, or of the size of the only record: keeping one keeps all.
+    /// In the order in which they were added to the run; `file` is 0. Their bodies are slices of one buffer,
+    /// so keeping one keeps the whole buffer. It has at most [`BLOCK_BYTES`] and a header, or the size of the
+    /// single record.
     pub records: Vec<Record>,
-    /// Where the next block of the extent is; `None` behind the last.
+    /// The position of the next block in the extent; `None` after the last.
     pub next: Option<u32>,
-    /// What it takes in the pack, its header included.
+    /// The bytes that it takes in the pack, with its header.
     pub bytes: u32,
 }
 
-/// What is wrong with a block.
+/// The kind of damage of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// The pack is not there.
+    /// The pack does not exist.
     Missing,
-    /// The pack ends in front of the block's end.
+    /// The pack ends before the block does.
     Short,
-    /// No block header, or that of another place or owner.
+    /// There is no block header, or it belongs to another place or owner.
     Header,
     /// The records do not match the header.
     Payload,
@@ -44,18 +46,18 @@ impl std::fmt::Display for Flaw {
         f.write_str(match self {
             Self::Missing => "the pack is missing",
             Self::Short => "the pack ends too early",
-            Self::Header => "the block's header does not hold",
-            Self::Payload => "the block's records do not hold",
+            Self::Header => "the block's header is corrupt",
+            Self::Payload => "the block's records are corrupt",
         })
     }
 }
 
-/// Why a block could not be read.
+/// The reason why a block could not be read.
 #[derive(Debug)]
 pub enum ReadError {
-    /// The records are lost. `offset` is that of the block, in bytes from the start of the pack.
+    /// The records are lost. `offset` is the offset of the block in the pack, in bytes.
     Damaged { pack: u64, offset: u64, what: Flaw },
-    /// The disk refused: nothing is known about the records.
+    /// The disk refused. The records may be intact.
     Io { pack: u64, offset: u64, error: io::Error },
 }
 
@@ -74,7 +76,7 @@ impl std::fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-/// What went wrong in a block, before it is said which.
+/// The reason why a block could not be read, without its place.
 enum Trouble {
     Flaw(Flaw),
     Io(io::Error),
@@ -92,22 +94,22 @@ impl From<Flaw> for Trouble {
     }
 }
 
-/// Reads the packs of a directory, whether or not somebody writes there. Memory: the block that is being read, and
-/// a few open files.
+/// Reads the packs of a directory, even while they are written. Memory: the block being read, and a few open
+/// files.
 pub struct PackReader<D: Disk> {
     disk: D,
-    /// The one used last stands last.
+    /// The most recently used pack is the last.
     open: VecDeque<(u64, D::File)>,
 }
 
 impl<D: Disk> PackReader<D> {
-    /// Reads from `disk`, which it does not lock: the same directory that [`crate::Packs`] has.
+    /// Creates a reader of the directory that [`crate::Packs`] uses. Does not lock it.
     pub fn new(disk: D) -> Self {
         Self { disk, open: VecDeque::with_capacity(OPEN_PACKS_MAX) }
     }
 
-    /// Reads the block at byte `at` of the extent: 0, or [`Block::next`] of the block before it. One read of the disk,
-    /// two if the block is one record of more than [`BLOCK_BYTES`].
+    /// Reads the block at position `at` of the extent: 0, or [`Block::next`] of the block before it. Takes
+    /// one read of the disk, or two if the block is one record of more than [`BLOCK_BYTES`].
     ///
     /// # Errors
     /// See [`ReadError`].
@@ -126,7 +128,7 @@ impl<D: Disk> PackReader<D> {
         Ok(Block { records, next, bytes: taken })
     }
 
-    /// The records of the block, which takes at most `room` bytes, and what it takes.
+    /// Returns the records of a block and its size in bytes. The block can have at most `room` bytes.
     fn try_read(&mut self, place: Place, room: u32) -> Result<(Vec<Record>, u32), Trouble> {
         let room = room as usize;
         let (disk, handle) = self.handle(place.pack)?;
@@ -148,7 +150,7 @@ impl<D: Disk> PackReader<D> {
         }
         bytes.truncate(end);
         let payload = Bytes::from(bytes).slice(BLOCK_HEADER..);
-        if !header.proves(&payload, place) {
+        if !header.matches(&payload, place) {
             return Err(Flaw::Payload.into());
         }
         let records = records(payload).filter(|records| records.len() == header.records as usize);

@@ -1,4 +1,5 @@
-//! The threads that run [`Packs`] and a [`PackReader`]: two, for a read must never wait for a sync.
+//! The threads that run [`Packs`] and a [`PackReader`]. There are two, because a read must never wait for a
+//! sync.
 
 use std::io;
 
@@ -6,11 +7,11 @@ use super::{Block, Extent, PackReader, Packs, ReadError, Run, WriteFailure};
 use crate::disk::Disk;
 use crate::worker::{Inbox, Worker};
 
-/// Runs to be written together: answered exactly once.
+/// Runs to write together. Answered exactly once.
 #[derive(Debug)]
 pub struct PackJob {
     pub shard: u32,
-    /// The shard's number for it.
+    /// The number that the shard gave it.
     pub ticket: u64,
     pub runs: Vec<Run>,
 }
@@ -23,12 +24,12 @@ pub struct Packed {
     pub result: Result<Vec<Extent>, WriteFailure>,
 }
 
-/// What came of a round of the thread.
+/// The result of a round of the thread.
 #[derive(Debug)]
 pub struct PackRound {
-    /// One for each job of the round, in their order.
+    /// One answer for each job of the round, in their order.
     pub packed: Vec<Packed>,
-    /// On the disk, and alive; see [`Packs::bytes`].
+    /// The bytes on the disk and the live bytes; see [`Packs::bytes`].
     pub bytes: (u64, u64),
     /// A pack that its owners should empty now; see [`Packs::sparse`].
     pub sparse: Option<u64>,
@@ -41,26 +42,26 @@ impl<D: Disk + 'static> Packs<D> {
     /// Runs the packs on a thread of their own.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn(self, on_round: OnPackRound) -> io::Result<PacksHandle> {
         Ok(PacksHandle { worker: Worker::spawn("packs", |inbox| write(self, inbox, on_round))? })
     }
 }
 
-/// The way to the thread of [`Packs::spawn`]. When the last clone is dropped, the thread does what it was given and
-/// ends. After [`PacksHandle::stop`] what is handed over is dropped unanswered: stop the shards first.
+/// A handle to the thread of [`Packs::spawn`]. When the last clone is dropped, the thread finishes its work
+/// and ends. After [`PacksHandle::stop`] jobs are dropped without an answer, so stop the shards first.
 #[derive(Clone, Debug)]
 pub struct PacksHandle {
     worker: Worker<Writes, ()>,
 }
 
 impl PacksHandle {
-    /// Hands runs over. Never waits for the disk. Each job is written and synced for itself.
+    /// Hands runs over. Never waits for the disk. Each job is written and synced separately.
     pub fn send(&self, job: PackJob) {
         self.worker.add(|writes| writes.jobs.push(job));
     }
 
-    /// Gives an extent back; see [`Packs::release`]. Never waits for the disk.
+    /// Releases an extent; see [`Packs::release`]. Never waits for the disk.
     pub fn release(&self, extent: Extent) {
         self.worker.add(|writes| writes.released.push(extent));
     }
@@ -68,13 +69,13 @@ impl PacksHandle {
     /// Waits until everything handed over is done and answered.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
     pub fn stop(self) -> io::Result<()> {
         self.worker.stop().map(|_| ())
     }
 }
 
-/// Bounded by what the shards may have unanswered, and by the extents that are alive.
+/// Bounded by the number of unanswered jobs of all shards, and by the number of live extents.
 #[derive(Debug, Default)]
 struct Writes {
     jobs: Vec<PackJob>,
@@ -84,7 +85,7 @@ struct Writes {
 fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPackRound) {
     let mut writes = Writes::default();
     while inbox.take(&mut writes, false) {
-        // First, for it makes room.
+        // First, because it frees disk space.
         writes.released.drain(..).for_each(|extent| packs.release(extent));
         let packed = writes.jobs.drain(..).map(|PackJob { shard, ticket, runs }| {
             let result = packs.write(runs);
@@ -95,11 +96,11 @@ fn write<D: Disk>(mut packs: Packs<D>, inbox: &Inbox<Writes>, mut on_round: OnPa
     }
 }
 
-/// A block to be read: answered exactly once.
+/// A request for a block. Answered exactly once.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadJob {
     pub shard: u32,
-    /// The shard's number for it.
+    /// The number that the shard gave it.
     pub ticket: u64,
     pub extent: Extent,
     pub owner: u64,
@@ -115,28 +116,30 @@ pub struct BlockRead {
     pub result: Result<Block, ReadError>,
 }
 
-/// Called on the reader's thread with each block as soon as it is read, so that one is in memory there at a time.
+/// Called on the reader's thread with each block as soon as it is read. So the thread has only one block in
+/// memory.
 pub type OnBlockRead = Box<dyn FnMut(BlockRead) + Send>;
 
 impl<D: Disk + 'static> PackReader<D> {
     /// Runs the reader on a thread of its own.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn(self, on_read: OnBlockRead) -> io::Result<PackReaderHandle> {
         Ok(PackReaderHandle { worker: Worker::spawn("pack reader", |inbox| read(self, inbox, on_read))? })
     }
 }
 
-/// The way to the thread of [`PackReader::spawn`]. When the last clone is dropped, the thread reads what it was asked
-/// for and ends. After [`PackReaderHandle::stop`] a job is dropped unanswered: stop the shards first.
+/// A handle to the thread of [`PackReader::spawn`]. When the last clone is dropped, the thread finishes its
+/// jobs and ends. After [`PackReaderHandle::stop`] jobs are dropped without an answer, so stop the shards
+/// first.
 #[derive(Clone, Debug)]
 pub struct PackReaderHandle {
     worker: Worker<Vec<ReadJob>, ()>,
 }
 
 impl PackReaderHandle {
-    /// Asks for a block. Never waits for the disk. Jobs are done in their order.
+    /// Requests a block. Never waits for the disk. Jobs are done in their order.
     pub fn send(&self, job: ReadJob) {
         self.worker.add(|jobs| jobs.push(job));
     }
@@ -144,7 +147,7 @@ impl PackReaderHandle {
     /// Waits until every job is answered.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
     pub fn stop(self) -> io::Result<()> {
         self.worker.stop().map(|_| ())
     }

@@ -10,7 +10,8 @@ use crate::record;
 use crate::scan::Found;
 
 impl Directory {
-    /// Finds what is left behind the last batch that counts, and keeps it if it is torn: (file, bytes to keep), newest first.
+    /// Finds the bytes after the last valid batch: returns (file, bytes to keep) for each file to cut, newest
+    /// first. Saves a copy of them if batches were begun there.
     pub(super) fn tail<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -55,14 +56,14 @@ impl Directory {
             }
         }
         if cut.torn {
-            cut.kept = self.keep(disk, &cuts)?;
+            cut.kept = self.save(disk, &cuts)?;
         }
         recovery.cut = Some(cut);
         Ok(cuts)
     }
 
-    /// Copies what is to be cut to files of its own, and returns their names; none if the disk refuses.
-    fn keep<D: Disk>(&mut self, disk: &mut D, cuts: &[(usize, u64)]) -> Result<Vec<String>, OpenError> {
+    /// Copies the bytes to be cut to separate files and returns their names; none if the disk refuses.
+    fn save<D: Disk>(&mut self, disk: &mut D, cuts: &[(usize, u64)]) -> Result<Vec<String>, OpenError> {
         let mut kept = Vec::new();
         for &(index, from) in cuts {
             let bytes = self.bytes(disk, index)?;
@@ -77,8 +78,9 @@ impl Directory {
         Ok(kept)
     }
 
-    /// Cuts, and syncs whatever a former life left unsynced: from now on it is relied on.
-    pub(super) fn settle<D: Disk>(
+    /// Cuts the files, and syncs everything that an earlier process left unsynced, because later batches
+    /// depend on it.
+    pub(super) fn cut_and_sync<D: Disk>(
         &self,
         disk: &mut D,
         from: usize,
@@ -100,7 +102,7 @@ impl Directory {
     }
 }
 
-/// Makes a file anew, synced but for its name.
+/// Creates or replaces a file and syncs it, except its name.
 fn make<D: Disk>(disk: &mut D, name: &str, bytes: &[u8]) -> io::Result<()> {
     let mut file = match disk.create(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => disk.open(name)?,

@@ -1,4 +1,4 @@
-//! Naming what is missing: where it stood, and whose it may be.
+//! Reporting missing batches: where they were, and who their owners may be.
 
 use super::{Damage, Directory, Gap, OpenError, Owners};
 use crate::batch::BATCH_HEADER;
@@ -6,16 +6,17 @@ use crate::disk::Disk;
 use crate::file::{self, FILE_HEADER};
 use crate::record;
 
-/// Missing files that are named one by one; they come to megabytes each.
+/// The maximum number of missing files reported one by one. Each had megabytes.
 const MISSING_MAX: usize = 64;
 
 impl Directory {
-    /// Against a file that cannot be read nothing is concluded: it may be readable tomorrow.
+    /// Returns true if the gap counts as damage. If a file is unreadable, the gap always counts as damage,
+    /// because the file may be readable tomorrow.
     pub(super) fn is_damage(&self, gap: &Gap) -> bool {
-        self.same_life || gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
+        self.same_boot || gap.lowest <= self.synced || self.files.iter().any(|file| file.unreadable)
     }
 
-    /// Names the bytes of the missing batches, and whose they may be.
+    /// Reports the places of the missing batches and their possible owners.
     pub(super) fn damage<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -23,7 +24,7 @@ impl Directory {
         into: &mut Vec<Damage>,
     ) -> Result<(), OpenError> {
         let (last, above) = self.place(gap.above);
-        // The batch behind them says whether somebody waited for their sync when it was written.
+        // The batch after the gap says whether somebody waited for the sync of an earlier one.
         let waited = above.header.has_waited() && self.synced >= gap.lowest;
         let synced = waited || above.header.synced >= gap.lowest;
         let from = match gap.below {
@@ -43,8 +44,8 @@ impl Directory {
                     && inside(found.offset)
             });
             let mut places: Vec<(u64, u64)> = lost.map(|found| (found.offset, found.end)).collect();
-            let spoilt = scan.bad.iter().filter(|bad| inside(bad.start));
-            places.extend(spoilt.map(|bad| (bad.start, bad.end)).inspect(|_| bad += 1));
+            let corrupt = scan.bad.iter().filter(|bad| inside(bad.start));
+            places.extend(corrupt.map(|bad| (bad.start, bad.end)).inspect(|_| bad += 1));
             places.sort_unstable();
             for (offset, end) in places {
                 let owners = self.owners(disk, index, offset, end)?;
@@ -56,7 +57,7 @@ impl Directory {
         if self.unexplained(above.header.previous, below) <= bad && into.len() > reported {
             return Ok(());
         }
-        // Nothing is left of some of them. Numbers of files may be left out, too, but rarely.
+        // Some of the batches left no trace. (Skipped file numbers look the same but are rare.)
         let owners = Owners::All;
         let between = self.files[from.0].number + 1..self.files[last].number;
         let absent = |number: &u64| self.files.iter().all(|file| file.number != *number);
@@ -73,8 +74,8 @@ impl Directory {
         Ok(())
     }
 
-    /// Names what is missing behind the last batch that counts, if something is known to have stood there. `tail` is the
-    /// end of that batch.
+    /// Reports what is missing after the last valid batch, if something is known to have been there. `tail`
+    /// is the end of that batch.
     pub(super) fn end_damage<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -103,7 +104,7 @@ impl Directory {
             }
             places.sort_unstable();
             for (offset, end) in places {
-                // Where more than one is missing, nobody knows what else stood here.
+                // If several batches are missing, others may have been here.
                 let owners = match unexplained {
                     0 | 1 => self.owners(disk, index, offset, end)?,
                     _ => Owners::All,
@@ -124,7 +125,8 @@ impl Directory {
         Ok(())
     }
 
-    /// How many batches may be missing from `above` down to `below`, that one excluded, of which not even a header holds.
+    /// Returns how many batches may be missing from `above` down to `below` (exclusive) without even a valid
+    /// header.
     fn unexplained(&self, above: u64, below: u64) -> u64 {
         let mut number = above;
         while number > below
@@ -135,7 +137,7 @@ impl Directory {
         number.saturating_sub(below)
     }
 
-    /// Whose records stand between two offsets, behind the header of a batch.
+    /// Returns the owners of the records between two offsets; the first is the offset of a batch header.
     fn owners<D: Disk>(
         &mut self,
         disk: &mut D,

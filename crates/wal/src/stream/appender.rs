@@ -1,4 +1,4 @@
-//! Writing the files of streams: a few of them are open, whoever writes.
+//! Writing the files of streams, with a limited number of open files.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -10,26 +10,26 @@ use super::notes::Notes;
 use super::{NewChunk, STREAM_VERSION, StreamError, recover};
 use crate::disk::{Disk, LOCK, PendingSync, read_all, write_all};
 
-/// Segments that are kept open to be appended to. Beyond, the one that was appended to longest ago is closed; its next
-/// chunk opens it again.
+/// The maximum number of segments kept open for appending. At the bound, the one used longest ago is closed;
+/// its next chunk opens it again.
 pub const OPEN_WRITE_MAX: usize = 64;
 
-/// The disk, and what is open on it.
+/// The disk and the open files on it.
 pub(super) struct Files<D: Disk> {
     pub disk: D,
     pub notes: Notes,
-    /// By stream and first offset. The one used last stands last.
+    /// By stream and first offset. The most recently used file is the last.
     open: VecDeque<((u64, u64), D::File)>,
-    /// Headers and filters of the chunks that are being written.
+    /// A reused buffer for the headers and filters of the chunks being written.
     heads: Vec<u8>,
-    /// The directory says its version.
-    versioned: bool,
-    /// It did, and that is damaged: every segment says its own.
+    /// The version file exists and is valid.
+    has_version: bool,
+    /// The version file exists and is corrupt. This is harmless: every segment has its own version.
     pub is_damaged: bool,
 }
 
 impl<D: Disk> Files<D> {
-    /// Looks at the version of the directory, if it has one, and at the notes.
+    /// Reads the version of the directory, if it has one, and the notes.
     pub fn new(mut disk: D) -> Result<Self, StreamError> {
         let mut bytes = [0; VERSION_BYTES];
         let read = match disk.open(VERSION_FILE) {
@@ -42,15 +42,15 @@ impl<D: Disk> Files<D> {
         if let Some(version) = version.filter(|&version| version > STREAM_VERSION) {
             return Err(StreamError::Newer { file: VERSION_FILE.into(), version });
         }
-        // One that was interrupted when it was made has nothing, or zeros.
+        // If its creation was interrupted, the file is empty or holds zeros.
         let is_damaged = version.is_none() && bytes.iter().any(|&byte| byte != 0);
-        let (open, heads, versioned) = (VecDeque::new(), Vec::new(), version.is_some());
+        let (open, heads, has_version) = (VecDeque::new(), Vec::new(), version.is_some());
         let notes = Notes::read(&mut disk).map_err(StreamError::io(LOCK))?;
-        Ok(Self { disk, notes, open, heads, versioned, is_damaged })
+        Ok(Self { disk, notes, open, heads, has_version, is_damaged })
     }
 
-    /// Writes chunks that follow each other at byte `at` of a segment, which is its end, in one vectored write; where
-    /// they stand comes back. At 0 the segment is made, or made anew.
+    /// Writes consecutive chunks at byte `at`, the end of a segment, in one vectored write. Returns their
+    /// positions. If `at` is 0, the segment is created or replaced.
     pub fn write(
         &mut self,
         (stream, segment): (u64, u64),
@@ -84,12 +84,12 @@ impl<D: Disk> Files<D> {
         written.map(|()| entries)
     }
 
-    /// See [`recover::missing`].
+    /// Looks for missing segments; see [`recover::missing`].
     pub fn missing(&mut self, stream: u64, firsts: &[u64]) -> Result<Option<StreamError>, StreamError> {
         recover::missing(&mut self.disk, stream, firsts, self.notes.get(stream))
     }
 
-    /// Cuts a segment that is never written again. If the disk refuses, nobody looks at what stands there.
+    /// Cuts a segment that is never written again. If the disk refuses, the bytes stay and are ignored.
     pub fn abandon(&mut self, stream: u64, segment: u64, end: u64) {
         if let Ok((disk, file)) = self.open(stream, segment) {
             let _ = disk.truncate(file, end);
@@ -97,7 +97,7 @@ impl<D: Disk> Files<D> {
         self.close(stream, segment);
     }
 
-    /// Removes a segment, and then its index: an index alone is nothing, and removed by the next start.
+    /// Removes a segment, and then its index. The next start removes an index without a segment.
     pub fn remove(&mut self, stream: u64, segment: u64) -> io::Result<()> {
         self.close(stream, segment);
         self.remove_file(&Kind::Segment.name(stream, segment))?;
@@ -105,7 +105,7 @@ impl<D: Disk> Files<D> {
         Ok(())
     }
 
-    /// Removes a file that need not be there. A disk may say that it could not, when it has.
+    /// Removes a file that may not exist. A disk may report a failure although it has removed the file.
     pub fn remove_file(&mut self, name: &str) -> io::Result<()> {
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
         match self.disk.remove(name) {
@@ -124,11 +124,11 @@ impl<D: Disk> Files<D> {
         self.open.retain(|(open, _)| *open != (stream, segment));
     }
 
-    /// A new file for a segment. One of that name failed before, or has nothing good in it: it is there until the new
-    /// one takes its place, for its name says how far the stream has come.
+    /// Creates the file of a segment. If one of that name exists, its first write failed or it holds no good
+    /// chunk. It stays until the new file replaces it, because its name says how far the stream has come.
     fn create(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
         self.close(stream, segment);
-        self.say_version()?;
+        self.write_version()?;
         let name = Kind::Segment.name(stream, segment);
         let file = match self.disk.create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -140,7 +140,7 @@ impl<D: Disk> Files<D> {
             }
             created => created?,
         };
-        self.hold(stream, segment, file)
+        self.keep_open(stream, segment, file)
     }
 
     fn open(&mut self, stream: u64, segment: u64) -> io::Result<(&mut D, &mut D::File)> {
@@ -149,10 +149,10 @@ impl<D: Disk> Files<D> {
             Some((_, file)) => file,
             None => self.disk.open(&Kind::Segment.name(stream, segment))?,
         };
-        self.hold(stream, segment, file)
+        self.keep_open(stream, segment, file)
     }
 
-    fn hold(&mut self, stream: u64, segment: u64, file: D::File) -> io::Result<(&mut D, &mut D::File)> {
+    fn keep_open(&mut self, stream: u64, segment: u64, file: D::File) -> io::Result<(&mut D, &mut D::File)> {
         if self.open.len() == OPEN_WRITE_MAX {
             self.open.pop_front();
         }
@@ -161,24 +161,24 @@ impl<D: Disk> Files<D> {
         Ok((&mut self.disk, file))
     }
 
-    /// Before the first segment is made.
-    fn say_version(&mut self) -> io::Result<()> {
-        if self.versioned {
+    /// Writes the version file before the first segment is created.
+    fn write_version(&mut self) -> io::Result<()> {
+        if self.has_version {
             return Ok(());
         }
         let mut file = match self.disk.create(VERSION_FILE) {
-            // Interrupted when it was made.
+            // Its creation was interrupted.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.disk.open(VERSION_FILE)?,
             created => created?,
         };
         self.disk.truncate(&mut file, 0)?;
         write_all(&mut self.disk, &mut file, 0, &mut [IoSlice::new(&files::version_file())])?;
-        self.versioned = true;
+        self.has_version = true;
         Ok(())
     }
 }
 
-/// Bytes that a chunk takes in its segment.
+/// Returns how many bytes a chunk takes in its segment.
 pub(super) fn bytes(chunk: &NewChunk) -> u64 {
     let bloom = chunk.bloom.as_ref().map_or(0, |bloom| bloom.as_bytes().len());
     (super::chunk::CHUNK_HEADER + bloom + chunk.data.len()) as u64

@@ -1,53 +1,55 @@
-//! The filter of a chunk: which values its entries may have.
+//! The filter of a chunk: the values that its entries may have.
 //!
 //! ```text
 //!  byte 0                      | byte 1                      | ...  16..=255 bytes
 //!  | none | v1 | v2 | .. | v7  | v8 | v9 | ..          | v15 |
 //! ```
 //!
-//! A Bloom filter, the most significant bit of a byte first. Bit 0 says that an entry has no value; the others, `m` of
-//! them, belong to the values. A value sets the bits `1 + (h1 + i * h2) mod m` for `i` in `0..K`, where `h1` and `h2`
-//! are the upper and the lower half of its 64-bit hash, `h2` made odd: FNV-1a, and the finish of SplitMix64 on top, for
-//! FNV leaves the upper bits of short values too much alike.
+//! A Bloom filter; the most significant bit of a byte is the first. Bit 0 says that an entry has no value.
+//! The other bits, `m` of them, belong to the values. A value sets the bits `1 + (h1 + i * h2) mod m` for `i`
+//! in `0..K`. `h1` and `h2` are the upper and the lower half of its 64-bit hash; `h2` is made odd. The hash
+//! is FNV-1a followed by the final mix of SplitMix64, because the upper bits of FNV differ too little for
+//! short values.
 //!
-//! With `K` = 3 and the least filter, 16 bytes, 8 values give 0.5 % of false hits and 16 values 3 %.
+//! With `K` = 3 and the smallest filter, 16 bytes, 8 values give 0.5 % false positives and 16 values 3 %.
 //!
-//! A chunk without a filter has no entry with a value. Who can choose values can make filters full, and gains that
-//! others read more than they need.
+//! A chunk without a filter has no entry with a value. A client that can choose values can fill a filter.
+//! Then readers only read more than they need.
 
-/// Bytes of a filter, at least and at most: the format counts them in one byte, where 0 is no filter.
+/// The minimum and the maximum length of a filter in bytes. The format stores the length in one byte, where 0
+/// is no filter.
 pub const BLOOM_BYTES_MIN: u8 = 16;
 pub const BLOOM_BYTES_MAX: u8 = 255;
 
-/// Bits that a value sets.
+/// The number of bits that a value sets.
 const K: u32 = 3;
 
 /// The bit that says that an entry has no value.
 const NONE: usize = 0;
 
-/// The filter of a chunk that is being filled. No longer than its bytes.
+/// The filter of a chunk that is being filled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bloom(Box<[u8]>);
 
 impl Bloom {
-    /// An empty filter. Fewer bytes than [`BLOOM_BYTES_MIN`] are that many.
+    /// Returns an empty filter of at least [`BLOOM_BYTES_MIN`] bytes.
     pub fn new(bytes: u8) -> Self {
         Self(vec![0; usize::from(bytes.max(BLOOM_BYTES_MIN))].into())
     }
 
-    /// An entry has this value.
+    /// Notes that an entry has this value.
     pub fn insert(&mut self, value: &[u8]) {
         for bit in bits(value, self.0.len()) {
             self.set(bit);
         }
     }
 
-    /// An entry has no value.
+    /// Notes that an entry has no value.
     pub fn insert_none(&mut self) {
         self.set(NONE);
     }
 
-    /// As it stands in the chunk.
+    /// Returns the filter as it is stored in the chunk.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
@@ -61,13 +63,13 @@ impl Bloom {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wanted {
     pub values: Vec<Box<[u8]>>,
-    /// And those without a value.
+    /// Entries without a value, too.
     pub none: bool,
 }
 
 impl Wanted {
-    /// Whether a chunk with this filter may hold such an entry. One without a filter does, if those without a value are
-    /// wanted.
+    /// Returns true if a chunk with this filter may hold a wanted entry. An empty filter matches if entries
+    /// without a value are wanted.
     pub fn may_match(&self, bloom: &[u8]) -> bool {
         if bloom.is_empty() {
             return self.none;
@@ -79,7 +81,7 @@ impl Wanted {
     }
 }
 
-/// The bits of a value in a filter of so many bytes, at least one.
+/// Returns the bits of a value in a filter of `bytes` bytes, at least one.
 fn bits(value: &[u8], bytes: usize) -> impl Iterator<Item = usize> {
     let hash = hash(value);
     let (h1, h2) = ((hash >> 32) as u32, hash as u32 | 1);
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inserted_matches() {
+    fn inserted_values_match() {
         for bytes in [16, 17, 100, 255] {
             let mut bloom = Bloom::new(bytes);
             assert_eq!(bloom.as_bytes().len(), usize::from(bytes));
@@ -132,7 +134,7 @@ mod tests {
         assert!(!wanted(&["emea"], false).may_match(bloom.as_bytes()));
     }
 
-    /// Filters are in files: neither the hash nor the bits may ever change.
+    /// Filters are stored in files, so neither the hash nor the bits may ever change.
     #[test]
     fn the_bits_are_golden() {
         assert_eq!(hash(b""), 0xf52a_15e9_a9b5_e89b);
@@ -145,9 +147,10 @@ mod tests {
         );
     }
 
-    /// In thousands: 8 values in 16 bytes, and 100 in 255. The values are fixed, so the count is.
+    /// False positives per thousand: for 8 values in 16 bytes, and for 100 values in 255 bytes. The values are
+    /// fixed, so these numbers never change.
     #[test]
-    fn false_hits_are_few() {
+    fn false_positives_are_rare() {
         for (bytes, values, most) in [(16, 8, 10), (255, 100, 10)] {
             let mut bloom = Bloom::new(bytes);
             (0..values).for_each(|value: u32| bloom.insert(format!("value {value}").as_bytes()));

@@ -1,4 +1,4 @@
-//! A chunk: entries that were appended together, and are read together.
+//! A chunk: entries that were appended together and are read together.
 //!
 //! ```text
 //!  0    1      2         4         8           16      24      32    36     40        44      45      48
@@ -6,21 +6,22 @@
 //!  | u8 | u8   | u16     | u32     | i64       | u64   | u64   | u32 | u32  | u32     | u8    | u24   | bytes     | bytes
 //! ```
 //!
-//! Big-endian: the chunk of the stream protocol, as osiris writes it, so that those who speak it can be sent bytes
-//! straight from the file.
+//! Big-endian. This is the chunk of the stream protocol as osiris writes it. So clients of that protocol can
+//! be sent bytes straight from the file.
 //!
-//! * `50`: magic 5 and version 0, four bits each. `type`: 0, entries of users. `epoch`: 1. `trailer`: 0, no bytes.
+//! * `50`: magic 5 and version 0, four bits each. `type`: 0, entries of users. `epoch`: 1. `trailer`: 0, no
+//!   bytes.
 //! * `entries`, `records`: the same number, at least 1.
-//! * `timestamp`: milliseconds since 1970, at least that of the chunk in front.
-//! * `first`: the offset of the first entry; the end of the chunk in front.
-//! * `crc`: CRC-32 (ISO-HDLC, that of zlib) over the data. `data`: its bytes, at least 1.
-//! * `bloom`: bytes of the filter (`bloom.rs`) that stands in front of the data: 0, or 16 and more.
-//! * `check`: the lower 24 bits of a CRC-32C over the number of the stream, the byte of the file at which the chunk
-//!   stands (each as u64), bytes 0..45, and the filter.
+//! * `timestamp`: milliseconds since 1970, not before the timestamp of the previous chunk.
+//! * `first`: the offset of the first entry, where the previous chunk ends.
+//! * `crc`: CRC-32 (ISO-HDLC, as in zlib) over the data. `data`: the length of the data in bytes, at least 1.
+//! * `bloom`: the length in bytes of the filter (`bloom.rs`) before the data: 0, or 16 and more.
+//! * `check`: the lower 24 bits of a CRC-32C. It covers the number of the stream and the position of the
+//!   chunk in the file (each as u64), bytes 0..45, and the filter.
 //!
-//! `check` stands where the protocol has reserved bytes that nobody looks at, for `crc` does not cover the header, and
-//! what could be checked without (an offset that fits, lengths in bounds) would let a false timestamp, a shorter length
-//! or a broken filter pass. The place is in it so that a chunk in the body of an entry is none.
+//! `check` uses bytes that the protocol reserves and that clients ignore. It is needed because `crc` does not
+//! cover the header: plausibility checks alone would accept a wrong timestamp, a shorter length or a corrupt
+//! filter. It covers the position, so that a chunk inside the body of an entry is not taken for a chunk.
 
 use crc_fast::CrcAlgorithm;
 
@@ -28,26 +29,26 @@ use super::Bloom;
 use super::files::{u32_at, u64_at};
 use crate::batch::Proof;
 
-/// Bytes of a chunk's header.
+/// The length of a chunk's header in bytes.
 pub(super) const CHUNK_HEADER: usize = 48;
 const _: () = assert!(CHUNK_HEADER == 1 + 1 + 2 + 4 + 8 + 8 + 8 + 4 + 4 + 4 + 1 + 3);
 
-/// Where `check` begins.
+/// The position of `check` in the header.
 const CHECK: usize = 45;
 
-/// Magic and version, and the type of what users append.
+/// Magic and version, and the type of entries of users.
 const OPENING: [u8; 2] = [0x50, 0];
 
 const EPOCH: u64 = 1;
 
-/// Bytes of data in a chunk: lengths of entries have 31 bits in the protocol.
+/// The maximum bytes of data in a chunk: the protocol has 31 bits for the length of an entry.
 pub(super) const DATA_MAX: usize = i32::MAX as usize;
 
-/// Where a chunk stands.
+/// The place of a chunk. It is part of the chunk's check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub stream: u64,
-    /// The byte of the segment's file.
+    /// The position in the segment's file, in bytes.
     pub at: u64,
 }
 
@@ -56,17 +57,17 @@ pub(super) struct ChunkHeader {
     pub first: u64,
     pub entries: u16,
     pub timestamp_ms: u64,
-    /// Bytes of the filter.
+    /// The length of the filter in bytes.
     pub bloom: u8,
-    /// Bytes of data.
+    /// The length of the data in bytes.
     pub data: u32,
     crc: u32,
     check: u32,
 }
 
 impl ChunkHeader {
-    /// Adds the encoded header and the filter of a chunk with this data to `into`. The data is neither empty nor of
-    /// more than [`DATA_MAX`] bytes.
+    /// Appends the encoded header and the filter of a chunk with this data to `into`. The data has 1 to
+    /// [`DATA_MAX`] bytes.
     pub fn encode(
         place: Place,
         (first, entries, timestamp_ms): (u64, u16, u64),
@@ -91,7 +92,8 @@ impl ChunkHeader {
         into.extend_from_slice(bloom);
     }
 
-    /// What stands at the front of `bytes`, if it may be a header: its lengths are not proved yet.
+    /// Reads the header at the front of `bytes`. Returns `None` if it is implausible. Its check is not
+    /// verified yet; see [`ChunkHeader::is_valid_at`].
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes = bytes.get(..CHUNK_HEADER)?;
         let header = Self {
@@ -103,7 +105,7 @@ impl ChunkHeader {
             crc: u32_at(bytes, 32),
             check: u32_at(bytes, 44) & 0xff_ffff,
         };
-        let holds = bytes[..2] == OPENING
+        let is_valid = bytes[..2] == OPENING
             && header.entries > 0
             && u32_at(bytes, 4) == u32::from(header.entries)
             && i64::try_from(header.timestamp_ms).is_ok()
@@ -111,35 +113,35 @@ impl ChunkHeader {
             && header.first.checked_add(u64::from(header.entries)).is_some()
             && (1..=DATA_MAX).contains(&(header.data as usize))
             && u32_at(bytes, 40) == 0;
-        holds.then_some(header)
+        is_valid.then_some(header)
     }
 
-    /// Whether `bytes`, at least the header and the filter, are those of a chunk written for this place.
-    pub fn holds(&self, bytes: &[u8], place: Place) -> bool {
+    /// Returns true if `bytes`, at least the header and the filter, were written for this place.
+    pub fn is_valid_at(&self, bytes: &[u8], place: Place) -> bool {
         self.bloom_of(bytes).is_some_and(|bloom| check(place, &bytes[..CHECK], bloom) == self.check)
     }
 
-    /// The filter in `bytes`, which begin with the header.
+    /// Returns the filter in `bytes`, which begin with the header.
     pub fn bloom_of<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         bytes.get(CHUNK_HEADER..self.head())
     }
 
-    /// Whether this is the data the header was written for.
-    pub fn proves(&self, data: &[u8]) -> bool {
+    /// Returns true if this header was written for `data`.
+    pub fn matches(&self, data: &[u8]) -> bool {
         data.len() == self.data as usize && crc32(data) == self.crc
     }
 
-    /// Bytes in front of the data.
+    /// The number of bytes before the data.
     pub fn head(&self) -> usize {
         CHUNK_HEADER + usize::from(self.bloom)
     }
 
-    /// Bytes of the whole chunk.
+    /// The number of bytes of the whole chunk.
     pub fn bytes(&self) -> u64 {
         self.head() as u64 + u64::from(self.data)
     }
 
-    /// The offset behind its last entry.
+    /// The offset after its last entry.
     pub fn next(&self) -> u64 {
         self.first + u64::from(self.entries)
     }
@@ -184,21 +186,22 @@ mod tests {
     }
 
     #[test]
-    fn a_header_holds_for_its_place_only() {
+    fn a_header_is_valid_for_its_place_only() {
         for bloom in [None, Some(Bloom::new(20))] {
             let mut bytes = Vec::new();
             ChunkHeader::encode(PLACE, (5, 3, 9), bloom.as_ref(), b"data", &mut bytes);
             let header = ChunkHeader::decode(&bytes).unwrap();
             assert_eq!((header.first, header.next(), header.timestamp_ms), (5, 8, 9));
             assert_eq!((header.head(), header.bytes()), (bytes.len(), bytes.len() as u64 + 4));
-            assert!(header.holds(&bytes, PLACE) && header.proves(b"data") && !header.proves(b"date"));
-            assert!(!header.holds(&bytes, Place { stream: 8, ..PLACE }));
-            assert!(!header.holds(&bytes, Place { at: 9, ..PLACE }));
+            assert!(header.is_valid_at(&bytes, PLACE) && header.matches(b"data") && !header.matches(b"date"));
+            assert!(!header.is_valid_at(&bytes, Place { stream: 8, ..PLACE }));
+            assert!(!header.is_valid_at(&bytes, Place { at: 9, ..PLACE }));
             for bit in 0..8 * bytes.len() {
                 let mut bad = bytes.clone();
                 bad[bit / 8] ^= 0x80 >> (bit % 8);
-                let holds = ChunkHeader::decode(&bad).is_some_and(|header| header.holds(&bad, PLACE));
-                assert!(!holds, "bit {bit}");
+                let is_valid =
+                    ChunkHeader::decode(&bad).is_some_and(|header| header.is_valid_at(&bad, PLACE));
+                assert!(!is_valid, "bit {bit}");
             }
             assert_eq!(ChunkHeader::decode(&bytes[..CHUNK_HEADER - 1]), None);
         }

@@ -1,27 +1,28 @@
-//! The files of streams: their names and their headers.
+//! The files of streams: their names and headers.
 //!
 //! ```text
 //!  {stream: 16 hex digits}-{first: 20 decimal digits}.segment    chunks, from offset `first` on
-//!  {stream}-{first}.index                                        where some of them stand; see index.rs
-//!  {stream}-{first}.new                                          a segment that is to replace one that failed
-//!  streams.version                                               nothing but its header
+//!  {stream}-{first}.index                                        positions of some of the chunks; see index.rs
+//!  {stream}-{first}.new                                          a segment that will replace a failed one
+//!  streams.version                                               only a header
 //!
 //!  0       4         8
 //!  | magic | version | chunks, or entries ...
 //!  | 4     | u32     |
 //! ```
 //!
-//! * `magic`: `SLsg` in a segment, `SLsi` in an index, `SLsv` in the file that stands for the directory. There a CRC-32C of
-//!   the header follows: a version that this program does not know counts only with it. The first programs wrote none.
-//! * `version`: [`STREAM_VERSION`]. That of the directory is looked at before anything is written, those of segments
-//!   when their stream is opened or read.
+//! * `magic`: `SLsg` in a segment, `SLsi` in an index, `SLsv` in the version file of the directory. In the
+//!   version file a CRC-32C of the header follows. A version that this program does not know counts only with
+//!   a valid CRC; the first programs wrote none.
+//! * `version`: [`STREAM_VERSION`]. The version of the directory is checked before anything is written, those
+//!   of segments when their stream is opened or read.
 //!
 //! The header of a segment is written together with its first chunk.
 
 use super::STREAM_VERSION;
 use crate::batch::crc32c;
 
-/// Bytes of a file header.
+/// The length of a file header in bytes.
 pub(super) const FILE_HEADER: usize = 8;
 const _: () = assert!(FILE_HEADER == 4 + 4);
 
@@ -29,13 +30,13 @@ pub(super) const SEGMENT_MAGIC: [u8; 4] = *b"SLsg";
 pub(super) const INDEX_MAGIC: [u8; 4] = *b"SLsi";
 pub(super) const VERSION_MAGIC: [u8; 4] = *b"SLsv";
 
-/// Bytes of the file that says which version the directory has.
+/// The length of the version file of the directory in bytes.
 pub(super) const VERSION_BYTES: usize = FILE_HEADER + 4;
 
-/// The file that says which version the directory has.
+/// The name of the version file of the directory.
 pub(super) const VERSION_FILE: &str = "streams.version";
 
-/// What a file is, by its name.
+/// The kind of a file, from its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Segment,
@@ -52,13 +53,13 @@ impl Kind {
         }
     }
 
-    /// The name of such a file of a stream's segment.
+    /// Returns the name of this file of a stream's segment.
     pub fn name(self, stream: u64, first: u64) -> String {
         format!("{stream:016x}-{first:020}.{}", self.suffix())
     }
 }
 
-/// The stream, the first offset, and what the file is.
+/// Returns the stream, the first offset and the kind of the file with this name.
 pub(super) fn parse(name: &str) -> Option<(u64, u64, Kind)> {
     let (numbers, suffix) = name.split_once('.')?;
     let kind = [Kind::Segment, Kind::Index, Kind::New].into_iter().find(|kind| kind.suffix() == suffix)?;
@@ -74,7 +75,7 @@ pub(super) fn header(magic: [u8; 4]) -> [u8; FILE_HEADER] {
     bytes
 }
 
-/// What stands in the file that says the version of the directory.
+/// Returns the contents of the version file of the directory.
 pub(super) fn version_file() -> [u8; VERSION_BYTES] {
     let mut bytes = [0; VERSION_BYTES];
     bytes[..FILE_HEADER].copy_from_slice(&header(VERSION_MAGIC));
@@ -83,24 +84,25 @@ pub(super) fn version_file() -> [u8; VERSION_BYTES] {
     bytes
 }
 
-/// The version of the directory; `None` if the file is damaged.
+/// Returns the version of the directory; `None` if the version file is corrupt.
 pub(super) fn directory_version(bytes: &[u8]) -> Option<u32> {
-    let holds = bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
-    version(bytes, VERSION_MAGIC).filter(|&version| holds || version <= STREAM_VERSION)
+    let is_valid =
+        bytes.len() == VERSION_BYTES && u32_at(bytes, FILE_HEADER) == crc32c(&bytes[..FILE_HEADER]);
+    version(bytes, VERSION_MAGIC).filter(|&version| is_valid || version <= STREAM_VERSION)
 }
 
-/// The version in a file's header, if it is one: there was none before the first.
+/// Returns the version in a file's header; `None` if it is not such a header. Versions start at 1.
 pub(super) fn version(bytes: &[u8], magic: [u8; 4]) -> Option<u32> {
     let (found, version) = bytes.get(..FILE_HEADER)?.split_at(4);
     (found == magic).then(|| u32_at(version, 0)).filter(|&version| version > 0)
 }
 
-/// The big-endian word at `at`; the caller has checked the length.
+/// Returns the big-endian word at `at`. The caller has checked the length.
 pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-/// The big-endian word at `at`; the caller has checked the length.
+/// Returns the big-endian word at `at`. The caller has checked the length.
 pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from(u32_at(bytes, at)) << 32 | u64::from(u32_at(bytes, at + 4))
 }
@@ -127,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_says_its_version() {
+    fn a_header_has_a_version() {
         assert_eq!(version(&header(INDEX_MAGIC), INDEX_MAGIC), Some(STREAM_VERSION));
         assert_eq!(version(&header(INDEX_MAGIC), SEGMENT_MAGIC), None);
         assert_eq!(version(&header(INDEX_MAGIC)[..7], INDEX_MAGIC), None);

@@ -1,29 +1,30 @@
-//! Bytes of streams that are in memory for whoever reads them.
+//! The memory of buffers with bytes of streams.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-/// A budget for buffers: each counts from when it is asked for until its last slice is gone. So what was read
-/// counts until it is sent, wherever it waits.
+/// A memory budget for buffers. A buffer counts from its reservation until its last slice is dropped. So
+/// bytes that were read count until they are sent, wherever they wait.
 #[derive(Debug)]
 pub struct Held {
     bytes: AtomicU64,
     limit: u64,
-    /// Bytes. A budget that holds less has room for more: see [`Held::new`].
+    /// In bytes. A budget that holds less accepts more; see [`Held::new`].
     floor: u64,
-    /// The budget that this one is a part of.
+    /// The budget that contains this one.
     of: Option<Arc<Held>>,
 }
 
 impl Held {
-    /// Makes a budget of `limit` bytes. With `of` it is a part of that budget, and its bytes count there as well.
+    /// Creates a budget of `limit` bytes. With `of` it is a part of that budget, and its bytes count there as
+    /// well.
     ///
-    /// Two rules let every reader go on, also when there is no room:
+    /// Two rules let every reader make progress, even when the budget is used up:
     ///
-    /// - A part that holds less than `floor` bytes has room for `floor` bytes more.
-    /// - If the whole budget holds less than `floor` bytes, too, there is room for a buffer of any size.
+    /// * A part that holds less than `floor` bytes has room for `floor` bytes more.
+    /// * If the whole budget also holds less than `floor` bytes, it has room for a buffer of any size.
     pub fn new(limit: u64, floor: u64, of: Option<Arc<Self>>) -> Self {
         Self { bytes: AtomicU64::new(0), limit, floor, of }
     }
@@ -36,7 +37,7 @@ impl Held {
         self.limit
     }
 
-    /// Whether there is room for `more` bytes, of which so many are reserved already.
+    /// Returns true if there is room for a buffer of `more` bytes, `reserved` of which are reserved already.
     pub fn has_room(&self, more: u64, reserved: u64) -> bool {
         let is_low = |held: &Self| held.bytes() < held.floor + reserved;
         let missing = more.saturating_sub(reserved);
@@ -51,7 +52,7 @@ impl Held {
         self.bytes() + more <= self.limit && self.of.as_ref().is_none_or(|of| of.fits(more))
     }
 
-    /// Counts so many bytes until what is returned is dropped.
+    /// Counts this many bytes until the returned value is dropped.
     pub fn reserve(self: &Arc<Self>, bytes: u64) -> Reserved {
         self.add(bytes);
         Reserved { held: Arc::clone(self), bytes }
@@ -68,7 +69,7 @@ impl Held {
     }
 }
 
-/// Bytes that count.
+/// Bytes that count until this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
     held: Arc<Held>,
@@ -81,15 +82,15 @@ impl Drop for Reserved {
     }
 }
 
-/// Whose memory a job takes.
+/// The budget whose memory a job takes.
 #[derive(Clone, Debug)]
 pub struct Claim {
     pub held: Arc<Held>,
-    /// Bytes that are reserved for the job. A larger chunk is read only if there is room for it.
+    /// The bytes reserved for the job. A larger chunk is read only if there is room for it.
     pub reserved: u64,
 }
 
-/// A buffer that counts.
+/// A buffer that counts in a budget.
 struct Counted {
     buffer: Vec<u8>,
     _reserved: Reserved,
@@ -101,7 +102,7 @@ impl AsRef<[u8]> for Counted {
     }
 }
 
-/// The buffer, which counts until its last slice is gone, if it is anybody's.
+/// Returns the buffer as slices that count in the budget, if there is one, until the last one is dropped.
 pub(super) fn counted(buffer: Vec<u8>, held: Option<&Arc<Held>>) -> Bytes {
     match held {
         Some(held) => {
@@ -117,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_counts_until_its_last_slice_is_gone() {
+    fn a_buffer_counts_until_its_last_slice_is_dropped() {
         let node = Arc::new(Held::new(100, 10, None));
         let one = Arc::new(Held::new(60, 10, Some(node.clone())));
         let buffer = counted(vec![7; 40], Some(&one));
@@ -127,13 +128,13 @@ mod tests {
         assert!(one.has_room(20, 0) && !one.has_room(21, 0) && one.has_room(50, 30));
         let other = Arc::new(Held::new(60, 10, Some(node.clone())));
         let reserved = other.reserve(60);
-        assert!(!one.has_room(1, 0), "there is none in the whole");
+        assert!(!one.has_room(1, 0), "the whole budget has no room");
         assert_eq!(node.bytes(), 100);
         drop(slice);
         let rest = other.reserve(40);
-        assert!(one.has_room(10, 0) && !one.has_room(11, 0), "whoever holds nothing has room for a little");
+        assert!(one.has_room(10, 0) && !one.has_room(11, 0), "an empty part has room for a little");
         drop((reserved, rest));
-        assert!(one.has_room(1000, 0), "and alone for anything");
+        assert!(one.has_room(1000, 0), "and for anything if it is the only one");
         assert_eq!((one.bytes(), other.bytes(), node.bytes()), (0, 0, 0));
     }
 }

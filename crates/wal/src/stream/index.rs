@@ -1,19 +1,19 @@
-//! The index of a segment: where some of its chunks stand.
+//! The index of a segment: the positions of some of its chunks.
 //!
 //! ```text
-//!  8 (behind the file's header), and every 28 bytes
+//!  8 (after the file's header), and every 28 bytes
 //!  | first | timestamp | position | check |
 //!  | u64   | u64       | u64      | u32   |
 //! ```
 //!
-//! Big-endian. An entry for the first chunk, and for the first one that begins 64 KiB or more behind the chunk of the
-//! entry in front. `position` is its byte in the segment; `check` a CRC-32C over the stream, the segment's first offset
-//! (each as u64) and the entry.
+//! Big-endian. There is an entry for the first chunk. The next entry is for the first chunk that begins at
+//! least 64 KiB after the chunk of the entry before. `position` is the position of the chunk in the segment.
+//! `check` is a CRC-32C over the stream, the segment's first offset (each as u64) and the entry.
 //!
-//! Entries are written some at a time, and the rest when the segment is left for the next one.
+//! Entries are written several at a time, and the rest when the next segment begins.
 //!
-//! Nothing stands here that the segment does not say too: an index that is missing, torn or behind makes finding a
-//! place slower, and is never an error. It is never synced.
+//! The index only repeats what the segment says. An index that is missing, torn or incomplete makes searching
+//! slower and is never an error. It is never synced.
 
 use std::io;
 
@@ -23,14 +23,15 @@ use super::window::{Look, Window};
 use crate::batch::Proof;
 use crate::disk::{Disk, read_all};
 
-/// Bytes of a segment from the chunk of one entry to that of the next, at least: what is read to find a chunk.
+/// The minimum distance in bytes between the chunks of two entries. It bounds what must be read to find a
+/// chunk.
 pub(super) const INDEX_EVERY: u64 = 64 << 10;
 
-/// Entries that are written together: to write one takes as many calls as to write all. Whoever looks for a place at the end
-/// of the last segment goes over the chunks of so many.
+/// The number of entries written together: writing one takes as many calls as writing all. A search at the
+/// end of the last segment must go over the chunks of this many entries.
 const ENTRIES_TOGETHER: usize = 8;
 
-/// Bytes of an entry.
+/// The length of an entry in bytes.
 const ENTRY: usize = 28;
 const _: () = assert!(ENTRY == 3 * 8 + 4);
 
@@ -53,8 +54,8 @@ impl Entry {
     }
 
     fn decode(bytes: &[u8; ENTRY], stream: u64, segment: u64) -> Option<Self> {
-        let holds = u32_at(bytes, 24) == check(stream, segment, &bytes[..24]);
-        holds.then(|| Self {
+        let is_valid = u32_at(bytes, 24) == check(stream, segment, &bytes[..24]);
+        is_valid.then(|| Self {
             first: u64_at(bytes, 0),
             timestamp_ms: u64_at(bytes, 8),
             position: u64_at(bytes, 16),
@@ -68,8 +69,8 @@ fn check(stream: u64, segment: u64, entry: &[u8]) -> u32 {
     proof.finish()
 }
 
-/// The last entry for which `is_before` holds, which is true up to some entry and false from then on, and its number.
-/// One that does not hold counts as behind.
+/// Returns the last entry for which `is_before` is true, and its number. `is_before` must be true up to some
+/// entry and false after it. A corrupt entry counts as not before.
 pub(super) fn find<D: Disk>(
     disk: &mut D,
     stream: u64,
@@ -96,7 +97,8 @@ pub(super) fn find<D: Disk>(
     found
 }
 
-/// [`find`], of entries that point to a chunk: after power loss the index may be that of a segment that was replaced.
+/// Like [`find`], but returns only entries that point to a chunk. After power loss the index may belong to a
+/// segment that was replaced.
 pub(super) fn find_chunk<D: Disk>(
     (disk, file): (&mut D, &mut D::File),
     stream: u64,
@@ -124,24 +126,24 @@ fn offset(entry: u64) -> u64 {
 /// The index of the segment that is being written.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Entries that are good; what stands behind them is written over.
+    /// The number of good entries; bytes after them are overwritten.
     entries: u64,
-    /// Of the last entry, written or not.
+    /// The position of the last entry, written or not.
     position: Option<u64>,
-    /// Entries that are to be written.
+    /// Entries that are not written yet.
     due: Vec<Entry>,
 }
 
 impl Index {
-    /// That of a segment without a chunk.
+    /// The index of a segment without chunks.
     pub const EMPTY: Self = Self { entries: 0, position: None, due: Vec::new() };
 
-    /// One that ends with this entry.
+    /// Returns an index that ends with this entry.
     pub fn after(number: u64, entry: &Entry) -> Self {
         Self { entries: number + 1, position: Some(entry.position), due: Vec::new() }
     }
 
-    /// Takes the entries that are due out of chunks that follow each other, and writes them once they are enough.
+    /// Picks the entries for the index from consecutive chunks. Writes them once there are enough.
     pub fn add<D: Disk>(
         &mut self,
         disk: &mut D,
@@ -160,8 +162,8 @@ impl Index {
         }
     }
 
-    /// Writes what is to be written. What the disk refuses is tried no more: entries that come later are written in
-    /// its place.
+    /// Writes the entries that are due. If the disk refuses, they are dropped, and later entries take their
+    /// place.
     pub fn flush<D: Disk>(&mut self, disk: &mut D, stream: u64, segment: u64) {
         if !self.due.is_empty() && self.write(disk, stream, segment).is_ok() {
             self.entries += self.due.len() as u64;
@@ -169,7 +171,7 @@ impl Index {
         self.due.clear();
     }
 
-    /// Forgets entries that are not written yet, of chunks from this byte of the segment on: they are cut.
+    /// Drops unwritten entries of chunks from this position on, because those chunks are cut.
     pub fn cut(&mut self, position: u64) {
         self.due.retain(|entry| entry.position < position);
     }
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_torn_is_written_over() {
+    fn a_torn_end_is_overwritten() {
         for torn in 0..ENTRY {
             let disk = FalseDisk::new(0);
             let name = Kind::Index.name(1, 0);

@@ -1,4 +1,4 @@
-//! What owners of streams ask for, and what they are told.
+//! The requests of owners of streams, and the answers.
 
 use std::sync::Arc;
 
@@ -7,32 +7,34 @@ use bytes::Bytes;
 use super::held::Claim;
 use super::{Bloom, StreamError, Wanted};
 
-/// Bytes of data at which an owner closes a chunk, unless one entry is larger: what a reader has in hand at least.
+/// The bytes of data at which an owner closes a chunk, unless one entry is larger. A reader holds at least
+/// this much.
 pub const CHUNK_BYTES: usize = 128 << 10;
 
-/// Entries in a chunk; a chunk of more is refused. As many as the format can count.
+/// The maximum number of entries in a chunk, as the format can count no more. Larger chunks are refused.
 pub const CHUNK_ENTRIES_MAX: u16 = u16::MAX;
 
-/// What of a stream is kept.
+/// The limits of what a stream retains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimits {
-    /// Bytes after which a new segment begins. A chunk of more makes a segment of its own that is as large as it.
+    /// The bytes after which a new segment begins. A larger chunk gets a segment of its own.
     pub segment_bytes: u64,
-    /// Bytes of all segments beyond which the first is removed; the last one stays.
+    /// If all segments together exceed this many bytes, the first is removed. The last one always stays.
     pub bytes_max: Option<u64>,
-    /// Milliseconds after which a segment is removed, counted from its newest chunk; the last one stays.
+    /// The age in milliseconds after which a segment is removed, counted from its newest chunk. The last one
+    /// always stays.
     pub age_max_ms: Option<u64>,
 }
 
-/// A chunk to be appended.
+/// A chunk to append.
 #[derive(Clone, Debug)]
 pub struct NewChunk {
-    /// The offset of its first entry: [`Retained::next`], or the end of the chunk in front.
+    /// The offset of its first entry: [`Retained::next`], or the end of the chunk before.
     pub first: u64,
     /// 1..=[`CHUNK_ENTRIES_MAX`].
     pub entries: u16,
-    /// Milliseconds since 1970. One that is below that of the chunk in front is raised to it: the time of a stream
-    /// never falls.
+    /// Milliseconds since 1970. If it is before the timestamp of the chunk before, it is raised to that:
+    /// timestamps of a stream never decrease.
     pub timestamp_ms: u64,
     /// `None` if no entry has a value.
     pub bloom: Option<Bloom>,
@@ -40,7 +42,7 @@ pub struct NewChunk {
     pub data: Bytes,
 }
 
-/// A chunk that was read, and proved.
+/// A chunk that was read and verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
     /// The offset of its first entry.
@@ -48,33 +50,34 @@ pub struct Chunk {
     pub entries: u16,
     /// Milliseconds since 1970.
     pub timestamp_ms: u64,
-    /// A slice of the buffer that all chunks of the answer share, or of one of its own if it is large.
+    /// A slice of a buffer that the chunks of the answer share. A large chunk has its own buffer.
     pub data: Bytes,
 }
 
-/// Work for the thread of [`super::Streams`]. Each `Open`, `Append` and `Limit` is answered exactly once; one `Append`
-/// per stream may be away at a time.
+/// A request to the thread of [`super::Streams`]. Each `Open`, `Append` and `Limit` is answered exactly once.
+/// Only one `Append` per stream may be in flight at a time.
 #[derive(Debug)]
 pub enum StreamJob {
-    /// Looks at the stream's files, on first use; deals with an interrupted end. A stream without files is empty and begins
-    /// at offset 0: it gets files with its first chunk. With `sync` what is found is synced before the answer; the thread
-    /// waits for that, once in the life of a stream. Answered by [`StreamAnswer::Opened`].
+    /// Inspects the stream's files on first use and handles an interrupted end. A stream without files is
+    /// empty, begins at offset 0 and gets files with its first chunk. With `sync`, everything found is synced
+    /// before the answer; the thread waits for that, once per stream. Answered by [`StreamAnswer::Opened`].
     Open { shard: u32, stream: u64, limits: StreamLimits, sync: bool, now_ms: u64 },
-    /// Appends chunks that follow each other, at least one. Answered by [`StreamAnswer::Appended`]: when they are
-    /// written, or with `sync` when they are synced, which takes a sync for each segment that they go to; a
-    /// [`StreamAnswer::Limited`] that comes before has what is synced so far.
+    /// Appends consecutive chunks, at least one. Answered by [`StreamAnswer::Appended`] when they are written
+    /// or, with `sync`, when they are synced. Syncing takes one sync per segment that they go to. A
+    /// [`StreamAnswer::Limited`] before that includes what is synced so far.
     Append { shard: u32, stream: u64, chunks: Vec<NewChunk>, sync: bool },
-    /// Other limits, or the same and a look at the ages, which while an append waits for its sync is left to the next.
-    /// Answered by [`StreamAnswer::Limited`].
+    /// Sets the limits, and removes segments that are too old. While an append waits for its sync, the
+    /// removal is left to a later request. Answered by [`StreamAnswer::Limited`].
     Limit { shard: u32, stream: u64, limits: StreamLimits, now_ms: u64 },
-    /// Removes the stream, open or not, and its files. An append of it that waits for a sync fails; no answer else.
+    /// Removes the stream, open or not, and its files. An append that waits for a sync fails. Otherwise there
+    /// is no answer.
     Remove { stream: u64 },
 }
 
 /// The answer to a [`StreamJob`].
 #[derive(Debug)]
 pub enum StreamAnswer {
-    /// `cut` is what had been interrupted.
+    /// `cut` is the interrupted end that was found.
     Opened {
         shard: u32,
         stream: u64,
@@ -94,14 +97,14 @@ pub enum StreamAnswer {
 }
 
 impl StreamAnswer {
-    /// Who asked.
+    /// The shard that sent the request.
     pub fn shard(&self) -> u32 {
         match self {
             Self::Opened { shard, .. } | Self::Appended { shard, .. } | Self::Limited { shard, .. } => *shard,
         }
     }
 
-    /// The stream that it is about.
+    /// The stream of the request.
     pub fn stream(&self) -> u64 {
         match self {
             Self::Opened { stream, .. } | Self::Appended { stream, .. } | Self::Limited { stream, .. } => {
@@ -111,31 +114,31 @@ impl StreamAnswer {
     }
 }
 
-/// Not all chunks of an append were written, or synced.
+/// Some chunks of an append were not written, or not synced.
 #[derive(Debug)]
 pub struct AppendFailure {
     pub error: StreamError,
-    /// Those that were not, in their order, to be handed over again when the owner sees fit. Those in front of them,
-    /// if any, were, as if they had been an append of their own.
+    /// The chunks that were not confirmed, in their order. The owner may hand them over again. Earlier chunks
+    /// of the append are confirmed, as if they had been an append of their own.
     pub chunks: Vec<NewChunk>,
-    /// What the stream has now; `None` if it is not open.
+    /// What the stream holds now; `None` if it is not open.
     pub retained: Option<Box<Retained>>,
 }
 
-/// What a stream has.
+/// What a stream holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Retained {
-    /// The first offset that is kept; `next` if nothing is.
+    /// The first retained offset; `next` if the stream is empty.
     pub first: u64,
-    /// The offset of the entry that is appended next.
+    /// The offset of the next appended entry.
     pub next: u64,
     /// The first offset of the last chunk.
     pub last_chunk: Option<u64>,
-    /// Of all segments; their indexes come on top.
+    /// The bytes of all segments, without their indexes.
     pub bytes: u64,
-    /// Of the first chunk that is kept.
+    /// The timestamp of the first retained chunk.
     pub first_timestamp_ms: Option<u64>,
-    /// Of the last chunk.
+    /// The timestamp of the last chunk.
     pub last_timestamp_ms: Option<u64>,
     /// The first offset of each segment, ascending.
     pub segments: Arc<[u64]>,
@@ -147,54 +150,55 @@ pub struct StreamCut {
     pub file: String,
     pub offset: u64,
     pub bytes: u64,
-    /// It has whole chunks, behind what was lost, and was left where it is; else it was cut off. It is found by each open
-    /// until the next segment begins.
+    /// It has whole chunks after the lost part and was left in place; else it was cut off. Each open reports
+    /// it until the next segment begins.
     pub left: bool,
 }
 
-/// Where to begin to read.
+/// The place where a read begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadFrom {
     First,
     /// The last chunk.
     Last,
-    /// The chunk with this entry, of which those below are to be skipped; the first chunk, if the entry is gone.
+    /// The chunk with this entry; the caller skips the entries before it. The first chunk, if the entry is no
+    /// longer retained.
     Offset(u64),
-    /// The first chunk that is not older: milliseconds since 1970.
+    /// The first chunk whose timestamp is not before this; milliseconds since 1970.
     Time(u64),
-    /// Where a read before has ended.
+    /// The place where an earlier read ended.
     At(Position),
 }
 
-/// Where a read has ended, and the next goes on.
+/// The place where a read ended and the next one continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// The first offset of the segment.
     pub segment: u64,
-    /// The byte in its file.
+    /// The position in its file, in bytes.
     pub at: u64,
-    /// Of the first entry of the chunk there.
+    /// The offset of the first entry of the chunk there.
     pub offset: u64,
 }
 
-/// Chunks to be read: answered exactly once.
+/// A request for chunks. Answered exactly once.
 #[derive(Clone, Debug)]
 pub struct ChunkJob {
     pub shard: u32,
-    /// The shard's number for it.
+    /// The number that the shard gave it.
     pub ticket: u64,
     pub stream: u64,
     pub from: ReadFrom,
-    /// [`Retained::segments`], as new as `until`.
+    /// [`Retained::segments`], from the same answer as `until`.
     pub segments: Arc<[u64]>,
-    /// Chunks that do not begin below are not read: [`Retained::next`] of an answer, so that nothing is read that is not
-    /// confirmed.
+    /// Chunks that begin at or after this offset are not read. It is [`Retained::next`] of an answer, so that
+    /// only confirmed chunks are read.
     pub until: u64,
-    /// Bytes of chunks to read, about: whole chunks, and at least one.
+    /// The approximate number of bytes to read: whole chunks, and at least one.
     pub bytes_max: u32,
-    /// Chunks that may hold none of these are left out.
+    /// Chunks that cannot hold any of these values are skipped.
     pub wanted: Option<Arc<Wanted>>,
-    /// Whose memory the chunks take, if that is counted.
+    /// The budget in which the chunks count, if any.
     pub claim: Option<Claim>,
 }
 
@@ -206,14 +210,15 @@ pub struct ChunksRead {
     pub result: Result<Chunks, StreamError>,
 }
 
-/// What was read.
+/// The chunks that were read.
 #[derive(Clone, Debug)]
 pub struct Chunks {
-    /// May be empty though there is more: then none was wanted as far as this read has looked.
+    /// May be empty although there are more: then this read has found no wanted chunk.
     pub chunks: Vec<Chunk>,
     pub next: Position,
-    /// Nothing more stands below `until`.
+    /// There are no more chunks before `until`.
     pub end: bool,
-    /// Bytes that the next chunk takes, if there was no room for it. It is to be asked for again, with so many reserved.
+    /// The size in bytes of the next chunk, if there was no room for it. The caller must ask again with this
+    /// many bytes reserved.
     pub needs: Option<u64>,
 }

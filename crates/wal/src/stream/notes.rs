@@ -1,27 +1,28 @@
-//! The notes in the file `lock` of the streams: how far each stream had come when it was last told.
+//! The notes in the file `lock` of the streams: how far each stream had come when its note was written.
 //!
 //! ```text
 //!  64 bytes for each stream, in any order
 //!  0       4        12     20     28       36      44        52       60
-//!  | magic | stream | life | from | newest | bytes | written | synced | check |
+//!  | magic | stream | boot | from | newest | bytes | written | synced | check |
 //!  | u32   | u64    | u64  | u64  | u64    | u64   | u64     | u64    | u32   |
 //! ```
 //!
-//! Numbers are big-endian, as in all files of streams. Those of the note of the log (`note.rs`) are little-endian.
+//! Numbers are big-endian, as in all files of streams. The note of the log (`note.rs`) is little-endian.
 //!
 //! * `magic`: `SLsn`. Zeros say that the place is free.
-//! * `life`: which boot of the machine this is: the two halves of `life` in the note of the log, combined by XOR. 0: the system
-//!   does not say. All bits set: a part of the stream was found missing in the boot that wrote the note, so that it counts
-//!   as damage in every later boot as well.
-//! * `from`: nothing may be missing from this offset on. What is missing in front of it was removed by retention, or lost
-//!   with the power.
-//! * `newest`: the first offset of the newest segment. `bytes`: how much of it was confirmed.
+//! * `boot`: the boot of the machine: the two halves of `boot` in the note of the log, combined by XOR. 0:
+//!   the system does not say. All bits set: a part of the stream was found missing in the boot that wrote the
+//!   note, so that it counts as damage in every later boot as well.
+//! * `from`: nothing may be missing from this offset on. What is missing before it was removed by retention
+//!   or lost with the power.
+//! * `newest`: the first offset of the newest segment. `bytes`: how many bytes of it were confirmed.
 //! * `written`, `synced`: every entry below was confirmed as written, or synced.
 //! * `check`: CRC-32C over bytes 0..60.
 //!
-//! One is written when a segment was added, when a sync has ended, when the streams fall idle, and at their end. None of
-//! them is synced: after a power failure an older one may be found, which says less and nothing wrong. Older programs
-//! do not write them, and a stream without one is taken as its segments are.
+//! A note is written when a segment was added, when a sync has ended, when the streams become idle, and when
+//! they are closed. Notes are never synced. After a power failure an older note may be found, which claims
+//! less but nothing wrong. Older programs write no notes. The segments of a stream without a note are
+//! accepted as they are.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,21 +30,20 @@ use std::io;
 use super::files::{u32_at, u64_at};
 use crate::batch::crc32c;
 use crate::disk::Disk;
-use crate::note::Life;
+use crate::note::BootId;
 
-/// Bytes of a note: they divide a sector, so that none is torn.
+/// The length of a note in bytes. It divides the size of a sector, so that no note is torn.
 const NOTE: usize = 64;
 const _: () = assert!(NOTE == 4 + 7 * 8 + 4);
 
 const MAGIC: [u8; 4] = *b"SLsn";
 
-/// See the module.
-const EVERY_LIFE: u64 = u64::MAX;
+/// The `boot` that has all bits set; see the module.
+const EVERY_BOOT: u64 = u64::MAX;
 
-/// See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
-    pub life: u64,
+    pub boot: u64,
     pub from: u64,
     pub newest: u64,
     pub bytes: u64,
@@ -55,8 +55,8 @@ impl Note {
     fn encode(&self, stream: u64) -> [u8; NOTE] {
         let mut bytes = [0; NOTE];
         bytes[..4].copy_from_slice(&MAGIC);
-        let Self { life, from, newest, bytes: end, written, synced } = *self;
-        for (at, word) in [stream, life, from, newest, end, written, synced].into_iter().enumerate() {
+        let Self { boot, from, newest, bytes: end, written, synced } = *self;
+        for (at, word) in [stream, boot, from, newest, end, written, synced].into_iter().enumerate() {
             bytes[4 + 8 * at..12 + 8 * at].copy_from_slice(&word.to_be_bytes());
         }
         let check = crc32c(&bytes[..60]);
@@ -65,33 +65,34 @@ impl Note {
     }
 
     fn decode(bytes: &[u8]) -> Option<(u64, Self)> {
-        let holds = bytes.len() == NOTE && bytes[..4] == MAGIC && u32_at(bytes, 60) == crc32c(&bytes[..60]);
-        holds.then(|| {
-            let [stream, life, from, newest, end, written, synced] =
+        let is_valid =
+            bytes.len() == NOTE && bytes[..4] == MAGIC && u32_at(bytes, 60) == crc32c(&bytes[..60]);
+        is_valid.then(|| {
+            let [stream, boot, from, newest, end, written, synced] =
                 [4, 12, 20, 28, 36, 44, 52].map(|at| u64_at(bytes, at));
-            (stream, Self { life, from, newest, bytes: end, written, synced })
+            (stream, Self { boot, from, newest, bytes: end, written, synced })
         })
     }
 }
 
 /// The notes of all streams.
 pub(super) struct Notes {
-    /// Of this boot of the machine; 0 if it is not known.
-    life: u64,
-    /// By stream, with their places.
+    /// The boot of the machine now; 0 if it is not known.
+    boot: u64,
+    /// Notes and their places, by stream.
     known: HashMap<u64, (u64, Note)>,
-    /// Places at which nothing stands, or nothing that holds.
+    /// Places without a valid note.
     free: Vec<u64>,
-    /// Places in all.
+    /// The number of all places.
     places: u64,
 }
 
 impl Notes {
-    /// Reads them. To be called while the lock is held.
+    /// Reads all notes. The caller must hold the lock.
     pub fn read<D: Disk>(disk: &mut D) -> io::Result<Self> {
         let bytes = disk.read_notes()?;
         let mut notes = Self {
-            life: disk.life().map_or(0, fold),
+            boot: disk.boot_id().map_or(0, fold),
             known: HashMap::new(),
             free: Vec::new(),
             places: bytes.len().div_ceil(NOTE) as u64,
@@ -107,37 +108,39 @@ impl Notes {
         Ok(notes)
     }
 
-    /// The streams that have one.
+    /// The streams that have a note.
     pub fn streams(&self) -> impl Iterator<Item = u64> + '_ {
         self.known.keys().copied()
     }
 
-    /// What is said of a stream, and whether that was in this boot of the machine.
+    /// Returns the note of a stream, and whether it counts as written in this boot of the machine.
     pub fn get(&self, stream: u64) -> Option<(Note, bool)> {
         let note = self.known.get(&stream)?.1;
-        Some((note, note.life == EVERY_LIFE || note.life == self.life && self.life != 0))
+        Some((note, note.boot == EVERY_BOOT || note.boot == self.boot && self.boot != 0))
     }
 
-    /// Whether a note was made in another boot of the machine for sure: then everything that is found has come from the disk.
-    pub fn is_of_another_life(&self, note: &Note) -> bool {
-        ![0, self.life, EVERY_LIFE].contains(&note.life) && self.life != 0
+    /// Returns true if a note was certainly written in another boot of the machine. Then everything found was
+    /// read from the disk.
+    pub fn is_of_another_boot(&self, note: &Note) -> bool {
+        ![0, self.boot, EVERY_BOOT].contains(&note.boot) && self.boot != 0
     }
 
-    /// Says how far a stream has come; false if the disk refuses.
+    /// Writes the note of a stream. Returns false if the disk refuses.
     pub fn put<D: Disk>(&mut self, disk: &mut D, stream: u64, note: Note) -> bool {
-        self.write(disk, stream, Note { life: self.life, ..note })
+        self.write(disk, stream, Note { boot: self.boot, ..note })
     }
 
-    /// What stands in front of an offset of a stream is to go; false if the disk refuses to note that.
-    pub fn pass<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
+    /// Notes that entries before `from` will be removed. Returns false if the disk refuses.
+    pub fn note_removal<D: Disk>(&mut self, disk: &mut D, stream: u64, from: u64) -> bool {
         let note = self.known.get(&stream).map(|(_, note)| Note { from: note.from.max(from), ..*note });
         note.is_none_or(|note| self.write(disk, stream, note))
     }
 
-    /// Something of a stream is missing that stood there in this boot of the machine: another boot explains nothing of it.
-    pub fn insist<D: Disk>(&mut self, disk: &mut D, stream: u64) {
+    /// Called when entries are missing that were there in this boot of the machine. From now on no power
+    /// failure counts as an explanation.
+    pub fn mark_missing<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((note, true)) = self.get(stream) {
-            self.write(disk, stream, Note { life: EVERY_LIFE, ..note });
+            self.write(disk, stream, Note { boot: EVERY_BOOT, ..note });
         }
     }
 
@@ -159,7 +162,7 @@ impl Notes {
         is_written
     }
 
-    /// There is no such stream any more. A note that the disk keeps is that of a stream which nobody knows.
+    /// Removes the note of a stream. If the disk refuses, [`super::Streams::keep`] removes it later.
     pub fn remove<D: Disk>(&mut self, disk: &mut D, stream: u64) {
         if let Some((place, _)) = self.known.remove(&stream) {
             let _ = disk.write_note(place * NOTE as u64, &[0; NOTE]);
@@ -168,9 +171,9 @@ impl Notes {
     }
 }
 
-fn fold(life: Life) -> u64 {
-    let life = u128::from_be_bytes(life);
-    (life >> 64) as u64 ^ life as u64
+fn fold(boot: BootId) -> u64 {
+    let boot = u128::from_be_bytes(boot);
+    (boot >> 64) as u64 ^ boot as u64
 }
 
 #[cfg(test)]
@@ -183,28 +186,28 @@ mod tests {
     }
 
     #[test]
-    fn each_stream_has_a_note_that_is_written_over() {
+    fn each_stream_has_one_note_that_is_overwritten() {
         let mut disk = FalseDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));
         notes.put(&mut disk, 2, note(20));
         notes.remove(&mut disk, 1);
         notes.put(&mut disk, 4, note(4));
-        assert_eq!(disk.note().len(), 3 * NOTE, "the place of the removed one is taken");
+        assert_eq!(disk.note().len(), 3 * NOTE, "the place of the removed note is reused");
         for (crash, same) in [(Crash::Process, true), (Crash::Power, false)] {
             let mut after = disk.crash(crash);
             after.put_note(&disk.note());
             let read = Notes::read(&mut after).unwrap();
             for (stream, told) in [(2, note(20)), (3, note(3)), (4, note(4))] {
-                let (found, same_life) = read.get(stream).unwrap();
-                assert_eq!((Note { life: 0, ..found }, same_life), (told, same));
+                let (found, same_boot) = read.get(stream).unwrap();
+                assert_eq!((Note { boot: 0, ..found }, same_boot), (told, same));
             }
             assert_eq!(read.get(1), None);
         }
     }
 
     #[test]
-    fn a_note_that_does_not_hold_is_none_and_harms_no_other() {
+    fn a_corrupt_note_is_ignored_and_harms_no_other() {
         let mut disk = FalseDisk::new(1);
         let mut notes = Notes::read(&mut disk).unwrap();
         (1..=3).for_each(|stream| assert!(notes.put(&mut disk, stream, note(stream))));

@@ -10,53 +10,55 @@ use super::window::{Look, Window};
 use super::{Chunk, ChunkJob, Chunks, Claim, Position, ReadFrom, STREAM_VERSION, StreamError};
 use crate::disk::{Disk, read_all};
 
-/// Segments that are kept open. Few: an open segment keeps its bytes on the disk when it is removed.
+/// The maximum number of segments kept open. Small, because a removed segment keeps its disk space while it
+/// is open.
 pub const OPEN_READ_MAX: usize = 64;
 
-/// Bytes read at a time, at least, so that small chunks do not cost a read each, and at most, however much is asked for.
+/// The minimum and the maximum bytes per read: small chunks should not cost a read each, and a read is
+/// bounded whatever the job asks for.
 const READ_BYTES_MIN: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes read at a time where chunks are large and few are wanted: a header and its filter.
-const HOP_BYTES: usize = 512;
+/// The bytes per read where chunks are large and few are wanted: enough for a header and its filter.
+const SKIP_BYTES: usize = 512;
 
-/// Chunks that one job looks at in vain, and bytes that it reads for that, before it answers with what it has: nobody
-/// holds the thread for long.
+/// The maximum number of unwanted chunks that a job inspects, and the bytes that it reads for that. Then the
+/// job answers with what it has, so that no job holds the thread for long.
 pub const SCAN_CHUNKS_MAX: u32 = 4096;
 pub const SCAN_BYTES_MAX: u64 = 4 << 20;
 
-/// Reads the streams of a directory, whether or not somebody appends there. Memory: what is being read, and a few open
-/// files.
+/// Reads the streams of a directory, even while they are appended to. Memory: the chunks being read, and a
+/// few open files.
 pub struct StreamReader<D: Disk> {
     disk: D,
-    /// By stream and first offset. The one used last stands last.
+    /// By stream and first offset. The most recently used file is the last.
     open: VecDeque<((u64, u64), D::File)>,
 }
 
-/// What one job has read.
+/// What a job has read so far.
 #[derive(Default)]
 struct Reading {
     chunks: Vec<Chunk>,
-    /// Bytes of the chunks.
+    /// The bytes of the chunks.
     taken: usize,
-    /// Chunks that were not wanted.
-    hopped: u32,
-    /// Bytes from the disk.
+    /// The number of unwanted chunks.
+    skipped: u32,
+    /// The bytes read from the disk for unwanted chunks.
     read: u64,
-    /// Bytes of a chunk that there was no room for.
+    /// The size of a chunk for which there was no room.
     needs: Option<u64>,
 }
 
 impl Reading {
-    fn has_looked_enough(&self) -> bool {
-        self.hopped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
+    fn has_reached_limit(&self) -> bool {
+        self.skipped >= SCAN_CHUNKS_MAX || self.read >= SCAN_BYTES_MAX
     }
 }
 
-/// Why a read got no further.
+/// The reason why a read stopped.
 enum Trouble {
-    /// The segment is not there any more.
-    Gone,
+    /// The segment was removed.
+    Removed,
     Error(StreamError),
 }
 
@@ -67,26 +69,27 @@ impl From<StreamError> for Trouble {
 }
 
 impl<D: Disk> StreamReader<D> {
-    /// Reads from `disk`, which it does not lock: the same directory that [`super::Streams`] has.
+    /// Creates a reader of the directory that [`super::Streams`] uses. Does not lock it.
     pub fn new(disk: D) -> Self {
         Self { disk, open: VecDeque::with_capacity(OPEN_READ_MAX) }
     }
 
-    /// Reads chunks from [`ChunkJob::from`] on, in their order. Where segments are gone it goes on at the first that
-    /// is there, and where a power failure took the end of one, at the next: offsets tell.
+    /// Reads chunks from [`ChunkJob::from`] on, in their order. If segments were removed, it continues at the
+    /// first existing one. If a power failure took the end of a segment, it continues at the next; the
+    /// offsets show the gap.
     ///
-    /// Looks at no more than [`SCAN_CHUNKS_MAX`] chunks, and [`SCAN_BYTES_MAX`] bytes, that are not wanted. To find a
-    /// time or an offset in a segment without index takes as much as the segment has.
+    /// Inspects at most [`SCAN_CHUNKS_MAX`] unwanted chunks and [`SCAN_BYTES_MAX`] bytes of them. Finding a
+    /// time or an offset in a segment without an index may read the whole segment.
     ///
     /// # Errors
-    /// [`StreamError::Damaged`], [`StreamError::Newer`], [`StreamError::Io`]. Chunks in front of what is damaged are
-    /// answered by a job that ends before; the error comes back as often as it is asked for.
+    /// [`StreamError::Damaged`], [`StreamError::Newer`], [`StreamError::Io`]. If there are chunks before the
+    /// damage, the job returns those. The next job at that place gets the error, every time.
     pub fn read(&mut self, job: &ChunkJob) -> Result<Chunks, StreamError> {
         let result = self.try_read(job);
         if !matches!(result, Err(StreamError::Damaged { .. })) {
             return result;
         }
-        // A segment that failed in its first write was replaced: what is open may be the one before.
+        // A segment whose first write failed was replaced: the open file may be the old one.
         self.open.retain(|((stream, _), _)| *stream != job.stream);
         self.try_read(job)
     }
@@ -100,10 +103,10 @@ impl<D: Disk> StreamReader<D> {
             }
             match self.read_segment(job, &mut next, &mut reading) {
                 Ok(false) => break next.offset >= job.until,
-                // What was read in front of it is good: whoever comes again is told.
+                // The chunks before the error are good. The next job gets the error.
                 Err(Trouble::Error(_)) if !reading.chunks.is_empty() => break false,
                 Err(Trouble::Error(error)) => return Err(error),
-                Ok(true) | Err(Trouble::Gone) => match after(job, next.segment) {
+                Ok(true) | Err(Trouble::Removed) => match after(job, next.segment) {
                     Some(segment) => next = start(segment),
                     None => {
                         next.offset = job.until;
@@ -115,7 +118,7 @@ impl<D: Disk> StreamReader<D> {
         Ok(Chunks { chunks: reading.chunks, next, end, needs: reading.needs })
     }
 
-    /// Where to begin; at or behind `until` if there is nothing.
+    /// Returns where to begin; at or after `until` if there is nothing to read.
     fn locate(&mut self, job: &ChunkJob) -> Result<Position, StreamError> {
         let nothing = Position { segment: job.until, at: FILE_HEADER as u64, offset: job.until };
         let Some(&first) = job.segments.first() else { return Ok(nothing) };
@@ -144,8 +147,8 @@ impl<D: Disk> StreamReader<D> {
         }
     }
 
-    /// The first chunk of a segment, or of those behind, that `is_it`; `is_before` is true of entries of the index up to
-    /// some, which is not behind that chunk.
+    /// Finds the first chunk, in this segment or later ones, for which `is_it` is true. `is_before` is true
+    /// for the first index entries, none of which is after that chunk.
     fn find(
         &mut self,
         job: &ChunkJob,
@@ -163,10 +166,10 @@ impl<D: Disk> StreamReader<D> {
             }
         }
         loop {
-            match self.hop(job, &mut next, &mut is_it) {
+            match self.skip_to(job, &mut next, &mut is_it) {
                 Ok(true) => return Ok(next),
-                // A segment that begins at the end may have been interrupted before it had a header.
-                Ok(false) | Err(Trouble::Gone) => match after(job, next.segment) {
+                // The last segment may have no header yet: its first write was interrupted.
+                Ok(false) | Err(Trouble::Removed) => match after(job, next.segment) {
                     Some(segment) if segment < job.until => next = start(segment),
                     _ => return Ok(Position { offset: job.until, ..next }),
                 },
@@ -175,8 +178,8 @@ impl<D: Disk> StreamReader<D> {
         }
     }
 
-    /// Goes on to the chunk that `is_it`; false if there is none in the segment.
-    fn hop(
+    /// Moves `next` to the chunk for which `is_it` is true. Returns false if the segment has none.
+    fn skip_to(
         &mut self,
         job: &ChunkJob,
         next: &mut Position,
@@ -190,27 +193,28 @@ impl<D: Disk> StreamReader<D> {
             if is_it(&header) {
                 return Ok(true);
             }
-            want = if header.bytes() < READ_BYTES_MIN as u64 / 2 { READ_BYTES_MIN } else { HOP_BYTES };
-            pass(next, &header);
+            want = if header.bytes() < READ_BYTES_MIN as u64 / 2 { READ_BYTES_MIN } else { SKIP_BYTES };
+            advance(next, &header);
         }
         Ok(false)
     }
 
-    /// The last segment whose first chunk is older; the first, if none is. `None` if none has anything to be read.
+    /// Returns the last segment whose first chunk is older; the first segment if none is. Returns `None` if
+    /// no segment has anything to read.
     fn segment_of_time(&mut self, job: &ChunkJob, ms: u64) -> Result<Option<u64>, StreamError> {
         let segments: Vec<u64> = job.segments.iter().copied().filter(|&first| first < job.until).collect();
         let (mut low, mut high) = (0, segments.len());
         while low < high {
             let middle = low + (high - low) / 2;
             let mut older = false;
-            let found = self.hop(job, &mut start(segments[middle]), |header| {
+            let found = self.skip_to(job, &mut start(segments[middle]), |header| {
                 older = header.timestamp_ms < ms;
                 true
             });
             match found {
                 Err(Trouble::Error(error)) => return Err(error),
-                // Gone: those in front of it are gone too.
-                Err(Trouble::Gone) => low = middle + 1,
+                // It was removed, and so were all segments before it.
+                Err(Trouble::Removed) => low = middle + 1,
                 Ok(_) if older => low = middle + 1,
                 Ok(_) => high = middle,
             }
@@ -218,7 +222,7 @@ impl<D: Disk> StreamReader<D> {
         Ok(segments.get(low.saturating_sub(1)).copied())
     }
 
-    /// Reads chunks from `next` on; true if the segment has no more.
+    /// Reads chunks from `next` on. Returns true if the segment has no more.
     fn read_segment(
         &mut self,
         job: &ChunkJob,
@@ -244,11 +248,11 @@ impl<D: Disk> StreamReader<D> {
                 None => true,
             };
             if !is_wanted {
-                reading.hopped += 1;
+                reading.skipped += 1;
                 reading.read += window.read - before;
-                want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { HOP_BYTES };
-                pass(next, &header);
-                if reading.has_looked_enough() {
+                want = if header.bytes() < read_bytes as u64 / 2 { read_bytes } else { SKIP_BYTES };
+                advance(next, &header);
+                if reading.has_reached_limit() {
                     return Ok(false);
                 }
                 continue;
@@ -270,13 +274,13 @@ impl<D: Disk> StreamReader<D> {
             reading.taken += length;
             let (first, entries, timestamp_ms) = (header.first, header.entries, header.timestamp_ms);
             reading.chunks.push(Chunk { first, entries, timestamp_ms, data: chunk.slice(header.head()..) });
-            pass(next, &header);
+            advance(next, &header);
         }
-        // Another segment follows, or nothing.
+        // Another segment may follow.
         Ok(next.offset < job.until)
     }
 
-    /// The segment's file, whose header was looked at.
+    /// Returns the segment's file. Its header was checked when it was opened.
     fn handle(&mut self, stream: u64, segment: u64) -> Result<(&mut D, &mut D::File), Trouble> {
         let known = self.open.iter().position(|(open, _)| *open == (stream, segment));
         let handle = match known.and_then(|at| self.open.remove(at)) {
@@ -287,7 +291,7 @@ impl<D: Disk> StreamReader<D> {
             self.open.pop_front();
         }
         self.open.push_back(((stream, segment), handle));
-        let (_, handle) = self.open.back_mut().ok_or(Trouble::Gone)?;
+        let (_, handle) = self.open.back_mut().ok_or(Trouble::Removed)?;
         Ok((&mut self.disk, handle))
     }
 }
@@ -295,7 +299,7 @@ impl<D: Disk> StreamReader<D> {
 fn open<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<D::File, Trouble> {
     let file = Kind::Segment.name(stream, segment);
     let mut handle = disk.open(&file).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Trouble::Gone,
+        io::ErrorKind::NotFound => Trouble::Removed,
         _ => StreamError::Io { file: file.clone(), error }.into(),
     })?;
     let mut header = [0; FILE_HEADER];
@@ -307,7 +311,7 @@ fn open<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> Result<D::File, Tro
     }
 }
 
-/// The header of the chunk at `next`; `None` if the file ends there.
+/// Returns the header of the chunk at `next`; `None` if the file ends there.
 fn look<D: Disk>(
     window: &mut Window,
     file: (&mut D, &mut D::File),
@@ -323,7 +327,7 @@ fn look<D: Disk>(
     }
 }
 
-fn pass(next: &mut Position, header: &ChunkHeader) {
+fn advance(next: &mut Position, header: &ChunkHeader) {
     next.at += header.bytes();
     next.offset = header.next();
 }
@@ -332,17 +336,17 @@ fn start(segment: u64) -> Position {
     Position { segment, at: FILE_HEADER as u64, offset: segment }
 }
 
-/// The segment behind this one, or where it was.
+/// Returns the first offset of the segment after this one, even if this one was removed.
 fn after(job: &ChunkJob, segment: u64) -> Option<u64> {
     job.segments.iter().copied().find(|&first| first > segment)
 }
 
-/// The offset behind the last that is to be read of a segment.
+/// Returns the end of the offsets to read in a segment.
 fn end(job: &ChunkJob, segment: u64) -> u64 {
     after(job, segment).map_or(job.until, |next| next.min(job.until))
 }
 
-/// The segment that has this offset, if it is not gone.
+/// Returns the segment of this offset; `None` if it was removed.
 fn in_segment(job: &ChunkJob, offset: u64) -> Option<u64> {
     job.segments.iter().copied().rfind(|&first| first <= offset)
 }

@@ -1,19 +1,19 @@
-//! What a stream's files say when it is opened.
+//! Reads a stream's files when it is opened.
 //!
 //! ```text
-//!  segments but the last   trusted: synced before the next one was begun, if appends sync; else until somebody reads them
-//!  the last one            proved from its last entry of the index on, every chunk
+//!  segments but the last   trusted: synced before the next one began, if appends sync; else until somebody reads them
+//!  the last one            verified from the last entry of its index on, every chunk
 //!       │ ends where a chunk ends ─────────────────────────────────────▶ good
-//!       │ something else, and no whole chunk anywhere behind it ───────▶ interrupted: cut there
-//!       │ something else, a whole chunk behind it, and between them
-//!       │    a sector of zeros: power failed before it was written ────▶ interrupted: left, a new segment begins
-//!       └ something else, and a whole chunk behind it ─────────────────▶ damaged: nothing is written
+//!       │ something else, and no whole chunk after it ─────────────────▶ interrupted: cut there
+//!       │ something else, then a whole chunk, and between them
+//!       │    a sector of zeros: power failed before it was written ────▶ interrupted: left in place, a new segment begins
+//!       └ something else, then a whole chunk ──────────────────────────▶ damaged: nothing is written
 //! ```
 //!
-//! What is synced is never cut: a sync makes everything in front of it safe.
+//! What is synced is never cut, because a sync covers everything before it, too.
 //!
-//! The stream's note (`notes.rs`) says below which offset everything must be there. If anything is not, nothing is written,
-//! and the stream is not opened: else its offsets would be given again.
+//! The stream's note (`notes.rs`) says up to which offset everything must be there. If something is missing,
+//! nothing is written and the stream is not opened: otherwise its offsets would be used again.
 
 use std::io;
 
@@ -25,92 +25,92 @@ use super::window::{Look, WINDOW_BYTES, Window};
 use super::{STREAM_VERSION, StreamCut, StreamError};
 use crate::disk::{Disk, read_all};
 
-/// Bytes that a disk writes or loses as one, at least.
+/// The minimum bytes that a disk writes or loses as one.
 const SECTOR: u64 = 512;
 
-/// Fewer zeros may well have been written, at the edge of a sector.
+/// A shorter run of zeros may be data, at the edge of a sector.
 const ZEROS_MIN: u64 = 8;
 
-/// Bytes of a file in which whole chunks are looked for at a time.
+/// The bytes of a file that are searched for whole chunks at a time.
 const SEARCH_BYTES: usize = 1 << 20;
 
-/// A segment and what it takes on the disk.
+/// A segment and its size on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub first: u64,
-    /// Bytes of its file; of the last segment, those of whole chunks.
+    /// The size of its file in bytes; for the last segment, of its good chunks and the header.
     pub bytes: u64,
-    /// The time of its newest chunk, once somebody has looked.
+    /// The timestamp of its newest chunk, once it was read.
     pub newest_ms: Option<u64>,
 }
 
-/// The last chunk of something.
+/// The last chunk of a segment or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Last {
     pub first: u64,
     pub timestamp_ms: u64,
 }
 
-/// What was found.
+/// The result of an open.
 #[derive(Debug)]
 pub(super) struct Found {
     pub segments: Vec<Segment>,
     pub next: u64,
     pub last: Option<Last>,
-    /// Of the last segment.
+    /// The index of the last segment.
     pub index: Index,
     /// The last segment may be written to.
     pub writable: bool,
     pub cut: Option<StreamCut>,
 }
 
-/// Looks for what is missing: the newest segment or its end, and what should stand between two segments. It is an error
-/// if only damage explains it. A gap that power loss may have left, before or after others, comes back: the names of removed
-/// segments, too, may come back one by one.
+/// Looks for missing entries: the newest segment or its end, and gaps between two segments. Returns an error
+/// if only damage explains it. Returns a gap as a value if power loss may have left it. Such gaps can be
+/// between any segments, because removed names may reappear one by one.
 pub(super) fn missing<D: Disk>(
     disk: &mut D,
     stream: u64,
     firsts: &[u64],
     note: Option<(Note, bool)>,
 ) -> Result<Option<StreamError>, StreamError> {
-    let must = must(note);
-    if let Some((note, _)) = note.filter(|_| firsts.is_empty() && must > 0) {
+    let guaranteed_to = guaranteed_to(note);
+    if let Some((note, _)) = note.filter(|_| firsts.is_empty() && guaranteed_to > 0) {
         let file = Kind::Segment.name(stream, note.newest);
-        return Err(StreamError::Missing { file, from: note.from, to: must });
+        return Err(StreamError::Missing { file, from: note.from, to: guaranteed_to });
     }
-    if let Some((note, same_life)) = note.filter(|(note, _)| must > note.newest) {
+    if let Some((note, same_boot)) = note.filter(|(note, _)| guaranteed_to > note.newest) {
         let Note { newest, bytes, written, synced, .. } = note;
         let file = Kind::Segment.name(stream, newest);
         match firsts.last() {
             Some(&last) if last > newest => {}
             Some(&last) if last == newest => {
                 let (found, _) = inspect(disk, stream, newest).map_err(io_error(stream, newest))?;
-                if found < bytes && (same_life || synced == written) {
+                if found < bytes && (same_boot || synced == written) {
                     return Err(StreamError::Damaged { file, offset: found });
                 }
             }
-            _ => return Err(StreamError::Missing { file, from: newest, to: must }),
+            _ => return Err(StreamError::Missing { file, from: newest, to: guaranteed_to }),
         }
     }
     let mut gap = None;
-    // An older program that has added segments since may have removed some, too, and says nothing.
-    if let (Some((note, same_life)), &[first, ..]) = (note, firsts)
+    // An older program may have added segments and removed others since, without updating the note.
+    if let (Some((note, same_boot)), &[first, ..]) = (note, firsts)
         && first > note.from
         && firsts.last() == Some(&note.newest)
     {
         let file = Kind::Segment.name(stream, note.from);
         let error = StreamError::Missing { file, from: note.from, to: first };
-        match same_life {
+        match same_boot {
             true => return Err(error),
             false => gap = Some(error),
         }
     }
     for pair in firsts.windows(2) {
-        let from = reaches(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
+        let from = chunks_end(disk, stream, pair[0], pair[1]).map_err(io_error(stream, pair[0]))?;
         if from < pair[1] {
             let (file, to) = (Kind::Segment.name(stream, pair[0]), pair[1]);
             let error = StreamError::Missing { file, from, to };
-            match note.is_some_and(|(note, same_life)| same_life && note.from < to) {
+            match note.is_some_and(|(note, same_boot)| same_boot && note.from < to) {
                 true => return Err(error),
                 false => gap = Some(error),
             }
@@ -119,14 +119,14 @@ pub(super) fn missing<D: Disk>(
     Ok(gap)
 }
 
-/// Everything below this offset is known to have been written, and that it can only be missing because of damage.
-pub(super) fn must(note: Option<(Note, bool)>) -> u64 {
-    note.map_or(0, |(note, same_life)| if same_life { note.written.max(note.synced) } else { note.synced })
+/// Returns the offset up to which everything was written and can be missing only because of damage.
+pub(super) fn guaranteed_to(note: Option<(Note, bool)>) -> u64 {
+    note.map_or(0, |(note, same_boot)| if same_boot { note.written.max(note.synced) } else { note.synced })
 }
 
-/// The offset up to which a segment has its chunks, at most `end`, where the next one begins. Something that does not hold
-/// counts as all of them: whoever reads the segment is told.
-fn reaches<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
+/// Returns the offset up to which a segment has its chunks, at most `end`, where the next one begins. If a
+/// chunk is corrupt, returns `end`: a reader of the segment will report the damage.
+fn chunks_end<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Result<u64> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let mut window = Window::default();
     let entry = index::find_chunk((&mut *disk, &mut file), stream, segment, |entry| entry.first < end)?;
@@ -144,13 +144,13 @@ fn reaches<D: Disk>(disk: &mut D, stream: u64, segment: u64, end: u64) -> io::Re
     Ok(end)
 }
 
-/// Looks at the segments of a stream, of which there is at least one, in ascending order. Below `must` nothing may be
+/// Inspects the segments of a stream, at least one, in ascending order. Below `guaranteed_to` nothing may be
 /// missing.
 pub(super) fn recover<D: Disk>(
     disk: &mut D,
     stream: u64,
     firsts: &[u64],
-    must: u64,
+    guaranteed_to: u64,
 ) -> Result<Found, StreamError> {
     let mut segments = Vec::with_capacity(firsts.len());
     for &first in firsts {
@@ -164,10 +164,10 @@ pub(super) fn recover<D: Disk>(
     let first = segment.first;
     let tail = Tail::read(disk, stream, first)?;
     let file = Kind::Segment.name(stream, first);
-    if tail.next < must {
+    if tail.next < guaranteed_to {
         return Err(match tail.bad {
             Some(_) => StreamError::Damaged { file, offset: tail.end.max(FILE_HEADER as u64) },
-            None => StreamError::Missing { file, from: tail.next, to: must },
+            None => StreamError::Missing { file, from: tail.next, to: guaranteed_to },
         });
     }
     let cut = tail.bad.map(|Rest { bytes, has_chunks }| StreamCut {
@@ -181,15 +181,15 @@ pub(super) fn recover<D: Disk>(
     index.flush(disk, stream, first);
     segment.bytes = tail.end;
     let mut last = tail.last;
-    // One that was proved from its start on: else something in front of what is synced from now on could be missing,
-    // and what is missing is cut together with what stands behind it once the index is lost.
-    let mut writable = tail.last.is_some() && tail.is_proved;
+    // Only if the segment was verified from its start. Otherwise a part before later synced entries could be
+    // missing. Once the index is lost, an open would cut those entries together with the missing part.
+    let mut writable = tail.last.is_some() && tail.is_verified;
     if cut.as_ref().is_some_and(|cut| cut.left) {
-        // The zeros may be damage after all: what is whole behind them stays for whoever can make use of it. Nobody reads
-        // it, for the segment ends where the next one begins.
+        // The zeros may be damage after all, so the whole chunks after them are kept. Nobody reads them,
+        // because the segment ends where the next one begins.
         writable = false;
     } else if cut.is_some() {
-        // Before it is written to again: else power loss could bring the old bytes back between the new ones.
+        // Before it is written to again: otherwise power loss could bring old bytes back between new ones.
         writable &= truncate(disk, stream, first, tail.end).is_ok();
     }
     if last.is_none() && segments.len() > 1 {
@@ -198,8 +198,8 @@ pub(super) fn recover<D: Disk>(
     Ok(Found { segments, next: tail.next, last, index, writable, cut })
 }
 
-/// The last chunk of a segment that ends in front of `end`, where the next one begins, or of what holds
-/// together of it.
+/// Returns the last chunk of a segment that ends before `end`, where the next one begins. Stops before the
+/// first corrupt chunk.
 pub(super) fn last_chunk<D: Disk>(
     disk: &mut D,
     stream: u64,
@@ -223,7 +223,7 @@ pub(super) fn last_chunk<D: Disk>(
     Ok(last)
 }
 
-/// The time of a segment's first chunk, if there is one.
+/// Returns the timestamp of a segment's first chunk, if there is one.
 pub(super) fn first_time<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> io::Result<Option<u64>> {
     let mut file = disk.open(&Kind::Segment.name(stream, segment))?;
     let place = Place { stream, at: FILE_HEADER as u64 };
@@ -234,7 +234,7 @@ pub(super) fn first_time<D: Disk>(disk: &mut D, stream: u64, segment: u64) -> io
     })
 }
 
-/// Bytes of a segment, and its version if it has a header.
+/// Returns the size of a segment in bytes, and its version if it has a header.
 fn inspect<D: Disk>(disk: &mut D, stream: u64, first: u64) -> io::Result<(u64, Option<u32>)> {
     let mut file = disk.open(&Kind::Segment.name(stream, first))?;
     let bytes = disk.len(&mut file)?;
@@ -249,22 +249,22 @@ fn truncate<D: Disk>(disk: &mut D, stream: u64, first: u64, end: u64) -> io::Res
     disk.sync(&mut file)
 }
 
-/// The last segment, proved.
+/// The last segment, verified.
 struct Tail {
-    /// Bytes of good chunks and the header; 0 if there is no chunk.
+    /// The bytes of the header and good chunks; 0 if there is no chunk.
     end: u64,
     next: u64,
     last: Option<Last>,
     index: Index,
-    /// From its start on.
-    is_proved: bool,
-    /// For the index, where it ends too early.
+    /// It was verified from its start.
+    is_verified: bool,
+    /// The verified chunks, for the index if it ends too early.
     entries: Vec<Entry>,
-    /// What stands behind `end`.
+    /// The bytes after `end`.
     bad: Option<Rest>,
 }
 
-/// What stands behind the last good chunk, and is none.
+/// The bytes after the last good chunk.
 struct Rest {
     bytes: u64,
     /// There are whole chunks in it.
@@ -281,7 +281,7 @@ impl Tail {
         read_all(disk, &mut file, 0, &mut header).map_err(io)?;
         let (end, next, entries) = (0, segment, Vec::new());
         let mut tail =
-            Self { end, next, last: None, index: Index::EMPTY, is_proved: false, entries, bad: None };
+            Self { end, next, last: None, index: Index::EMPTY, is_verified: false, entries, bad: None };
         let has_header = length >= FILE_HEADER as u64 && files::version(&header, SEGMENT_MAGIC).is_some();
         if has_header {
             tail.walk(disk, &mut file, (stream, segment), length).map_err(io)?;
@@ -293,7 +293,7 @@ impl Tail {
             if let Some(at) = whole
                 && !bad.has_lost_sector(disk, &mut file, at).map_err(io)?
             {
-                // No crash explains it.
+                // A crash does not explain it.
                 return Err(StreamError::Damaged { file: name, offset: from });
             }
             tail.bad = Some(Rest { bytes: length - tail.end, has_chunks: whole.is_some() });
@@ -313,7 +313,7 @@ impl Tail {
         let (mut at, mut below) = (FILE_HEADER as u64, length);
         while let Some((number, entry)) = index::find(disk, stream, segment, |entry| entry.position < below) {
             let place = Place { stream, at: entry.position };
-            // An index may outlive what it points to.
+            // An index may outlive the chunk to which it points.
             if let Look::Chunk(header) = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?
                 && header.first == entry.first
                 && window.chunk((&mut *disk, &mut *file), place, &header, WINDOW_BYTES)?.is_some()
@@ -324,7 +324,7 @@ impl Tail {
             }
             below = entry.position;
         }
-        self.is_proved = at == FILE_HEADER as u64;
+        self.is_verified = at == FILE_HEADER as u64;
         loop {
             let place = Place { stream, at };
             let look = window.look((&mut *disk, &mut *file), place, WINDOW_BYTES)?;
@@ -344,19 +344,19 @@ impl Tail {
     }
 }
 
-/// What follows the last good chunk of a file.
+/// The bytes after the last good chunk of a file.
 struct Bad {
     stream: u64,
-    /// The byte at which the next chunk should stand.
+    /// The position where the next chunk should be.
     from: u64,
-    /// And its first offset.
+    /// The first offset of that chunk.
     next: u64,
-    /// Of the file.
+    /// The length of the file in bytes.
     length: u64,
 }
 
 impl Bad {
-    /// The first place behind at which a whole chunk stands.
+    /// Returns the first later position with a whole chunk.
     fn whole_chunk<D: Disk>(&self, disk: &mut D, file: &mut D::File) -> io::Result<Option<u64>> {
         let (mut search, mut window) = (Window::default(), Window::default());
         let mut from = self.from;
@@ -382,7 +382,8 @@ impl Bad {
         Ok(None)
     }
 
-    /// Whether a sector, or the part of one that is in question, has nothing but zeros between the bad place and `end`.
+    /// Returns true if a sector between the bad place and `end`, or the inspected part of one, has only
+    /// zeros.
     fn has_lost_sector<D: Disk>(&self, disk: &mut D, file: &mut D::File, end: u64) -> io::Result<bool> {
         let mut window = Window::default();
         let mut at = self.from;

@@ -3,16 +3,16 @@
 //! ```text
 //!              append             written, or with sync: synced
 //!   confirmed ────────▶ written ───────────────────────────────▶ confirmed     retention, when a segment was added
-//!       ▲                  │ a write or a sync is refused            │ with sync: what did not go into the segment
-//!       └──────────────────┘ cut back; the last segment is           └───▶ written, to the next one
+//!       ▲                  │ a write or a sync is refused            │ with sync: chunks that did not fit
+//!       └──────────────────┘ cut back; the last segment is           └───▶ written, to the next segment
 //!                            never written again
 //! ```
 //!
-//! Others are told only of what is confirmed.
+//! Others learn only of what is confirmed.
 //!
-//! **With sync, a segment is begun when everything in front of it is synced**, its name too. So power loss finds one that
-//! may not be whole, the last, and that is the one which an open proves. An append of more than goes into a segment takes
-//! a sync for each.
+//! **With sync, a segment begins only when everything before it is synced**, including its name. So power
+//! loss can damage only the last segment, which an open verifies. An append that goes to several segments
+//! takes a sync for each.
 
 use std::io;
 
@@ -27,7 +27,7 @@ use super::{AppendFailure, NewChunk, Retained, StreamCut, StreamError, StreamLim
 use crate::disk::Disk;
 use crate::machine::AT_ONCE_BYTES_MAX;
 
-/// When an append is answered.
+/// The time at which an append is answered.
 pub(super) enum Appended {
     Now(Result<Retained, AppendFailure>),
     WhenSynced(StreamSyncJob),
@@ -36,57 +36,57 @@ pub(super) enum Appended {
 pub(super) struct Stream {
     stream: u64,
     limits: StreamLimits,
-    /// What others are told.
+    /// What others know.
     retained: Retained,
-    /// Bytes of the last of its segments.
-    kept_end: u64,
-    /// What is written. Ascending; the last one may have no chunk.
+    /// The bytes of the last of its segments.
+    confirmed_end: u64,
+    /// The written segments, ascending. The last one may have no chunk.
     segments: Vec<Segment>,
     next: u64,
     last: Option<Last>,
-    /// Of the first chunk.
+    /// The timestamp of the first chunk.
     first_ms: Option<u64>,
     index: Index,
     /// The last segment may be appended to.
     writable: bool,
-    /// Segments that are not known to be synced, by their first offset, ascending.
+    /// The first offsets of the segments that may be unsynced, ascending.
     dirty: Vec<u64>,
-    /// Nor are names, if this is false.
+    /// False if the names of segments may be unsynced.
     named: bool,
-    /// What is missing in front of this offset was missing when the stream was opened.
+    /// Entries before this offset may be missing: they were missing when the stream was opened.
     gap_to: u64,
     /// Every other entry below is known to be synced.
     synced_to: u64,
-    /// All that is not known to be synced stands in `dirty`, and none of it was refused.
-    sure: bool,
-    /// What the note of the stream says, as far as this process has told it.
-    told: Option<Note>,
-    /// It is to be told when the streams fall idle.
-    touched: bool,
-    /// A segment was added since limits were looked at.
-    rolled: bool,
+    /// Everything unsynced is in `dirty`, and no sync of it has failed.
+    unsynced_is_known: bool,
+    /// The last note of the stream that this process has written.
+    noted: Option<Note>,
+    /// A note must be written when the streams become idle.
+    note_is_due: bool,
+    /// A segment was added since the limits were last applied.
+    segment_added: bool,
     waiting: Option<Waiting>,
 }
 
 /// An append that waits for a sync.
 struct Waiting {
     shard: u32,
-    /// Those that are not synced.
+    /// The chunks that are not synced.
     chunks: Vec<NewChunk>,
-    /// How many of them are written, and are synced now.
+    /// How many of them are written and are being synced.
     written: usize,
 }
 
-/// Segments that an open takes for not synced. A process that was killed has left the last one so, and if it did not sync
-/// may have finished the one in front of it just before.
+/// The number of segments that an open takes for unsynced. A killed process leaves the last one unsynced. If
+/// it did not sync, it may have completed the one before just then.
 const FOUND_DIRTY: usize = 2;
 
-/// Segments that an open takes for not synced at most, if the note says how far the stream was synced in this boot. Of a
-/// stream with more of them nothing more is said to be synced before the next boot.
+/// The maximum number of segments that an open takes for unsynced, if the note says up to which offset the
+/// stream was synced in this boot. If there are more, the note claims no further syncs until the next boot.
 const FOUND_DIRTY_MAX: usize = 64;
 
 impl Stream {
-    /// Looks at the files.
+    /// Opens the stream from its files.
     pub fn open<D: Disk>(
         files: &mut Files<D>,
         stream: u64,
@@ -97,7 +97,7 @@ impl Stream {
             stream,
             limits,
             retained: Retained::default(),
-            kept_end: 0,
+            confirmed_end: 0,
             segments: Vec::new(),
             next: 0,
             last: None,
@@ -108,42 +108,43 @@ impl Stream {
             named: firsts.is_empty(),
             gap_to: 0,
             synced_to: 0,
-            sure: firsts.is_empty(),
-            told: None,
-            touched: false,
-            rolled: false,
+            unsynced_is_known: firsts.is_empty(),
+            noted: None,
+            note_is_due: false,
+            segment_added: false,
             waiting: None,
         };
         let mut cut = None;
         let note = files.notes.get(stream);
-        // What is missing and must not be is an error.
+        // `missing` returns an error if only damage explains what is missing.
         if let Some(StreamError::Missing { to, .. }) = files.missing(stream, firsts)? {
             opened.gap_to = to;
         }
         if let Some(&first) = firsts.first() {
-            let found = recover::recover(&mut files.disk, stream, firsts, recover::must(note))?;
+            let found = recover::recover(&mut files.disk, stream, firsts, recover::guaranteed_to(note))?;
             opened.synced_to = note.map_or(0, |(note, _)| note.synced);
             let known = firsts.partition_point(|&first| first <= opened.synced_to).saturating_sub(1);
             let [last_two, most] = [FOUND_DIRTY, FOUND_DIRTY_MAX].map(|n| firsts.len().saturating_sub(n));
-            opened.sure = note.is_some_and(|(_, same_life)| same_life) && known >= most;
-            let dirty = if opened.sure { known.min(last_two) } else { last_two };
+            opened.unsynced_is_known = note.is_some_and(|(_, same_boot)| same_boot) && known >= most;
+            let dirty = if opened.unsynced_is_known { known.min(last_two) } else { last_two };
             opened.first_ms = recover::first_time(&mut files.disk, stream, first)
                 .map_err(StreamError::io(Kind::Segment.name(stream, first)))?;
             (opened.segments, opened.next, opened.last) = (found.segments, found.next, found.last);
             (opened.index, opened.writable, cut) = (found.index, found.writable, found.cut);
-            // Those in front of them were synced when the next was begun, or the system has had the time.
+            // Earlier segments were synced when the next one began, or the system has had time to write them.
             opened.dirty.extend(&firsts[dirty..]);
         }
         opened.confirm();
-        if note.is_some_and(|(note, _)| files.notes.is_of_another_life(&note)) {
-            // Said before anything is appended: what is found later was not all there.
+        if note.is_some_and(|(note, _)| files.notes.is_of_another_boot(&note)) {
+            // Everything found has survived a restart of the machine, so it is synced. The note says so before
+            // anything is appended, because later there will be unsynced chunks, too.
             opened.synced_to = opened.next;
-            opened.sure = opened.note(files);
+            opened.unsynced_is_known = opened.note(files);
         }
         Ok((opened, cut))
     }
 
-    /// Other limits, and a look at the ages.
+    /// Sets the limits, and removes segments that exceed them.
     pub fn limit<D: Disk>(&mut self, files: &mut Files<D>, limits: StreamLimits, now_ms: u64) -> Retained {
         self.limits = limits;
         if self.waiting.is_none() {
@@ -163,12 +164,12 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether an append of these is one write to the end of the last segment, and none of many bytes.
+    /// Returns true if appending these chunks is one small write to the end of the last segment.
     pub fn has_room(&self, chunks: &[NewChunk]) -> bool {
         chunks.iter().map(appender::bytes).sum::<u64>() <= self.room().min(AT_ONCE_BYTES_MAX)
     }
 
-    /// Writes chunks; those in front of one that cannot be written are written all the same.
+    /// Writes chunks. If one cannot be written, the chunks before it are still confirmed.
     pub fn append<D: Disk>(
         &mut self,
         files: &mut Files<D>,
@@ -185,7 +186,7 @@ impl Stream {
         }
     }
 
-    /// [`Stream::append`], answered when they are written.
+    /// Appends chunks without sync; the answer comes when they are written.
     pub fn append_unsynced<D: Disk>(
         &mut self,
         files: &mut Files<D>,
@@ -205,8 +206,8 @@ impl Stream {
         }
     }
 
-    /// Writes as many chunks as go into one segment, and begins to sync it. Begins with those in front of it, and without
-    /// a write, if another segment is needed and they are not synced.
+    /// Writes as many chunks as fit one segment, and begins to sync it. If a new segment is needed and
+    /// earlier ones are unsynced, only begins to sync those.
     fn append_synced<D: Disk>(
         &mut self,
         files: &mut Files<D>,
@@ -233,7 +234,8 @@ impl Stream {
         }
     }
 
-    /// The sync that an append waits for has ended; tells its shard, and what becomes of it.
+    /// Takes the result of the sync that an append waits for. Returns the shard, and the answer or the next
+    /// sync.
     pub fn end_sync<D: Disk>(
         &mut self,
         files: &mut Files<D>,
@@ -255,75 +257,75 @@ impl Stream {
         Some((shard, Appended::Now(Ok(self.retained.clone()))))
     }
 
-    /// Notes how far the stream has come, if a segment was added or something synced. True if there is something else to be
-    /// told, with [`Stream::note`], when the streams fall idle, for the first time since the last.
-    pub fn tell<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
-        let Some(note) = self.news() else { return false };
+    /// Writes the note if a segment was added or something was synced. Returns true if other news is left for
+    /// [`Stream::note`], when the streams become idle, and this was not returned since the last note.
+    pub fn note_if_needed<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
+        let Some(note) = self.next_note() else { return false };
         let at_once = |note: &Note| (note.from, note.newest, note.synced);
-        if self.told.is_none_or(|told| at_once(&note) != at_once(&told)) {
+        if self.noted.is_none_or(|noted| at_once(&note) != at_once(&noted)) {
             self.note(files);
             return false;
         }
-        !std::mem::replace(&mut self.touched, true)
+        !std::mem::replace(&mut self.note_is_due, true)
     }
 
-    /// Notes how far the stream has come; false if the disk refuses.
+    /// Writes the note. Returns false if the disk refuses.
     pub fn note<D: Disk>(&mut self, files: &mut Files<D>) -> bool {
-        self.touched = false;
-        let Some(note) = self.news() else { return true };
+        self.note_is_due = false;
+        let Some(note) = self.next_note() else { return true };
         let is_written = files.notes.put(&mut files.disk, self.stream, note);
         if is_written {
-            self.told = Some(note);
+            self.noted = Some(note);
         }
         is_written
     }
 
-    /// What the note does not say yet.
-    fn news(&self) -> Option<Note> {
+    /// Returns the note to write, if it differs from the last one.
+    fn next_note(&self) -> Option<Note> {
         let newest = *self.retained.segments.last()?;
         let (bytes, written, synced) =
-            (self.kept_end, self.retained.next, self.synced_to.min(self.retained.next));
+            (self.confirmed_end, self.retained.next, self.synced_to.min(self.retained.next));
         let from = self.gap_to.max(self.retained.first);
         let note = Note { from, newest, bytes, written, synced, ..Note::default() };
-        (self.told != Some(note)).then_some(note)
+        (self.noted != Some(note)).then_some(note)
     }
 
-    /// The segments that have files, by their first offsets, ascending.
+    /// The first offsets of the segments with files, ascending.
     pub fn segments(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments.iter().map(|segment| segment.first)
     }
 
-    /// The segments that may have files: one that could not be begun may have left something.
+    /// The first offsets of the segments that may have files, including one whose first write failed.
     pub fn files(&self) -> impl Iterator<Item = u64> + '_ {
         self.segments().chain([self.next])
     }
 
-    /// The shard of an append that has no answer yet, and those of its chunks that are not confirmed.
-    pub fn into_waiting(self) -> Option<(u32, Vec<NewChunk>)> {
+    /// Returns the shard of the unanswered append, and its unconfirmed chunks.
+    pub fn into_unanswered(self) -> Option<(u32, Vec<NewChunk>)> {
         self.waiting.map(|Waiting { shard, chunks, .. }| (shard, chunks))
     }
 
     fn confirm_written<D: Disk>(&mut self, files: &mut Files<D>) {
-        if std::mem::take(&mut self.rolled) {
+        if std::mem::take(&mut self.segment_added) {
             self.retain(files, self.last.map_or(0, |last| last.timestamp_ms));
         }
         self.confirm();
     }
 
-    /// Everything would survive power loss.
+    /// Returns true if everything would survive power loss.
     fn is_synced(&self) -> bool {
         self.dirty.is_empty() && self.named
     }
 
     fn synced(&mut self) {
-        if self.sure {
+        if self.unsynced_is_known {
             self.synced_to = self.next;
         }
         self.dirty.clear();
         self.named = true;
     }
 
-    /// Bytes that may still go into the last segment.
+    /// Returns how many bytes may still go into the last segment.
     fn room(&self) -> u64 {
         let last = self.segments.last().filter(|_| self.writable);
         last.map_or(0, |last| self.limits.segment_bytes.saturating_sub(last.bytes))
@@ -333,11 +335,11 @@ impl Stream {
         AppendFailure { error, chunks, retained: Some(Box::new(self.retained.clone())) }
     }
 
-    /// Whether these are chunks, and the next ones. Raises times that fall.
+    /// Checks that these are valid chunks, and the next ones. Raises timestamps that decrease.
     fn check(&self, chunks: &mut [NewChunk]) -> Result<(), StreamError> {
         let invalid = |why| Err(StreamError::Invalid { stream: self.stream, why });
         if self.waiting.is_some() {
-            return invalid("an append is under way");
+            return invalid("another append is in flight");
         }
         if chunks.is_empty() {
             return invalid("an append has no chunks");
@@ -345,7 +347,7 @@ impl Stream {
         let (mut next, mut least) = (self.next, self.last.map_or(0, |last| last.timestamp_ms));
         for chunk in chunks {
             if chunk.first != next {
-                return invalid("a chunk does not follow the one in front");
+                return invalid("a chunk does not follow the one before");
             }
             if chunk.entries == 0 || chunk.data.is_empty() || chunk.data.len() > DATA_MAX {
                 return invalid("a chunk has no entries, or is too large");
@@ -353,7 +355,7 @@ impl Stream {
             chunk.timestamp_ms = chunk.timestamp_ms.max(least);
             least = chunk.timestamp_ms;
             let Some(behind) = next.checked_add(u64::from(chunk.entries)) else {
-                return invalid("offsets have come to their end");
+                return invalid("there are no offsets left");
             };
             if i64::try_from(least).is_err() {
                 return invalid("a chunk's time is too large");
@@ -363,7 +365,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes as many chunks as go into one segment, at least one, and tells how many.
+    /// Writes as many chunks as fit one segment, at least one. Returns how many.
     fn write<D: Disk>(&mut self, files: &mut Files<D>, chunks: &[NewChunk]) -> Result<usize, StreamError> {
         let (segment, at, count) = match (count_within(chunks, self.room()), self.segments.last()) {
             (count @ 1.., Some(last)) => (last.first, last.bytes, count),
@@ -379,7 +381,7 @@ impl Stream {
                 self.writable = false;
                 match self.segments.last().is_some_and(|last| last.first == segment) {
                     true => files.abandon(self.stream, segment, at),
-                    // What the disk leaves of it is replaced by the next chunk that is written.
+                    // If the disk leaves something of it, the next chunk that is written replaces it.
                     false => drop(files.remove(self.stream, segment)),
                 }
                 return Err(StreamError::Io { file: Kind::Segment.name(self.stream, segment), error });
@@ -409,7 +411,7 @@ impl Stream {
         Ok(count)
     }
 
-    /// A segment was made, unless it is one without chunks that was made anew.
+    /// Notes that a segment was created, or an empty one replaced.
     fn begin(&mut self, first: u64) {
         let segment = Segment { first, bytes: FILE_HEADER as u64, newest_ms: None };
         match self.segments.last_mut() {
@@ -422,7 +424,7 @@ impl Stream {
             }
         }
         (self.index, self.writable) = (Index::EMPTY, true);
-        (self.named, self.rolled) = (false, true);
+        (self.named, self.segment_added) = (false, true);
     }
 
     fn begin_sync<D: Disk>(&mut self, files: &mut Files<D>) -> Result<StreamSyncJob, StreamError> {
@@ -438,21 +440,21 @@ impl Stream {
         Ok(job)
     }
 
-    /// Goes back to what is confirmed, in which the last segment is never written again. Nor is the file that was
-    /// refused a sync asked for another: that would teach nothing.
+    /// Returns to what is confirmed. The last segment is never written again. The file whose sync was refused
+    /// is not synced again, because the system could report success although data is lost.
     fn roll_back<D: Disk>(&mut self, files: &mut Files<D>, refused: Option<&str>) {
-        self.index.cut(self.kept_end);
-        // One at most, and its name is that of the segment that is begun next: what the disk leaves of it is replaced then.
+        self.index.cut(self.confirmed_end);
+        // At most one. The next segment has the same name and replaces what the disk leaves of it.
         for segment in self.segments.drain(self.retained.segments.len()..) {
             self.index = Index::EMPTY;
             drop(files.remove(self.stream, segment.first));
         }
-        if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.kept_end) {
-            last.bytes = self.kept_end;
+        if let Some(last) = self.segments.last_mut().filter(|last| last.bytes > self.confirmed_end) {
+            last.bytes = self.confirmed_end;
             files.abandon(self.stream, last.first, last.bytes);
         }
         self.writable = false;
-        self.sure &= refused.is_none();
+        self.unsynced_is_known &= refused.is_none();
         self.next = self.retained.next;
         self.last = match (self.retained.last_chunk, self.retained.last_timestamp_ms) {
             (Some(first), Some(timestamp_ms)) => Some(Last { first, timestamp_ms }),
@@ -465,8 +467,8 @@ impl Stream {
         });
     }
 
-    /// Removes segments from the front as long as there is too much, or it is too old. What the disk refuses is tried
-    /// again the next time.
+    /// Removes segments from the front while the limits are exceeded. If the disk refuses, the next call
+    /// tries again.
     fn retain<D: Disk>(&mut self, files: &mut Files<D>, now_ms: u64) {
         let mut bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
         let mut gone = 0;
@@ -474,9 +476,9 @@ impl Stream {
             let end = self.segments[gone + 1].first;
             let segment = &mut self.segments[gone];
             let is_too_much = self.limits.bytes_max.is_some_and(|most| bytes > most);
-            // The note goes first: what it does not ask for is not missed.
+            // The note is written first, so that removed entries do not count as missing.
             if !is_too_much && !is_old(files, self.stream, segment, end, self.limits.age_max_ms, now_ms)
-                || !files.notes.pass(&mut files.disk, self.stream, end)
+                || !files.notes.note_removal(&mut files.disk, self.stream, end)
                 || files.remove(self.stream, segment.first).is_err()
             {
                 break;
@@ -492,7 +494,7 @@ impl Stream {
         }
     }
 
-    /// Others may be told.
+    /// Makes what is written known to others.
     fn confirm(&mut self) {
         let segments = self.segments.iter().map(|segment| segment.first);
         if !segments.clone().eq(self.retained.segments.iter().copied()) {
@@ -504,11 +506,11 @@ impl Stream {
         self.retained.bytes = self.segments.iter().map(|segment| segment.bytes).sum();
         self.retained.first_timestamp_ms = self.first_ms;
         self.retained.last_timestamp_ms = self.last.map(|last| last.timestamp_ms);
-        self.kept_end = self.segments.last().map_or(0, |last| last.bytes);
+        self.confirmed_end = self.segments.last().map_or(0, |last| last.bytes);
     }
 }
 
-/// How many chunks have room in so many bytes.
+/// Returns how many chunks fit into `room` bytes.
 fn count_within(chunks: &[NewChunk], room: u64) -> usize {
     let mut bytes = 0;
     let fits = chunks.iter().take_while(|chunk| {
@@ -518,7 +520,7 @@ fn count_within(chunks: &[NewChunk], room: u64) -> usize {
     fits.count()
 }
 
-/// Whether the newest chunk of a segment that ends in front of `end` is too old.
+/// Returns true if the newest chunk of a segment is too old. `end` is where the next segment begins.
 fn is_old<D: Disk>(
     files: &mut Files<D>,
     stream: u64,

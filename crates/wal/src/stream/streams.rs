@@ -1,4 +1,4 @@
-//! What appends to streams, and knows which there are.
+//! Appends to streams, and knows all streams of a directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
@@ -12,36 +12,35 @@ use super::{
 };
 use crate::disk::{Disk, LOCK};
 
-/// Files that may refuse to be removed before the rest is left for later.
+/// The maximum number of files whose removal may fail before the rest is left for later.
 const REFUSED_MAX: usize = 4;
 
-/// The streams of one directory. Memory: a few words for each segment, and what appends have handed over until it is
-/// answered.
+/// The streams of one directory. Memory: a few words per segment, and the chunks of unanswered appends.
 pub struct Streams<D: Disk> {
     files: Files<D>,
-    /// The first offsets of their segments, ascending: streams that were not opened yet.
+    /// The first offsets of the segments, ascending, of streams that were not opened yet.
     listed: BTreeMap<u64, Vec<u64>>,
     open: HashMap<u64, Stream>,
-    /// Those whose sync at their opening failed: it says nothing that another one succeeds.
+    /// Streams whose sync at opening failed. A later success would mean nothing.
     doubtful: HashSet<u64>,
     /// Files that nobody needs.
     strays: Vec<String>,
-    /// Open streams whose notes say less than there is.
-    touched: Vec<u64>,
+    /// Open streams whose notes are out of date.
+    notes_due: Vec<u64>,
 }
 
-/// What [`Streams::check`] has found.
+/// A problem that [`Streams::check`] has found.
 #[derive(Debug)]
 pub struct StreamFlaw {
-    /// `None`: it is no stream's.
+    /// `None`: it belongs to no stream.
     pub stream: Option<u64>,
     pub error: StreamError,
-    /// The stream cannot be opened. If not, power loss explains it, and what is left can be read.
+    /// The stream cannot be opened. If false, power loss explains it, and what is left can be read.
     pub closes: bool,
 }
 
 impl<D: Disk> Streams<D> {
-    /// Takes the directory and lists it: no stream is touched before it is opened.
+    /// Locks the directory and lists it. A stream is not touched before it is opened.
     ///
     /// # Errors
     /// [`StreamError::Locked`], [`StreamError::Newer`], [`StreamError::Io`]. Nothing was written.
@@ -68,8 +67,8 @@ impl<D: Disk> Streams<D> {
         };
         indexes.retain(|(stream, first, _)| !has_segment(stream, first));
         strays.extend(indexes.into_iter().map(|(_, _, name)| name));
-        let (open, doubtful, touched) = (HashMap::new(), HashSet::new(), Vec::new());
-        Ok(Self { files, listed, open, doubtful, strays, touched })
+        let (open, doubtful, notes_due) = (HashMap::new(), HashSet::new(), Vec::new());
+        Ok(Self { files, listed, open, doubtful, strays, notes_due })
     }
 
     /// The streams that have files and were not opened yet.
@@ -77,9 +76,9 @@ impl<D: Disk> Streams<D> {
         self.listed.keys().copied()
     }
 
-    /// To be called before anything is opened: removes the files of streams that are not known, for their end was
-    /// interrupted, and what other interrupted ends have left. What the disk refuses is tried again whenever a stream
-    /// is removed.
+    /// Removes the files of streams that are not known, because their removal was interrupted, and other
+    /// leftovers. Must be called before any stream is opened. If the disk refuses, each removal of a stream
+    /// tries again.
     pub fn keep(&mut self, known: impl Fn(u64) -> bool) {
         let strays = &mut self.strays;
         self.listed.retain(|&stream, firsts| {
@@ -94,8 +93,8 @@ impl<D: Disk> Streams<D> {
         self.sweep();
     }
 
-    /// To be called before anything is opened: looks for what is missing, by the names of the files, their ends, and the
-    /// notes. What stands in the files is looked at when a stream is opened, or read.
+    /// Looks for missing parts of streams, from the names and ends of files and the notes. Must be called
+    /// before any stream is opened. The contents of files are checked only when a stream is opened or read.
     pub fn check(&mut self) -> Vec<StreamFlaw> {
         let mut flaws = Vec::new();
         if self.files.is_damaged {
@@ -109,7 +108,7 @@ impl<D: Disk> Streams<D> {
             let (error, closes) = match self.files.missing(stream, firsts) {
                 Ok(None) => continue,
                 Ok(Some(gap)) => (gap, false),
-                // Whoever opens it is told.
+                // The open of the stream will return it.
                 Err(StreamError::Io { .. }) => continue,
                 Err(error) => (error, true),
             };
@@ -118,17 +117,18 @@ impl<D: Disk> Streams<D> {
         flaws
     }
 
-    /// Notes how far the streams have come that were appended to, for the next process: to be called when nothing else is
-    /// to be done.
+    /// Writes the notes of streams that were appended to, for the next process. Called when there is nothing
+    /// else to do.
     pub fn note(&mut self) {
-        for stream in self.touched.drain(..) {
+        for stream in self.notes_due.drain(..) {
             if let Some(open) = self.open.get_mut(&stream) {
                 open.note(&mut self.files);
             }
         }
     }
 
-    /// Syncs everything, and says so, that what is missing after a reboot is missed. What the disk refuses is not said.
+    /// Syncs everything and writes the notes, so that entries that are missing after a reboot are noticed. If
+    /// a sync fails, the note does not claim it.
     pub fn close(mut self) {
         for open in self.open.values_mut() {
             let _ = open.sync_found(&mut self.files);
@@ -136,8 +136,8 @@ impl<D: Disk> Streams<D> {
         }
     }
 
-    /// Does a job, and tells what is to be synced for it: on any thread, one after the other, each end to be told with
-    /// [`Streams::end_sync`].
+    /// Does a job. Returns what must be synced for it. The caller runs these jobs on any thread, one after
+    /// the other, and passes each result to [`Streams::end_sync`].
     pub fn handle(&mut self, job: StreamJob, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         match job {
             StreamJob::Open { shard, stream, limits, sync, now_ms } => {
@@ -146,7 +146,7 @@ impl<D: Disk> Streams<D> {
             }
             StreamJob::Append { shard, stream, chunks, sync } => {
                 let appended = self.append(shard, stream, chunks, sync);
-                self.tell(stream);
+                self.note_if_needed(stream);
                 return answer(shard, stream, appended, answers);
             }
             StreamJob::Limit { shard, stream, limits, now_ms } => {
@@ -159,39 +159,39 @@ impl<D: Disk> Streams<D> {
         None
     }
 
-    /// Does a job if it is an append without sync that takes one write to the end of a segment and nothing else, but now
-    /// and then a few bytes of its index; see [`crate::AT_ONCE_BYTES_MAX`].
+    /// Does a job if it is an append without sync and takes a single small write to the end of a segment, and
+    /// sometimes a few bytes of its index; see [`crate::AT_ONCE_BYTES_MAX`].
     ///
     /// # Errors
-    /// The job comes back untouched, for [`Streams::handle`].
+    /// Returns the job untouched, for [`Streams::handle`].
     pub fn append_at_once(&mut self, job: StreamJob) -> Result<StreamAnswer, StreamJob> {
         let StreamJob::Append { shard, stream, chunks, sync: false } = job else { return Err(job) };
         match self.open.get_mut(&stream).filter(|open| open.has_room(&chunks)) {
             Some(open) => {
                 let result = open.append_unsynced(&mut self.files, chunks);
-                self.tell(stream);
+                self.note_if_needed(stream);
                 Ok(StreamAnswer::Appended { shard, stream, result })
             }
             None => Err(StreamJob::Append { shard, stream, chunks, sync: false }),
         }
     }
 
-    /// A job of [`Streams::handle`], or of this, has ended: answers the append that it was for, or writes more of it to
-    /// the next segment and tells what is to be synced for that.
+    /// Takes the result of a sync job. Answers its append, or writes more of it to the next segment and
+    /// returns the sync job for that.
     pub fn end_sync(&mut self, end: StreamSyncEnd, answers: &mut Vec<StreamAnswer>) -> Option<StreamSyncJob> {
         let stream = end.stream;
         let (shard, appended) = self.open.get_mut(&stream)?.end_sync(&mut self.files, end.result)?;
-        self.tell(stream);
+        self.note_if_needed(stream);
         answer(shard, stream, appended, answers)
     }
 
-    fn tell(&mut self, stream: u64) {
-        if self.open.get_mut(&stream).is_some_and(|open| open.tell(&mut self.files)) {
-            self.touched.push(stream);
+    fn note_if_needed(&mut self, stream: u64) {
+        if self.open.get_mut(&stream).is_some_and(|open| open.note_if_needed(&mut self.files)) {
+            self.notes_due.push(stream);
         }
     }
 
-    /// The disk, for tests that look behind the streams' back.
+    /// Gives tests access to the disk.
     #[cfg(any(test, feature = "testing"))]
     pub fn disk(&self) -> &D {
         &self.files.disk
@@ -210,7 +210,7 @@ impl<D: Disk> Streams<D> {
         let firsts = self.listed.get(&stream).map_or(&[][..], Vec::as_slice);
         let opened = Stream::open(&mut self.files, stream, firsts, limits);
         if let Err(StreamError::Missing { .. } | StreamError::Damaged { .. }) = opened {
-            self.files.notes.insist(&mut self.files.disk, stream);
+            self.files.notes.mark_missing(&mut self.files.disk, stream);
         }
         match opened {
             Ok((mut opened, cut)) => {
@@ -226,12 +226,12 @@ impl<D: Disk> Streams<D> {
         }
     }
 
-    /// What another process has written is there, but nobody knows whether it was synced: the last append may have been
-    /// interrupted. Whoever is shown it must not see it go with the power.
+    /// Syncs what another process has written, because its last append may have been interrupted before the
+    /// sync. Otherwise power loss could remove entries that readers have already seen.
     fn sync_found(&mut self, stream: u64, opened: &mut Stream) -> Result<(), StreamError> {
         if self.doubtful.contains(&stream) {
             let last = opened.segments().last().map(|segment| Kind::Segment.name(stream, segment));
-            let error = io::Error::other("a sync has failed, which only another start can mend");
+            let error = io::Error::other("a sync has failed; the stream can be opened after a restart");
             return Err(StreamError::Io { file: last.unwrap_or_default(), error });
         }
         let synced = opened.sync_found(&mut self.files);
@@ -255,7 +255,7 @@ impl<D: Disk> Streams<D> {
         let mut firsts = self.listed.remove(&stream).unwrap_or_default();
         if let Some(open) = self.open.remove(&stream) {
             firsts.extend(open.files());
-            if let Some((shard, chunks)) = open.into_waiting() {
+            if let Some((shard, chunks)) = open.into_unanswered() {
                 let error = StreamError::NotOpen { stream };
                 let result = Err(AppendFailure { error, chunks, retained: None });
                 answers.push(StreamAnswer::Appended { shard, stream, result });
@@ -280,7 +280,7 @@ impl<D: Disk> Streams<D> {
     }
 }
 
-/// Answers an append, unless something is to be synced for it first.
+/// Answers an append, unless something must be synced for it first.
 fn answer(
     shard: u32,
     stream: u64,
@@ -294,7 +294,7 @@ fn answer(
     None
 }
 
-/// The files of a segment.
+/// Returns the names of the files of a segment.
 fn names(stream: u64, first: u64) -> impl Iterator<Item = String> {
     [Kind::Segment, Kind::Index, Kind::New].into_iter().map(move |kind| kind.name(stream, first))
 }

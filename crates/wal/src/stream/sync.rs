@@ -1,12 +1,12 @@
-//! Syncing the appends that ask for it, while others go on.
+//! Syncing appends while others continue.
 
 use std::io;
 
 use crate::disk::PendingSync;
 
-/// The files of one append, or of what it may write to one segment, and their names, to be synced. May run beside everything that appends; jobs run one after
-/// the other.
-#[must_use = "whoever waits is answered at the end of it"]
+/// The files of an append, or of the part of it that goes to one segment, and possibly the directory, to be
+/// synced. May run in parallel with all appends. Jobs must run one after the other.
+#[must_use = "waiting appends are answered when it ends"]
 pub struct StreamSyncJob {
     pub(super) stream: u64,
     /// With their names, in the order in which they were written.
@@ -14,17 +14,17 @@ pub struct StreamSyncJob {
     pub(super) names: Option<PendingSync>,
 }
 
-/// How a [`StreamSyncJob`] has ended.
+/// The result of a [`StreamSyncJob`].
 #[derive(Debug)]
 #[must_use = "the streams wait for it"]
 pub struct StreamSyncEnd {
     pub(super) stream: u64,
-    /// The file that was refused; no name if it was the directory.
+    /// The file that was refused; an empty name if it was the directory.
     pub(super) result: Result<(), (String, io::Error)>,
 }
 
 impl StreamSyncJob {
-    /// Waits until everything is synced, or something refuses.
+    /// Syncs everything and waits for it. Stops at the first error.
     pub fn run(self) -> StreamSyncEnd {
         let files = self.files.into_iter().try_for_each(|(file, sync)| sync().map_err(|error| (file, error)));
         let names = |()| self.names.map_or(Ok(()), |sync| sync()).map_err(|error| (String::new(), error));

@@ -1,6 +1,6 @@
-//! The threads that run [`Streams`] and a [`StreamReader`]: one appends, one syncs, one reads. A read waits for no
-//! append, and an append of one stream waits for no sync of another. Small appends a shard may do itself, while the
-//! thread is idle, as with the log (`writer.rs`).
+//! The threads that run [`Streams`] and a [`StreamReader`]: one appends, one syncs, one reads. So reads never
+//! wait for appends, and an append of one stream never waits for the sync of another. While the thread is
+//! idle, a shard may do small appends itself, as with the log (`writer.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::disk::Disk;
 use crate::shared::Shared;
 use crate::worker::{Inbox, Taken, Worker};
 
-/// Called on the streams' thread with the answers of a round. What it leaves in the list is dropped.
+/// Called on the streams' thread with the answers of a round. Answers that it leaves in the list are dropped.
 pub type OnStreamAnswers = Box<dyn FnMut(&mut Vec<StreamAnswer>) + Send>;
 
 impl<D: Disk + 'static> Streams<D> {
-    /// Runs the streams on a thread of their own, and their syncs on another.
+    /// Runs the streams on one thread and their syncs on another.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn(self, on_answers: OnStreamAnswers) -> io::Result<StreamsHandle<D>> {
         let syncs = Worker::spawn("stream sync", |inbox| run_syncs(inbox))?;
         let streams = Arc::new(Shared::new(self));
@@ -28,8 +28,9 @@ impl<D: Disk + 'static> Streams<D> {
     }
 }
 
-/// The way to the thread of [`Streams::spawn`]. When the last clone is dropped, the thread does what it was given and
-/// ends. After [`StreamsHandle::stop`] a job is dropped unanswered: stop the shards first.
+/// A handle to the threads of [`Streams::spawn`]. When the last clone is dropped, the streams' thread
+/// finishes its work and ends. After [`StreamsHandle::stop`] jobs are dropped without an answer, so stop the
+/// shards first.
 #[derive(Debug)]
 pub struct StreamsHandle<D: Disk> {
     streams: Arc<Shared<Streams<D>>>,
@@ -43,12 +44,12 @@ impl<D: Disk> Clone for StreamsHandle<D> {
 }
 
 impl<D: Disk> StreamsHandle<D> {
-    /// Does a job on the caller's thread, if the streams are idle and it is an append that is one small write to the page
-    /// cache; see [`Streams::append_at_once`]. Waits for no other thread, nor for a sync. [`OnStreamAnswers`] hears
-    /// nothing of it.
+    /// Does a job on the caller's thread. This works only if the streams are idle and the job is an append
+    /// that is one small write to the page cache; see [`Streams::append_at_once`]. Waits for no other thread
+    /// and no sync. [`OnStreamAnswers`] is not called.
     ///
     /// # Errors
-    /// The job comes back, to be handed over with [`StreamsHandle::send`].
+    /// Returns the job, to be handed over with [`StreamsHandle::send`].
     pub fn try_append(&self, job: StreamJob) -> Result<StreamAnswer, StreamJob> {
         match self.worker.is_idle() {
             true => self.streams.try_step(job, Streams::append_at_once),
@@ -64,20 +65,20 @@ impl<D: Disk> StreamsHandle<D> {
     /// Waits until every job is done and answered.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
     pub fn stop(self) -> io::Result<()> {
         self.worker.stop().map(|_| ())
     }
 }
 
-/// Bounded by what the shards may have unanswered.
+/// Bounded by the number of unanswered jobs of all shards.
 #[derive(Debug, Default)]
 struct Work {
     jobs: Vec<StreamJob>,
     synced: Vec<StreamSyncEnd>,
 }
 
-/// What the second thread is to do, and whom to tell.
+/// The jobs of the sync thread, and the inbox that receives each result.
 type SyncTasks = Vec<(StreamSyncJob, Arc<Inbox<Work>>)>;
 
 fn run<D: Disk>(
@@ -87,9 +88,9 @@ fn run<D: Disk>(
     mut on_answers: OnStreamAnswers,
 ) {
     let (mut work, mut answers) = (Work::default(), Vec::new());
-    let mut under_way = 0;
+    let mut in_flight = 0;
     loop {
-        match inbox.take_or_nap(&mut work, under_way > 0) {
+        match inbox.take_or_nap(&mut work, in_flight > 0) {
             Taken::Work => {}
             Taken::Idle => {
                 streams.round(Streams::note);
@@ -98,9 +99,9 @@ fn run<D: Disk>(
             Taken::End => break,
         }
         streams.round(|streams| {
-            under_way -= work.synced.len();
+            in_flight -= work.synced.len();
             let mut begin = |sync| {
-                under_way += 1;
+                in_flight += 1;
                 syncs.add(|tasks| tasks.push((sync, Arc::clone(inbox))));
             };
             for end in work.synced.drain(..) {
@@ -130,28 +131,30 @@ fn run_syncs(inbox: &Inbox<SyncTasks>) {
     }
 }
 
-/// Called on the reader's thread with each answer as soon as it is there, so that one is in memory there at a time.
+/// Called on the reader's thread with each answer as soon as it is there. So the thread has only one answer
+/// in memory.
 pub type OnChunksRead = Box<dyn FnMut(ChunksRead) + Send>;
 
 impl<D: Disk + 'static> StreamReader<D> {
     /// Runs the reader on a thread of its own.
     ///
     /// # Errors
-    /// Those of starting a thread.
+    /// The errors of starting a thread.
     pub fn spawn(self, on_read: OnChunksRead) -> io::Result<StreamReaderHandle> {
         Ok(StreamReaderHandle { worker: Worker::spawn("stream reader", |inbox| read(self, inbox, on_read))? })
     }
 }
 
-/// The way to the thread of [`StreamReader::spawn`]. When the last clone is dropped, the thread reads what it was asked
-/// for and ends. After [`StreamReaderHandle::stop`] a job is dropped unanswered: stop the shards first.
+/// A handle to the thread of [`StreamReader::spawn`]. When the last clone is dropped, the thread finishes its
+/// jobs and ends. After [`StreamReaderHandle::stop`] jobs are dropped without an answer, so stop the shards
+/// first.
 #[derive(Clone, Debug)]
 pub struct StreamReaderHandle {
     worker: Worker<Vec<ChunkJob>, ()>,
 }
 
 impl StreamReaderHandle {
-    /// Asks for chunks. Never waits for the disk. Jobs are done in their order.
+    /// Requests chunks. Never waits for the disk. Jobs are done in their order.
     pub fn send(&self, job: ChunkJob) {
         self.worker.add(|jobs| jobs.push(job));
     }
@@ -159,7 +162,7 @@ impl StreamReaderHandle {
     /// Waits until every job is answered.
     ///
     /// # Errors
-    /// [`io::ErrorKind::BrokenPipe`]: the thread had panicked.
+    /// [`io::ErrorKind::BrokenPipe`]: the thread has panicked.
     pub fn stop(self) -> io::Result<()> {
         self.worker.stop().map(|_| ())
     }

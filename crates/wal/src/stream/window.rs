@@ -1,4 +1,4 @@
-//! A part of a segment in memory, that moves along as chunks are looked at.
+//! A part of a segment in memory, which moves on as chunks are inspected.
 
 use std::io;
 
@@ -10,13 +10,13 @@ use super::chunk::{CHUNK_HEADER, ChunkHeader, Place};
 use super::held::{Held, counted};
 use crate::disk::{Disk, read_all};
 
-/// Bytes read at a time, if nobody asks for other.
+/// The default number of bytes per read.
 pub(super) const WINDOW_BYTES: usize = 128 << 10;
 
-/// What stands at a place of a segment.
+/// What is at a place of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Look {
-    /// The header of a chunk, and a filter, that hold there. The data may not, and may not be there.
+    /// A chunk whose header and filter are valid there. The data may be corrupt or incomplete.
     Chunk(ChunkHeader),
     /// The end of the file.
     End,
@@ -24,25 +24,25 @@ pub(super) enum Look {
     Bad,
 }
 
-/// Bytes of one file. No more than what was asked for, and no more than the file has.
+/// Bytes of one file: no more than was asked for, and no more than the file has.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     bytes: Bytes,
-    /// The byte of the file at which they begin.
+    /// The position of the first byte in the file.
     at: u64,
-    /// Read so far.
+    /// The bytes read so far.
     pub read: u64,
-    /// Where its buffers count.
+    /// The budget in which its buffers count.
     held: Option<Arc<Held>>,
 }
 
 impl Window {
-    /// One whose buffers count there.
+    /// Returns an empty window whose buffers count in this budget.
     pub fn counted(held: Option<Arc<Held>>) -> Self {
         Self { held, ..Self::default() }
     }
 
-    /// Looks at the chunk at a place, reading `want` bytes from there on if they are not at hand.
+    /// Inspects the chunk at a place. Reads `want` bytes from there on if they are not in memory.
     pub fn look<D: Disk>(
         &mut self,
         (disk, file): (&mut D, &mut D::File),
@@ -54,11 +54,12 @@ impl Window {
         };
         let Some(header) = ChunkHeader::decode(&bytes) else { return Ok(Look::Bad) };
         let head = self.fill((disk, file), place.at, header.head(), want)?;
-        let holds = head.is_some_and(|head| header.holds(&head, place));
-        Ok(if holds { Look::Chunk(header) } else { Look::Bad })
+        let is_valid = head.is_some_and(|head| header.is_valid_at(&head, place));
+        Ok(if is_valid { Look::Chunk(header) } else { Look::Bad })
     }
 
-    /// The whole chunk whose header was found at a place, if its data proves right.
+    /// Returns the whole chunk at a place, whose header was found there. Returns `None` if its data is
+    /// corrupt or incomplete.
     pub fn chunk<D: Disk>(
         &mut self,
         file: (&mut D, &mut D::File),
@@ -67,20 +68,21 @@ impl Window {
         want: usize,
     ) -> io::Result<Option<Bytes>> {
         let chunk = self.fill(file, place.at, header.bytes() as usize, want)?;
-        Ok(chunk.filter(|chunk| header.proves(&chunk[header.head()..])))
+        Ok(chunk.filter(|chunk| header.matches(&chunk[header.head()..])))
     }
 
-    /// Bytes at hand.
+    /// The number of bytes in memory.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether so many bytes from `at` on are at hand.
+    /// Returns true if `need` bytes from `at` on are in memory.
     pub fn has(&self, at: u64, need: u64) -> bool {
         at >= self.at && at + need <= self.at + self.bytes.len() as u64
     }
 
-    /// `need` bytes from `at` on, reading `want` if they are not at hand; `None` if the file ends before.
+    /// Returns `need` bytes from `at` on. Reads `want` bytes if they are not in memory. Returns `None` if the
+    /// file ends before.
     pub fn fill<D: Disk>(
         &mut self,
         (disk, file): (&mut D, &mut D::File),
@@ -89,13 +91,13 @@ impl Window {
         want: usize,
     ) -> io::Result<Option<Bytes>> {
         if !self.has(at, need as u64) {
-            // Before anything is allocated: a length that was read is a claim.
+            // Before memory is allocated, because a length that was read from a file may be wrong.
             let there = disk.len(file)?.saturating_sub(at);
             if there < need as u64 {
                 return Ok(None);
             }
             let mut bytes = vec![0; there.min(need.max(want) as u64) as usize];
-            // What is at hand need not be read again.
+            // Bytes in memory need not be read again.
             let known = at.checked_sub(self.at).and_then(|from| self.bytes.get(from as usize..));
             let known = known.unwrap_or_default().len().min(bytes.len());
             bytes[..known].copy_from_slice(&self.bytes[self.bytes.len() - known..]);

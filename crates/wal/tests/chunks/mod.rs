@@ -1,4 +1,4 @@
-//! Streams with an owner that does one thing at a time.
+//! Streams and an owner that does one thing at a time.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use wal::{
 
 pub const LIMITS: StreamLimits = StreamLimits { segment_bytes: 1 << 20, bytes_max: None, age_max_ms: None };
 
-/// Bytes that tell where they belong.
+/// Returns bytes that identify their place.
 pub fn data(first: u64, bytes: usize) -> Bytes {
     (0..bytes as u64).map(|at| (first * 31 + at * 7 + (at >> 8)) as u8).collect()
 }
@@ -41,7 +41,7 @@ impl<D: Disk> Owner<D> {
         Self { streams, retained: BTreeMap::new() }
     }
 
-    /// What was confirmed last.
+    /// Returns what was last confirmed.
     pub fn retained(&self, stream: u64) -> Retained {
         self.retained[&stream].clone()
     }
@@ -99,7 +99,7 @@ impl<D: Disk> Owner<D> {
         }
     }
 
-    /// Does a job and its syncs, and gives the only answer.
+    /// Does a job and its syncs, and returns its only answer.
     fn answer(&mut self, job: StreamJob) -> StreamAnswer {
         let mut answers = Vec::new();
         let mut sync = self.streams.handle(job, &mut answers);
@@ -117,7 +117,7 @@ impl<D: Disk> Owner<D> {
     }
 }
 
-/// Ends the process, and opens the stream in the next: nothing was interrupted.
+/// Ends the process and opens the stream in the next one. Checks that nothing was interrupted.
 pub fn reopen(owner: Owner, disk: &FalseDisk, stream: u64, limits: StreamLimits, now_ms: u64) -> Retained {
     drop(owner);
     let (retained, cut) = Owner::new(disk).open(stream, limits, now_ms).unwrap();
@@ -144,7 +144,7 @@ pub fn read<D: Disk>(reader: &mut StreamReader<D>, job: &ChunkJob) -> Vec<Chunk>
     reader.read(job).unwrap().chunks
 }
 
-/// Everything, in as many reads as it takes.
+/// Reads everything, in as many reads as necessary.
 pub fn read_all<D: Disk>(reader: &mut StreamReader<D>, stream: u64, retained: &Retained) -> Vec<Chunk> {
     let mut job = job(stream, ReadFrom::First, retained);
     let mut all = Vec::new();

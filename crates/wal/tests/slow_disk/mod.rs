@@ -5,16 +5,16 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 
 use wal::testing::{FalseDisk, FalseFile};
-use wal::{Disk, Life, PendingSync};
+use wal::{BootId, Disk, PendingSync};
 
-/// A disk whose syncs wait for a word.
+/// A disk whose syncs wait for a message.
 pub struct SlowDisk {
     disk: FalseDisk,
     go: Arc<Mutex<Receiver<()>>>,
 }
 
 impl SlowDisk {
-    /// Each word lets one sync of a file go on; once there is nobody to give it, all do.
+    /// Each message lets one sync of a file continue. When the sender is dropped, all syncs continue.
     pub fn new(disk: &FalseDisk, go: Receiver<()>) -> Self {
         Self { disk: disk.clone(), go: Arc::new(Mutex::new(go)) }
     }
@@ -26,8 +26,8 @@ impl Disk for SlowDisk {
     fn lock(&mut self) -> io::Result<()> {
         self.disk.lock()
     }
-    fn life(&mut self) -> Option<Life> {
-        self.disk.life()
+    fn boot_id(&mut self) -> Option<BootId> {
+        self.disk.boot_id()
     }
     fn read_notes(&mut self) -> io::Result<Vec<u8>> {
         self.disk.read_notes()

@@ -10,14 +10,14 @@ pub fn pick<'a, T>(random: &mut Random, from: &'a [T]) -> &'a T {
     &from[random.below(from.len() as u64) as usize]
 }
 
-/// So many seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
+/// Returns `runs` seeds, times `SLUICE_SOAK`, from `SLUICE_SEED` on.
 pub fn seeds(runs: u64) -> Range<u64> {
     let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let first = number("SLUICE_SEED").unwrap_or(0);
     first..first + runs * number("SLUICE_SOAK").unwrap_or(1)
 }
 
-/// Names the plan of a run that panics.
+/// Prints the plan if the run panics.
 struct Named<P: Debug>(P);
 
 impl<P: Debug> Drop for Named<P> {
@@ -29,7 +29,7 @@ impl<P: Debug> Drop for Named<P> {
     }
 }
 
-/// Does a run; if it panics, its plan is told.
+/// Does a run; if it panics, prints its plan.
 pub fn named<P: Debug + Copy, R>(plan: P, run: impl FnOnce(P) -> R) -> R {
     let _named = Named(plan);
     run(plan)
