@@ -1,4 +1,4 @@
-//! A node: the log, the shards on their threads, and the handle to stop it all.
+//! A node: opens the storage, starts the shards on their threads, and stops them all.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -40,28 +40,29 @@ pub struct NodeOptions {
     pub access: Access,
     /// Event loops, one thread each; at least 1, at most 255.
     pub shards: usize,
-    /// Where the log is kept; made if it is not there.
+    /// The directory of the log, the packs and the streams. It is created if it does not exist.
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
-    /// File descriptors of the process that are kept for others than connections and storage.
+    /// File descriptors reserved for everything except connections and storage.
     pub reserved_descriptors: u64,
-    /// Starts also where definitions may be lost: every durable queue that is known of is closed then, and kept.
+    /// Starts even if definitions may be lost. Every known durable queue is then closed, and its data is
+    /// kept.
     pub accept_lost_definitions: bool,
 }
 
 /// Why a node does not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The log, with the data directory.
+    /// The log in this data directory cannot be opened.
     Log { data_dir: PathBuf, error: OpenError },
-    /// The packs, with their directory.
+    /// The packs in this directory cannot be opened.
     Packs { packs_dir: PathBuf, error: PackError },
-    /// The streams, with their directory.
+    /// The streams in this directory cannot be opened.
     Streams { streams_dir: PathBuf, error: StreamError },
-    /// The log cannot be trusted with what it holds.
+    /// The log may have lost definitions.
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
-    /// A thread or the data directory.
+    /// A thread cannot be started, or the data directory cannot be used.
     Io { what: String, error: io::Error },
 }
 
@@ -115,7 +116,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Recovers what the log holds and starts the shards. Nothing is listened on yet.
+    /// Recovers the log and starts the shards. No socket listens yet.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -141,7 +142,7 @@ impl Node {
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
-        // What is unknown may be what a damaged record spoke of.
+        // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs =
             Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
@@ -239,7 +240,7 @@ impl Node {
         Ok(Self { shards, threads, storage, admission, desk, watch })
     }
 
-    /// Where management asks.
+    /// The management front end of this node.
     pub fn desk(&self) -> &NodeDesk {
         &self.desk
     }
@@ -252,16 +253,16 @@ impl Node {
         runtime::accept_all(listener, self.shards.clone(), self.admission.clone())
     }
 
-    /// Notes another listener for the overview.
+    /// Adds another listener to the overview.
     pub fn add_listener(&self, protocol: &'static str, address: SocketAddr) {
         self.desk.add_listener(protocol, address);
     }
 
-    /// Stops: publishers first, then every connection, then the log with a clean mark (house.md section 5).
-    /// To be called when nothing is accepted any more.
+    /// Stops the publishers, then every connection, then the log, which is marked as cleanly closed. Call it
+    /// only when no listener accepts any more.
     ///
     /// # Errors
-    /// The log could not be closed cleanly; what is confirmed is there all the same.
+    /// The log could not be closed cleanly. Confirmed messages are safe nevertheless.
     pub fn stop(self, why: &str) -> Result<(), StopError> {
         self.watch.stop();
         for shard in &self.shards {
@@ -289,7 +290,7 @@ impl Node {
     }
 }
 
-/// Sees to it that queues that may have lost a record stay closed.
+/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed.
 fn close_damaged(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
@@ -307,7 +308,7 @@ fn close_damaged(
     write_synced(log, records, data_dir)
 }
 
-/// Makes the first users, once: whoever is deleted stays deleted.
+/// Creates the first users, once in the life of a data directory: a user that is deleted stays deleted.
 fn begin_users(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
@@ -331,10 +332,10 @@ fn write_synced(log: &mut Log<RealDisk>, records: Records, data_dir: &Path) -> R
     })
 }
 
-/// Where packs are kept, in the data directory.
+/// The directory of the packs, inside the data directory.
 const PACKS_DIR: &str = "packs";
 
-/// Where streams are kept, in the data directory.
+/// The directory of the streams, inside the data directory.
 const STREAMS_DIR: &str = "streams";
 
 fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
@@ -344,7 +345,7 @@ fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     })
 }
 
-/// A shard that has ended does not wait for it any more.
+/// Sends a message to a shard. A shard that has ended ignores it.
 fn tell(shards: &Shards, shard: u32, what: Incoming) {
     if let Some(shard) = shards.get(shard as usize) {
         drop(shard.send(what));
@@ -363,7 +364,8 @@ impl fmt::Display for StopError {
 
 impl std::error::Error for StopError {}
 
-/// Shards with the restored catalog, each queue that has messages on one of them.
+/// Makes the shards with the restored catalog. Each queue that has messages, or that may expire, is placed on
+/// one of them.
 pub fn make_shards(
     restored: Restored,
     count: ShardId,
@@ -374,11 +376,11 @@ pub fn make_shards(
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
     catalog.refresh_all();
-    // A node has written them already; whoever has no log begins with them each time.
+    // A node has written these users to its log already. Without a log they are created at each start.
     catalog.begin_users(access);
     access.publish(catalog.users().clone());
-    // A queue with messages needs its machine at once, and so does one that may expire; the others get theirs with their
-    // first link.
+    // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
+    // their machine with their first link.
     queues.retain(|_, queue| !queue.is_unused());
     for expiring in catalog.queues().filter(|queue| queue.may_expire()) {
         queues.entry(expiring.id).or_default();

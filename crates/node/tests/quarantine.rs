@@ -1,5 +1,5 @@
-//! Damage that the log finds closes the queues that it may concern, for good, and nothing else. One shard on the real
-//! log, on a false disk whose bytes are changed between two lives.
+//! Damage in the log closes the queues that it may concern, permanently, and nothing else. The tests run one
+//! shard on the real log, on a false disk whose bytes are changed between two starts.
 
 mod asks;
 #[path = "asks/queues.rs"]
@@ -24,15 +24,15 @@ use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
 use wal::testing::FalseDisk;
 use wal::{Handover, Log, Options};
 
-/// The log may hold this much garbage: little, so that its files are given back.
+/// The bytes of garbage that the log may hold: few, so that it deletes its files.
 const GARBAGE: u64 = 4 * 1024;
 
-/// A process on the disk.
+/// One process on the disk.
 struct Life {
     log: Log<FalseDisk>,
     shard: Shard,
     now_ms: u64,
-    /// Bytes that its start had to tell the log.
+    /// Bytes that the start had to write to the log.
     told: usize,
 }
 
@@ -43,7 +43,7 @@ impl Life {
 
     fn start_with(disk: &FalseDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
-        // The same bytes in every run: some of them are looked for.
+        // The same bytes in every run, because tests search for some of them.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
@@ -109,7 +109,7 @@ impl Life {
         self.settle();
     }
 
-    /// Takes everything: how many messages, or why none.
+    /// Takes all messages. Returns their number, or why there are none.
     fn take(&mut self, queue: QueueId) -> Result<usize, Refusal> {
         let holder = ConsumerId(u64::MAX);
         match self.ask(queue, |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true }) {
@@ -119,7 +119,7 @@ impl Life {
         }
     }
 
-    /// Fills files with messages that come and go.
+    /// Fills files with messages that are published and consumed.
     fn churn(&mut self, queue: QueueId) {
         for seq in 0..100 {
             self.publish(queue, seq, &[b'x'; 200]);
@@ -139,7 +139,7 @@ impl Life {
     }
 }
 
-/// Queues `a`, with messages "one" and "two", and `b`, with "three" and "four".
+/// Returns a disk with queue `a`, messages "one" and "two", and queue `b`, messages "three" and "four".
 fn filled() -> FalseDisk {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
@@ -152,7 +152,7 @@ fn filled() -> FalseDisk {
     disk
 }
 
-/// The same files, with every octet from the first `from` to the last `to` behind it changed.
+/// Returns the same files with changed octets, from the first `from` to the first `to`.
 fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
     let spoilt = FalseDisk::new(2);
     let mut hits = 0;
@@ -208,7 +208,8 @@ fn it_stays_closed_when_the_damaged_file_is_given_back() {
     assert_eq!((life.told, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
 }
 
-/// Changes the octets of `what` on the disk itself, as damage does between two lives of one boot of the machine.
+/// Changes the octets of `what` on the disk itself, as damage does between two starts within one boot of the
+/// machine.
 fn spoil(disk: &FalseDisk, what: &[u8]) {
     let (name, mut bytes) = disk.files().pop_last().unwrap();
     let at = bytes.windows(what.len()).position(|window| window == what).unwrap();
@@ -223,7 +224,7 @@ fn the_last_message_before_a_kill_is_missed() {
     let (a, b) = (life.declare("a"), life.declare("b"));
     life.publish(b, 1, b"one");
     life.publish(a, 1, b"two");
-    // The log falls idle, and then the process is killed.
+    // The log becomes idle, and then the process is killed.
     life.log.note();
     drop(life);
     spoil(&disk, b"two");
@@ -270,7 +271,8 @@ fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
 #[test]
 fn a_node_does_not_start_without_its_definitions() {
     let disk = filled();
-    // What was lost with them is known by name, or was at least synced.
+    // In the first case the damage names its owners. In the second it is only known that something synced was
+    // lost.
     for (from, to) in [(&b"a"[..], &b"a"[..]), (b"a", b"one")] {
         let (name, bytes) = disk.files().pop_first().unwrap();
         let declared = bytes.windows(from.len()).position(|w| w == from).unwrap();
@@ -285,7 +287,7 @@ fn a_node_does_not_start_without_its_definitions() {
         assert!(refused.to_string().contains(&format!("{name} is damaged at offset {}", damage.offset)));
         assert_eq!(spoilt.files()[&name], changed, "nothing was touched");
 
-        // Unless that is accepted: what is left of the queues is closed then, and the next start knows.
+        // If the loss is accepted, the remaining queues are closed, and the next start knows that.
         for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
             let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
             assert_eq!(life.told == 0, !accept, "the log is told once");

@@ -7,7 +7,7 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// The log says whether it lives on its reserve.
+/// Reports to the shard whether the log uses its reserve.
 fn short(house: &mut House, short: bool) {
     let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
     house.shards[0].handle_mail(vec![mail]);

@@ -6,7 +6,7 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// Two shards; queue `a` lives on the first and `b` on the second, each with its consumer.
+/// Makes two shards. Queue `a` lives on the first and `b` on the second, each with its consumer.
 fn house() -> (House, [(usize, u32); 2]) {
     let mut house = House::new(2, Settings::default());
     house.follow_queues();

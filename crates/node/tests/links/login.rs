@@ -1,4 +1,4 @@
-//! A login is checked elsewhere, and the answer may come late or to nobody.
+//! A login is checked on another thread. The answer may arrive late, or after the connection has closed.
 
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
@@ -12,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 use super::house::House;
 use crate::asks::Asks;
 
-/// SASL-OUTCOME with the code for "try again" [5.3.3.6].
+/// The end of a SASL-OUTCOME with the code for "try again" [5.3.3.6].
 const TRY_AGAIN: &[u8] = &[0x50, 4];
 
-/// Everything that a client in a hurry says before it has heard anything.
+/// Returns all frames that a client may send before it receives an answer.
 fn hello() -> BytesMut {
     let mut init = SaslInit::new(Symbol::from_static("PLAIN"));
     init.initial_response = Some(Secret::new(Bytes::from_static(b"\0guest\0guest")));
@@ -26,7 +26,7 @@ fn hello() -> BytesMut {
     hello
 }
 
-/// A connection of shard 0 whose login waits.
+/// Opens a connection on shard 0 whose login waits.
 fn waiting(house: &mut House) -> usize {
     let address = "127.0.0.1:1".parse().unwrap();
     let key = house.shards[0].connect(address, address);
@@ -66,7 +66,7 @@ fn others_go_on_while_a_login_is_checked() {
     assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
 }
 
-/// The next login, and what is asked of the catalog, know the users as they are now. The connection stays.
+/// The next login and the next permission check use the changed users. The existing connection stays open.
 #[test]
 fn users_change_while_they_are_connected() {
     let mut house = House::new(2, Settings::default());
@@ -135,7 +135,7 @@ fn a_login_that_nobody_answers_has_a_deadline() {
         output.advance(len);
     }
     assert!(said.ends_with(TRY_AGAIN), "{said:x?}");
-    // The answer comes all the same.
+    // The answer arrives nevertheless.
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Done));

@@ -1,15 +1,15 @@
-//! Queues that are made for one link, and go with it or with its connection.
+//! Queues that are made for one link, and are deleted with it or with its connection.
 
 use amqp10::{Role, Source, Symbol, Target};
 use broker::settings::Settings;
 
 use super::house::House;
 
-/// Enough rounds for any such link to be attached.
+/// Enough rounds to attach any of these links.
 const ROUNDS: usize = 40;
 
-/// Attaches a receiver to this source and lets its connection go after so many rounds. Returns the queues that are left,
-/// and whether the link had been attached.
+/// Attaches a receiver to this source and breaks its connection after `rounds` rounds. Returns the queues
+/// that are left, and whether the link had been attached.
 fn cut(source: &Source, shard: usize, rounds: usize) -> (Vec<String>, bool) {
     let mut house = House::new(2, Settings { permit_address_v1: true, ..Settings::default() });
     let peer = house.connect(shard);

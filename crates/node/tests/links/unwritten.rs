@@ -1,4 +1,4 @@
-//! Messages that are settled before they are written never get to the log.
+//! Messages that are settled before they are written are never written to the log (docs/decisions/0022).
 
 use amqp10::{DeliveryState, Role, Value};
 use broker::catalog::{Arguments, Command};
@@ -11,10 +11,10 @@ use crate::asks::Asks;
 
 const LARGE: usize = 20 * 1024;
 
-/// As many without receipts make a publisher patient.
+/// With this many unconfirmed messages, a publisher is assumed to pipeline.
 const PATIENT: usize = 22;
 
-/// A queue, somebody who publishes to it, and somebody who consumes from it.
+/// A queue with a publisher and a consumer.
 struct Pair {
     house: House,
     queue: QueueId,
@@ -23,15 +23,15 @@ struct Pair {
     consumer: usize,
     /// The consumer's link.
     link: Option<u32>,
-    /// Deliveries of the beginning.
+    /// Deliveries settled during the setup.
     settled: u32,
     /// Those of them that were never written.
     unwritten: u64,
 }
 
 impl Pair {
-    /// A queue with somebody who grants credit for all, or nobody, and a publisher that waits for each receipt, or not. The
-    /// log keeps what it is given to itself.
+    /// Makes a queue, with or without a consumer that grants credit for everything. The publisher pipelines
+    /// if `patient` is set; otherwise it waits for each receipt. The log does not write what it is given.
     fn new(arguments: &[(&str, Value)], consumed: bool, patient: bool) -> Self {
         let mut house = House::new(1, Settings::default());
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
@@ -63,7 +63,7 @@ impl Pair {
         Self::new(&[], true, true)
     }
 
-    /// So much credit from now on, if there is a consumer.
+    /// Grants this much credit, if there is a consumer.
     fn grant(&mut self, credit: u32) {
         if let Some(link) = self.link {
             self.house.grant(self.consumer, link, credit);
@@ -74,7 +74,7 @@ impl Pair {
         sizes.iter().for_each(|&size| self.house.send(self.publisher, self.out, &vec![b'x'; size]));
     }
 
-    /// By numbers from 0 on.
+    /// Settles deliveries, by their numbers from 0 on.
     fn settle(&mut self, first: u32, last: u32, state: &DeliveryState) {
         let conn = &mut self.house.peers[self.consumer].conn;
         let of = (self.settled + first, self.settled + last);
@@ -88,24 +88,24 @@ impl Pair {
         outcomes.len()
     }
 
-    /// Messages that were settled before they were written.
+    /// The number of messages that were settled before they were written.
     fn never_written(&self) -> u64 {
         self.house.shards[0].counters.never_written - self.unwritten
     }
 
-    /// Somebody else sends, and waits for each receipt.
+    /// Another client sends `n` messages and waits for each receipt.
     fn publish_one_by_one(&mut self, n: usize) {
         let other = self.house.connect(0);
         let out = self.house.sender(other, "/queues/q");
         (0..n).for_each(|_| self.house.send(other, out, b"x"));
     }
 
-    /// Bytes that the log has been given since it was asked last, and has not answered.
+    /// Bytes that the log was given since the last call.
     fn given(&mut self) -> usize {
         self.house.take_handovers().iter().map(|handover| handover.records.bytes()).sum()
     }
 
-    /// The log says whether it lives on its reserve.
+    /// Reports to the shard whether the log uses its reserve.
     fn short(&mut self, short: bool) {
         let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
         self.house.shards[0].handle_mail(vec![mail]);
@@ -155,7 +155,7 @@ fn whoever_is_slow_is_waited_for_once_a_second() {
     let mut pair = Pair::patient();
     pair.house.log_stopped = false;
     let mut kept = Vec::new();
-    // Patient all the time; in the first second the consumer might still be what it was at the beginning.
+    // The publisher pipelines all the time. During the first second the consumer may still count as fast.
     for _ in 0..180 {
         let before = pair.accepted();
         (0..PATIENT).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
@@ -184,20 +184,20 @@ fn nobody_waits_longer_who_waits_for_it() {
 fn behind_a_backlog_there_is_nothing_to_wait_for() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
-    // Beyond the consumer's credit.
+    // More than the consumer's credit.
     pair.publish_one_by_one(4_096 + 100);
     pair.house.log_stopped = true;
     pair.publish(&[LARGE]);
     assert!(pair.given() > LARGE);
 }
 
-/// What has piled up in a bad moment would never be gone if the publisher did not wait for fast consumers then.
+/// A backlog from a short stall would never shrink if writing were not deferred for fast consumers.
 #[test]
 fn behind_a_backlog_that_is_soon_gone_there_is() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
     pair.publish_one_by_one(6_000);
-    // A sixth of them in a tenth of a second.
+    // A sixth of the backlog in a tenth of a second.
     for n in 0..5 {
         pair.grant(200);
         pair.settle(200 * n, 200 * n + 199, &DeliveryState::Accepted);
@@ -208,7 +208,7 @@ fn behind_a_backlog_that_is_soon_gone_there_is() {
     assert_eq!(pair.given(), 0);
 }
 
-/// The log must know a message before it is told what became of it.
+/// A message must be in the log before a record refers to it.
 #[test]
 fn what_comes_back_is_written() {
     let mut pair = Pair::patient();
@@ -218,7 +218,7 @@ fn what_comes_back_is_written() {
     assert!((3 * LARGE..3 * LARGE + 500).contains(&pair.given()), "all three, and the mark");
 }
 
-/// One that was written lies between two that were not.
+/// A written message lies between two that were never written.
 #[test]
 fn what_is_gone_of_both_kinds_is_said() {
     let mut pair = Pair::patient();
@@ -233,7 +233,8 @@ fn what_is_gone_of_both_kinds_is_said() {
     assert!((1..100).contains(&gone), "{gone}");
 }
 
-/// Or what is written once more would come back if it were settled then, and nobody said so.
+/// Otherwise a message that is written again could be settled without a record, and would return after a
+/// restart.
 #[test]
 fn an_evacuation_begins_with_what_is_left() {
     let mut pair = Pair::patient();
@@ -243,7 +244,7 @@ fn an_evacuation_begins_with_what_is_left() {
     assert!(pair.given() > 2 * LARGE);
 }
 
-/// Nobody has it, and nobody said that he had.
+/// Nobody has the messages, and nobody confirmed them.
 #[test]
 fn what_ends_with_its_queue_is_released() {
     let mut pair = Pair::patient();
@@ -258,7 +259,7 @@ fn what_ends_with_its_queue_is_released() {
     assert!(!pair.house.shards[0].has_held_receipts());
 }
 
-/// The log's reserve is for what frees space.
+/// The log's reserve is for records that free space.
 #[test]
 fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
     let mut pair = Pair::patient();

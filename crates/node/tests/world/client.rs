@@ -1,4 +1,4 @@
-//! A client of our own endpoints, without a socket.
+//! A client built from our own endpoint, without a socket.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -14,7 +14,7 @@ use wal::testing::Random;
 
 use super::{ADDRESS, Story};
 
-/// Bytes that a record of the log has beside its message, at most.
+/// The most bytes that a record of the log has besides its message.
 const RECORD_BYTES: u64 = 64;
 
 pub struct Client {
@@ -23,15 +23,15 @@ pub struct Client {
     what: What,
     address: String,
     attached: bool,
-    /// The broker has said that what it was attached to is damaged.
+    /// The broker has reported that the client's queue or stream is damaged.
     pub over: bool,
-    /// What this consumer has received, in order.
+    /// The message numbers that this consumer has received, in order.
     pub got: Vec<u64>,
-    /// Deliveries it has not settled yet.
+    /// Deliveries that it has not settled yet.
     unsettled: Vec<(u32, u64)>,
-    /// Message numbers, and the bytes of their records, by what the endpoint calls them.
+    /// Message numbers and the bytes of their records, by the endpoint's cookie.
     under_way: BTreeMap<u64, (u64, u64)>,
-    /// It gives some messages back, and may leave at any time.
+    /// It requeues some messages, and may disconnect at any time.
     pub fickle: bool,
 }
 
@@ -43,7 +43,7 @@ enum What {
     /// A consumer of a stream.
     Reader {
         start: Value,
-        /// The offset that is to come, once that is known.
+        /// The next expected offset, if it is known.
         next: Option<u64>,
     },
 }
@@ -57,7 +57,7 @@ impl Client {
         Self::new(What::Consumer { credit }, address, now_ms)
     }
 
-    /// A consumer of a stream, from there on.
+    /// Makes a consumer of a stream that begins at `start`.
     pub fn reader(address: &str, start: Value, now_ms: u64) -> Self {
         let next = start.as_u64().or_else(|| (start.as_str() == Some("first")).then_some(0));
         Self::new(What::Reader { start, next }, address, now_ms)
@@ -86,12 +86,12 @@ impl Client {
         }
     }
 
-    /// Messages it has sent and heard nothing of.
+    /// The number of messages sent without a receipt yet.
     pub fn waits_for(&self) -> usize {
         self.under_way.len()
     }
 
-    /// Bytes that the log may have to write of messages that have no answer.
+    /// Bytes that the log may have to write for messages without a receipt.
     pub fn under_way_bytes(&self) -> u64 {
         self.under_way.values().map(|(_, bytes)| bytes).sum()
     }
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// Publishes, settles or grants.
+    /// Publishes, settles or grants credit.
     pub fn act(&mut self, story: &mut Story, random: &mut Random, now_ms: u64) {
         let _ = now_ms;
         if !self.attached || self.over {
@@ -209,7 +209,7 @@ impl Client {
             }
             What::Consumer { credit } => {
                 let (n, credit) = (random.below(self.unsettled.len() as u64 + 1) as usize, *credit);
-                // What nobody wants of the dead letters comes back to them.
+                // Rejected dead letters would go to the dead-letter queue again.
                 let unwanted = story.has_dead_letters && self.address == ADDRESS;
                 for (id, number) in self.unsettled.drain(..n).collect::<Vec<_>>() {
                     if self.fickle && unwanted && random.one_in(10) {
@@ -231,7 +231,7 @@ impl Client {
             What::Reader { .. } => {
                 let n = random.below(self.unsettled.len() as u64 + 1) as usize;
                 for (id, _) in self.unsettled.drain(..n) {
-                    // Whatever becomes of it, it stays where it is.
+                    // The outcome does not matter: the message stays in the stream.
                     let state =
                         if random.one_in(3) { DeliveryState::Released } else { DeliveryState::Accepted };
                     self.conn.disposition(0, Role::Receiver, (id, id), true, &state);
@@ -244,7 +244,7 @@ impl Client {
     }
 }
 
-/// The filter that tells where to begin.
+/// Returns the filter for the place where reading begins.
 fn begin_at(start: &Value) -> Map {
     let symbol = |name| Value::Symbol(Symbol::from_static(name));
     let descriptor = symbol("rabbitmq:stream-offset-spec");
@@ -252,7 +252,7 @@ fn begin_at(start: &Value) -> Map {
     Map(vec![(symbol("rabbitmq:stream-offset-spec"), Value::Described(Box::new(described)))])
 }
 
-/// What an event comes to.
+/// What an event means for the test.
 enum Seen {
     Mechanisms,
     Header,
@@ -301,12 +301,12 @@ impl Seen {
     }
 }
 
-/// The number that a message ends with.
+/// Returns the number at the end of a message.
 pub fn number_in(message: &[u8]) -> u64 {
     message.last_chunk().copied().map(u64::from_be_bytes).expect("a message has a number")
 }
 
-/// A message whose body ends with its number.
+/// Returns a message whose body ends with its number.
 fn message(number: u64, size: usize) -> Bytes {
     let mut body = vec![b'x'; size.max(8) - 8];
     body.extend_from_slice(&number.to_be_bytes());

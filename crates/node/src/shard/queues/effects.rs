@@ -1,4 +1,4 @@
-//! Effects of queues and streams on their way to whom they concern.
+//! Sends the effects of queues and streams to their recipients.
 
 use std::vec;
 
@@ -13,7 +13,8 @@ use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
-    /// The queue has decided its end: the catalog forgets it, and only then is the asker told.
+    /// Called when the queue has decided to end. The requester is answered only after the catalog has
+    /// forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut told_later = Vec::new();
         for effect in effects.drain(..) {
@@ -32,7 +33,8 @@ impl Shard {
         }
     }
 
-    /// Takes effects to whom they concern, those in a row for one consumer of this shard together.
+    /// Sends effects to their recipients. Consecutive effects for one consumer of this shard are handled
+    /// together.
     pub(in crate::shard) fn carry_out_all(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut rest = effects.drain(..);
         while let Some(effect) = rest.next() {
@@ -45,16 +47,16 @@ impl Shard {
         }
     }
 
-    /// Tells a consumer of this shard an effect, and those of the `rest` that come next and are for it.
+    /// Passes an effect to a consumer of this shard, and the following ones of `rest` that are for it.
     fn tell_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
         let Some(to) = self.connections.consumer(consumer) else {
-            // Its Detach, which is on its way, requeues.
+            // The consumer's Detach is in flight and requeues the delivery.
             tracing::trace!(?consumer, "late mail");
             return;
         };
         self.gates().with(to.connection, |gate, cx| {
             gate.handle_effect(to, effect, cx);
-            // One effect may be the end of the consumer.
+            // An effect may end the consumer.
             while cx.consumers.get(consumer.0).is_some()
                 && rest
                     .as_slice()
@@ -67,7 +69,7 @@ impl Shard {
         });
     }
 
-    /// Takes an effect to whom it concerns.
+    /// Sends an effect to its recipient.
     pub(in crate::shard) fn carry_out(&mut self, queue: QueueId, effect: Effect) {
         let to = match recipient(&effect) {
             Recipient::Consumer(consumer) => shard_of(consumer.0),
