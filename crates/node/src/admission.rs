@@ -112,7 +112,7 @@ impl Admission {
         if self.limit.is_none() {
             return;
         }
-        let is_counted = self.note(told_open) || (self.is_listing_due(now) && self.list(now));
+        let is_counted = self.note(reported_open) || (self.is_listing_due(now) && self.list(now));
         self.is_old.store(!is_counted, Relaxed);
     }
 
@@ -169,7 +169,7 @@ impl Admission {
             let wanted = if is_paused { self.limit.unwrap_or(0) / RESUME_PART } else { 0 };
             if room > wanted {
                 if is_paused {
-                    self.go_on(room);
+                    self.resume(room);
                 }
                 return;
             }
@@ -241,7 +241,7 @@ impl Admission {
         );
     }
 
-    fn go_on(&self, room: u64) {
+    fn resume(&self, room: u64) {
         self.paused.store(false, Relaxed);
         tracing::info!(target: PEER, room, "accepting AMQP connections goes on");
     }
@@ -251,7 +251,7 @@ const DESCRIPTORS: &str = "/proc/self/fd";
 
 /// Returns the number of open descriptors. Linux reports it since 6.2, in some microseconds for any number.
 /// Returns `None` on other systems.
-fn told_open() -> Option<u64> {
+fn reported_open() -> Option<u64> {
     fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0)
 }
 
@@ -275,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_tells_is_what_it_lists() {
+    fn the_reported_number_of_descriptors_equals_the_listed_one() {
         // Other tests open files at the same time.
-        let same = || told_open().is_none_or(|told| Some(told) == listed_open());
+        let same = || reported_open().is_none_or(|open| Some(open) == listed_open());
         assert!((0..1000).any(|_| same()));
     }
 
     #[test]
-    fn descriptors_are_listed_rarely_unless_room_gets_short() {
+    fn descriptors_are_listed_rarely_unless_few_are_left() {
         let begin = Instant::now();
         let admission = admission(1 << 40, 0);
         assert!(admission.list(begin));
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_reserve_no_connection_is_let_in_by_an_old_count() {
+    fn near_the_reserve_no_connection_is_accepted_by_an_old_count() {
         let (limit, old) = (1_000_000, 999_000);
         let admission = admission(limit, old);
         admission.is_old.store(false, Relaxed);

@@ -142,7 +142,7 @@ fn watch(
             second = Instant::now();
         }
         let now = measure(limits, data_dir);
-        tell(&before, &now);
+        log_changes(&before, &now);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
         if before.any() != now.any() {
             on_change(now.any());
@@ -170,7 +170,7 @@ fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     }
 }
 
-fn tell(before: &Measured, now: &Measured) {
+fn log_changes(before: &Measured, now: &Measured) {
     match (before.memory_alarm, now.memory_alarm) {
         (false, true) => tracing::warn!(
             used = now.memory_used,
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_come_in_bytes_and_parts() {
+    fn limits_are_absolute_or_relative() {
         assert_eq!(Limit::Absolute(7).bytes(1000), 7);
         assert_eq!(Limit::Relative(0.6).bytes(1000), 600);
     }
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_the_limit_the_sooner_it_looks_again() {
+    fn measurements_are_more_frequent_near_a_limit() {
         let memory_limit = u64::MAX;
         let roomy =
             Measured { disk_free: u64::MAX, disk_free_limit: 1000, memory_limit, ..Measured::default() };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_watch_tells_and_stops() {
+    fn the_watch_notifies_and_stops() {
         let limits = AlarmLimits { memory: Limit::Absolute(1), disk_free: Limit::Absolute(0) };
         let (told, heard) = channel();
         let watch =

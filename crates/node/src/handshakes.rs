@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_first_of_an_address_and_of_all() {
+    fn the_oldest_of_an_address_or_of_all_is_evicted() {
         let all = Handshakes::new(3, 2);
         let (a, none) = begin(&all, 1);
         assert_eq!(none, None);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_logged_in_is_not_counted() {
+    fn a_connection_that_has_logged_in_is_not_counted() {
         let all = Handshakes::new(1, 1);
         for _ in 0..3 {
             let (opened, evicted) = begin(&all, 1);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_of_fields_comes_back() {
+    fn every_set_of_fields_is_decoded_as_encoded() {
         for fields in 0..=ALL {
             let has = |field| fields & field != 0;
             let marks = Marks {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_marks() {
+    fn other_bytes_are_not_decoded_as_marks() {
         let marks = Marks {
             redelivered: true,
             delivery_count: 1,

@@ -172,14 +172,14 @@ impl Node {
         let completions = shards.clone();
         let on_done: wal::OnDone = Box::new(move |done| {
             for completion in done.drain(..) {
-                tell(&completions, completion.shard, Incoming::Logged(completion));
+                send_to(&completions, completion.shard, Incoming::Logged(completion));
             }
         });
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
         let packed = shards.clone();
         let on_round: wal::OnPackRound = Box::new(move |round| {
             for answer in round.packed {
-                tell(&packed, answer.shard, Incoming::Packed(answer));
+                send_to(&packed, answer.shard, Incoming::Packed(answer));
             }
             if let Some(pack) = round.sparse {
                 packed.iter().for_each(|shard| drop(shard.send(Incoming::Sparse(pack))));
@@ -188,18 +188,18 @@ impl Node {
         let packs = packs.spawn(on_round).map_err(thread("packs"))?;
         let blocks = shards.clone();
         let on_read: wal::OnBlockRead =
-            Box::new(move |read| tell(&blocks, read.shard, Incoming::Block(read)));
+            Box::new(move |read| send_to(&blocks, read.shard, Incoming::Block(read)));
         let reader = reader.spawn(on_read).map_err(thread("pack reader"))?;
         let answered = shards.clone();
         let on_answers: wal::OnStreamAnswers = Box::new(move |answers| {
             for answer in answers.drain(..) {
-                tell(&answered, answer.shard(), Incoming::Stream(answer));
+                send_to(&answered, answer.shard(), Incoming::Stream(answer));
             }
         });
         let streams = streams.spawn(on_answers).map_err(thread("streams"))?;
         let chunks = shards.clone();
         let on_chunks: wal::OnChunksRead =
-            Box::new(move |read| tell(&chunks, read.shard, Incoming::Chunks(read)));
+            Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
         let checker = access.clone();
@@ -346,7 +346,7 @@ fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
 }
 
 /// Sends a message to a shard. A shard that has ended ignores it.
-fn tell(shards: &Shards, shard: u32, what: Incoming) {
+fn send_to(shards: &Shards, shard: u32, what: Incoming) {
     if let Some(shard) = shards.get(shard as usize) {
         drop(shard.send(what));
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_to_whoever_asked() {
+    fn an_answer_reaches_its_asker() {
         let asked = Asked::default();
         let ((first, mut of_first), (second, mut of_second)) = (asked.begin(), asked.begin());
         asked.answer(second, Reply::Delivered(vec![2]));

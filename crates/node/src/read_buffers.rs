@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_read_into_again_when_its_last_frame_is_gone() {
+    fn a_buffer_is_reused_when_its_last_frame_is_dropped() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let first = lend(&mut buffers);
         let second = lend(&mut buffers);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_frame_in_it_the_same_buffer_is_taken_again() {
+    fn a_buffer_without_frames_is_reused() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let at = lend(&mut buffers).1;
         assert_eq!(lend(&mut buffers).1, at);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_were_needed_lately() {
+    fn no_more_buffers_are_kept_than_were_needed_lately() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let frames: Vec<_> = (0..10).map(|_| lend(&mut buffers).0).collect();
         buffers.trim(TRIM_MS);

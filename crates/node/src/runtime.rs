@@ -29,7 +29,7 @@ use wal::{
 };
 
 pub(crate) use self::sockets::accept_all;
-use self::sockets::{Socket, accept, evict, serve, write_dirty, write_line};
+use self::sockets::{Socket, accept, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::questions::Asked;
@@ -121,8 +121,8 @@ struct Host {
     read_buffers: RefCell<ReadBuffers>,
     /// The number of reads that the next turn will process.
     reads: Cell<usize>,
-    /// Connections with much output, the one that has waited longest first. See [`sockets::write_line`].
-    line: RefCell<VecDeque<usize>>,
+    /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
+    large_outputs: RefCell<VecDeque<usize>>,
     /// Wakes the turn task.
     wake: Notify,
 }
@@ -148,7 +148,7 @@ pub(crate) fn run(
         asked,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
-        line: RefCell::default(),
+        large_outputs: RefCell::default(),
         wake: Notify::new(),
     });
     let tasks = LocalSet::new();
@@ -209,7 +209,7 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
         if let Some((why, deadline)) = &stopping
-            && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_telling())
+            && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_notifying())
                 || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
@@ -235,7 +235,7 @@ async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming
             () = tokio::time::sleep(STOP_QUIET) => {
                 let blocked = host.sockets.borrow().values().any(|socket| socket.is_blocked());
                 let shard = host.shard.borrow();
-                if !blocked && !shard.has_unlogged() && !shard.is_telling() {
+                if !blocked && !shard.has_unlogged() && !shard.is_notifying() {
                     return;
                 }
             }
@@ -317,7 +317,7 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
         }
     }
     write_dirty(host, shard, dirty, &mut pending);
-    is_left |= write_line(host, shard, &mut pending);
+    is_left |= write_large(host, shard, &mut pending);
     // Writing to the sockets has freed capacity for more reads.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {

@@ -46,7 +46,7 @@ impl Tally {
 
     /// Returns the shard whose largest connection must be closed: the shard with the largest connection.
     /// Returns `None` while the budget is not exceeded.
-    pub fn who_pays(&self) -> Option<ShardId> {
+    pub fn shard_to_shed(&self) -> Option<ShardId> {
         let used: u64 = self.lines.iter().map(|line| line.used.load(Ordering::Relaxed)).sum();
         if used <= self.limit {
             return None;
@@ -62,15 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_most_pays_once_there_is_too_much() {
+    fn the_shard_of_the_largest_connection_is_chosen_above_the_limit() {
         let tally = Tally::new(3, 100);
-        assert_eq!(tally.who_pays(), None);
+        assert_eq!(tally.shard_to_shed(), None);
         tally.publish(0, 60, 20);
         tally.publish(2, 40, 40);
-        assert_eq!(tally.who_pays(), None, "as much as there may be");
+        assert_eq!(tally.shard_to_shed(), None, "exactly the limit");
         tally.publish(1, 1, 1);
-        assert_eq!(tally.who_pays(), Some(2), "a shard with more in all pays later");
+        assert_eq!(tally.shard_to_shed(), Some(2), "a shard with a larger sum comes later");
         tally.publish(2, 0, 0);
-        assert_eq!(tally.who_pays(), None);
+        assert_eq!(tally.shard_to_shed(), None);
     }
 }

@@ -33,7 +33,7 @@ struct Life {
     shard: Shard,
     now_ms: u64,
     /// Bytes that the start had to write to the log.
-    told: usize,
+    written: usize,
 }
 
 impl Life {
@@ -49,14 +49,14 @@ impl Life {
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
         restored.finish();
         let records = quarantine(&mut restored, &recovery, accept)?;
-        let told = records.bytes();
+        let written = records.bytes();
         let mut done = Vec::new();
         log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
         log.sync(&mut done);
         let limits = StorageLimits { garbage_allowed: GARBAGE, ..StorageLimits::default() };
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let mut shards = make_shards(restored, 1, &settings, &access, limits, now_ms);
-        Ok(Self { log, shard: shards.remove(0), now_ms, told })
+        Ok(Self { log, shard: shards.remove(0), now_ms, written })
     }
 
     fn settle(&mut self) {
@@ -173,7 +173,7 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     for told_again in [false, true] {
         let mut life = Life::start(&disk, 100_000).unwrap();
-        assert_eq!(life.told == 0, told_again, "the log is told once");
+        assert_eq!(life.written == 0, told_again, "the log is told once");
         let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
         assert_eq!(life.take(a), Err(Refusal::Damaged));
         assert_eq!(life.ready(a), 1, "what is left of it is kept");
@@ -195,7 +195,7 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
 }
 
 #[test]
-fn it_stays_closed_when_the_damaged_file_is_given_back() {
+fn a_damaged_queue_stays_closed_after_its_file_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     let damaged = disk.files().into_keys().next().unwrap();
     let mut life = Life::start(&disk, 100_000).unwrap();
@@ -205,7 +205,7 @@ fn it_stays_closed_when_the_damaged_file_is_given_back() {
     drop(life);
     let mut life = Life::start(&disk, 200_000).unwrap();
     let a = life.queue("a").unwrap();
-    assert_eq!((life.told, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
+    assert_eq!((life.written, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
 }
 
 /// Changes the octets of `what` on the disk itself, as damage does between two starts within one boot of the
@@ -218,7 +218,7 @@ fn spoil(disk: &FalseDisk, what: &[u8]) {
 }
 
 #[test]
-fn the_last_message_before_a_kill_is_missed() {
+fn damage_to_the_last_message_before_a_kill_is_noticed() {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     let (a, b) = (life.declare("a"), life.declare("b"));
@@ -235,7 +235,7 @@ fn the_last_message_before_a_kill_is_missed() {
 }
 
 #[test]
-fn the_last_definition_before_a_kill_is_missed() {
+fn damage_to_the_last_definition_before_a_kill_is_noticed() {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     life.declare("first");
@@ -255,7 +255,7 @@ fn the_last_definition_before_a_kill_is_missed() {
 }
 
 #[test]
-fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
+fn damage_without_a_known_owner_closes_every_durable_queue_of_its_time() {
     let disk = spoilt(&filled(), b"one", b"three");
     let mut life = Life::start(&disk, 100_000).unwrap();
     let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
@@ -290,7 +290,7 @@ fn a_node_does_not_start_without_its_definitions() {
         // If the loss is accepted, the remaining queues are closed, and the next start knows that.
         for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
             let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
-            assert_eq!(life.told == 0, !accept, "the log is told once");
+            assert_eq!(life.written == 0, !accept, "the log is told once");
             assert_eq!(life.queue("a"), None, "it is not known of");
             let b = life.queue("b");
             assert_eq!(b.is_some(), to == b"a", "it was declared between the two");

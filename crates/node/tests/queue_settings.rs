@@ -202,7 +202,7 @@ fn priorities_go_first() {
 }
 
 #[test]
-fn full_queues_send_what_they_refuse_to_where_dead_letters_go() {
+fn full_queues_dead_letter_what_they_reject() {
     let mut world = World::new(2);
     let dead = world.declare("dead", &[]);
     let queue = world.declare(
@@ -256,7 +256,7 @@ fn policies_are_applied_live() {
 }
 
 #[test]
-fn who_binds_later_gets_the_recent_history() {
+fn a_later_binding_gets_the_recent_history() {
     let mut world = World::new(2);
     let exchange = DeclareExchange {
         vhost: "/".into(),
@@ -297,7 +297,7 @@ fn who_binds_later_gets_the_recent_history() {
 }
 
 #[test]
-fn what_came_before_the_queue_had_its_home_comes_first() {
+fn requests_from_before_a_queue_had_a_home_come_first() {
     let mut world = World::new(3);
     let queue = world.declare("q", &[]);
     world.shards[0].handle_mail(vec![Mail::Place { queue, home: 2 }]);

@@ -84,7 +84,7 @@ fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
 }
 
 #[test]
-fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
+fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
     // Two shards. All the work is on the second one, and the first one is the deciding shard.
     let forgotten = seeds(10).map(|seed| {
         let mut world = World::new(3 * seed + 1, false);
@@ -97,7 +97,7 @@ fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
 }
 
 #[test]
-fn a_full_disk_is_emptied_by_whoever_settles() {
+fn settling_frees_a_full_disk() {
     let (mut full, mut forgotten) = (0, 0);
     for seed in seeds(40) {
         let result = std::panic::catch_unwind(|| {
@@ -126,7 +126,7 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
 }
 
 #[test]
-fn a_backlog_that_cannot_leave_memory_is_told_to_publishers() {
+fn publishers_are_rejected_when_the_backlog_cannot_be_paged_out() {
     for seed in seeds(10) {
         let result = std::panic::catch_unwind(|| {
             let mut world = World::new(seed, seed % 2 == 0);

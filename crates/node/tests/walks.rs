@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Returns the connections that have something to write.
-    fn told(&mut self) -> Vec<usize> {
+    fn take_dirty(&mut self) -> Vec<usize> {
         let mut keys = Vec::new();
         self.shard.take_dirty(&mut keys);
         keys
@@ -141,7 +141,7 @@ impl World {
 }
 
 #[test]
-fn only_queues_that_are_due_are_looked_at() {
+fn only_queues_that_are_due_are_visited() {
     let mut world = World::new();
     world.declare("late", 5000, 60_000);
     world.declare("soon", 3, 100);
@@ -156,7 +156,7 @@ fn only_queues_that_are_due_are_looked_at() {
 }
 
 #[test]
-fn chores_go_on_in_the_next_turn() {
+fn chores_continue_in_the_next_turn() {
     let mut world = World::new();
     world.declare("q", 2500, 3_600_000);
     world.now_ms += 1000;
@@ -166,7 +166,7 @@ fn chores_go_on_in_the_next_turn() {
 }
 
 #[test]
-fn a_queue_has_its_new_settings_before_the_walk_comes_to_it() {
+fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     let mut world = World::new();
     world.declare("q", 3500, 3_600_000);
     let [first, last] = ["q0", "q3499"].map(|name| world.shard.catalog().queue("/", name).unwrap().id);
@@ -193,18 +193,18 @@ fn a_queue_has_its_new_settings_before_the_walk_comes_to_it() {
 }
 
 #[test]
-fn connections_are_told_in_parts() {
+fn connections_are_notified_in_parts() {
     let mut world = World::new();
     let address = "127.0.0.1:5672".parse().unwrap();
     let keys: BTreeSet<usize> = (0..2500).map(|_| world.shard.connect(address, address)).collect();
     world.settle();
-    world.told();
+    world.take_dirty();
     for what in [|shard: &mut Shard| shard.set_blocked(true), |shard: &mut Shard| shard.shut_down("bye")] {
         what(&mut world.shard);
         let mut told = BTreeSet::new();
-        while world.shard.is_telling() {
+        while world.shard.is_notifying() {
             world.turn();
-            let part = world.told();
+            let part = world.take_dirty();
             assert!(part.len() <= ROWS_PER_TURN, "{}", part.len());
             told.extend(part);
         }
@@ -225,7 +225,7 @@ fn walk_everything(queues: usize, connections: usize) -> World {
     (0..connections).for_each(|_| _ = world.shard.connect(address, address));
     world.now_ms += 500;
     world.settle();
-    world.told();
+    world.take_dirty();
     world.turns.clear();
 
     let parts = |rows: usize| rows.div_ceil(ROWS_PER_TURN);
@@ -261,7 +261,7 @@ impl World {
         let before = self.turns.len();
         begin(self);
         self.settle();
-        self.told();
+        self.take_dirty();
         let turns = self.turns.len() - before;
         assert!(turns >= turns_min, "{what}: {turns} turns, of {turns_min} at least");
     }

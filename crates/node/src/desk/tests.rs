@@ -63,7 +63,7 @@ fn guest() -> User {
 
 /// The log shows why a login over HTTP was refused. The client is not told.
 #[tokio::test]
-async fn why_a_login_is_refused_is_known() {
+async fn the_reason_of_a_refused_login_is_known() {
     let desk = desk(Vec::new(), Arc::new(Access::new([guest()])));
     let ask = async |password: &str| {
         desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into()).await
@@ -118,7 +118,7 @@ async fn logins_at_the_desk_are_attempts_like_others() {
 /// A stalled disk blocks its shard. A purge used to be refused after a second although nothing was wrong with
 /// it.
 #[tokio::test(start_paused = true)]
-async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
+async fn a_change_waits_for_a_blocked_shard_and_numbers_do_not() {
     let who = administrator();
     let (shard, _held_up) = mpsc::unbounded_channel();
     let desk = desk(vec![shard], Arc::new(Access::new([guest()])));
@@ -143,7 +143,7 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
 
 /// An HTTP client is not a connection, so it cannot own an exclusive queue.
 #[tokio::test]
-async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
+async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut restored = Restored::default();
     let (exclusive, connection) = (true, Some(ConnectionId(1)));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };

@@ -33,11 +33,12 @@ const READS_MAX: usize = 64;
 /// large messages outran its consumer.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A connection with more output than this waits in [`Host::line`], so that a connection with a short answer
-/// does not wait while others are sent megabytes.
-const LITTLE: usize = 64 * 1024;
+/// A connection with more output than this waits in [`Host::large_outputs`], so that a connection with a
+/// short answer does not wait while others are sent megabytes.
+const SMALL_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Once a turn has written this many bytes to connections in [`Host::line`], it writes no further one.
+/// Once a turn has written this many bytes to connections in [`Host::large_outputs`], it writes no further
+/// one.
 const WRITES_MAX: usize = 1024 * 1024;
 
 /// The most slices in one vectored write.
@@ -54,8 +55,8 @@ pub(super) struct Socket {
     written: Notify,
     /// Set while the socket is full and a task waits until it is writable.
     blocked: Cell<bool>,
-    /// Set while the connection is in [`Host::line`].
-    in_line: Cell<bool>,
+    /// Set while the connection is in [`Host::large_outputs`].
+    is_queued: Cell<bool>,
     /// When our side was shut down.
     done: Cell<Option<Instant>>,
     /// Present until the client has logged in.
@@ -120,7 +121,7 @@ pub(super) fn serve(
         reader: Cell::new(None),
         written: Notify::new(),
         blocked: Cell::new(false),
-        in_line: Cell::new(false),
+        is_queued: Cell::new(false),
         done: Cell::new(None),
         handshake: RefCell::new(handshake),
     });
@@ -235,8 +236,8 @@ async fn read_large(
     result
 }
 
-/// Writes each dirty connection once. Connections with much output are queued in [`Host::line`] instead.
-/// Connections that can now send what waits in their sessions are added to `pending`.
+/// Writes each dirty connection once. Connections with much output are queued in [`Host::large_outputs`]
+/// instead. Connections that can now send what waits in their sessions are added to `pending`.
 pub(super) fn write_dirty(
     host: &Rc<Host>,
     shard: &mut Shard,
@@ -247,10 +248,10 @@ pub(super) fn write_dirty(
     for key in dirty.drain(..) {
         let socket = host.sockets.borrow().get(&key).cloned();
         let Some(socket) = socket else { continue };
-        let much = shard.conn(key).is_some_and(|conn| conn.gate.output().len() > LITTLE);
-        if much || socket.in_line.get() {
-            if !socket.in_line.replace(true) {
-                host.line.borrow_mut().push_back(key);
+        let is_large = shard.conn(key).is_some_and(|conn| conn.gate.output().len() > SMALL_OUTPUT_BYTES);
+        if is_large || socket.is_queued.get() {
+            if !socket.is_queued.replace(true) {
+                host.large_outputs.borrow_mut().push_back(key);
             }
         } else if write(host, shard, key, &socket).has_room {
             pending.push(key);
@@ -258,19 +259,19 @@ pub(super) fn write_dirty(
     }
 }
 
-/// Writes the connections in [`Host::line`], up to [`WRITES_MAX`]. Returns true if some are left.
-pub(super) fn write_line(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<usize>) -> bool {
+/// Writes the connections in [`Host::large_outputs`], up to [`WRITES_MAX`]. Returns true if some are left.
+pub(super) fn write_large(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<usize>) -> bool {
     let mut room = WRITES_MAX;
     while room > 0 {
-        let Some(key) = host.line.borrow_mut().pop_front() else { return false };
+        let Some(key) = host.large_outputs.borrow_mut().pop_front() else { return false };
         let socket = host.sockets.borrow().get(&key).cloned();
         // The connection may be closed, and another may have its key.
-        let Some(socket) = socket.filter(|socket| socket.in_line.take()) else { continue };
+        let Some(socket) = socket.filter(|socket| socket.is_queued.take()) else { continue };
         let Written { bytes, has_room } = write(host, shard, key, &socket);
         pending.extend(has_room.then_some(key));
         room = room.saturating_sub(bytes);
     }
-    !host.line.borrow().is_empty()
+    !host.large_outputs.borrow().is_empty()
 }
 
 /// The result of writing a connection.

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_one_entry_and_is_never_looked_at_too_late() {
+    fn a_row_has_one_entry_and_is_never_visited_too_late() {
         let (mut deadlines, mut noted) = (Deadlines::default(), [None; 3]);
         for due_ms in [50, 70, 40, 60] {
             deadlines.note(0, &mut noted[0], Some(due_ms));

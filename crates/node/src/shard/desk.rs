@@ -27,13 +27,13 @@ pub(super) struct Waiting {
     queues: HashMap<u64, (QueueId, Ticket)>,
     replies: Vec<(u64, Reply)>,
     /// Questions that wait because their turn had too few rows left, oldest first.
-    line: VecDeque<(u64, Question)>,
+    unanswered: VecDeque<(u64, Question)>,
 }
 
 impl Waiting {
     /// Returns true if questions wait for another turn.
     pub fn has_unanswered(&self) -> bool {
-        !self.line.is_empty()
+        !self.unanswered.is_empty()
     }
 }
 
@@ -52,16 +52,16 @@ impl Shard {
         let rows = self.rows_for(&question);
         let waits = rows > 0 && (self.desk.has_unanswered() || !self.rows.have_room(rows));
         match waits {
-            true => self.desk.line.push_back((number, question)),
+            true => self.desk.unanswered.push_back((number, question)),
             false => self.answer(number, question),
         }
     }
 
     /// Answers waiting questions while this turn has rows left for them.
-    pub(super) fn answer_line(&mut self) {
-        while let Some((_, question)) = self.desk.line.front()
+    pub(super) fn answer_waiting(&mut self) {
+        while let Some((_, question)) = self.desk.unanswered.front()
             && self.rows.have_room(self.rows_for(question))
-            && let Some((number, question)) = self.desk.line.pop_front()
+            && let Some((number, question)) = self.desk.unanswered.pop_front()
         {
             self.answer(number, question);
         }
@@ -180,7 +180,7 @@ impl Shard {
 
     /// Called when nobody waits for the answer to this question any more.
     pub fn give_up(&mut self, number: u64) {
-        self.desk.line.retain(|(waiting, _)| *waiting != number);
+        self.desk.unanswered.retain(|(waiting, _)| *waiting != number);
         if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
             self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);

@@ -179,7 +179,7 @@ impl Shard {
             self.forget_again();
             self.reclaim();
             self.walks.chores.begin_if_idle();
-            if self.streams.have_less_room() {
+            if self.streams.shares_have_shrunk() {
                 self.walks.tails.begin();
             }
         }

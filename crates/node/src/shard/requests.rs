@@ -29,21 +29,21 @@ const RECORDS_MAX: u64 = 2 << 20;
 pub(super) struct Left {
     by_queue: HashMap<QueueId, Vec<(QueueId, Request)>>,
     /// The queues in `by_queue`; the one that has waited longest is first.
-    line: VecDeque<QueueId>,
+    order: VecDeque<QueueId>,
     /// Queues that have had their run after this turn made too many records.
     served: HashSet<QueueId>,
 }
 
 impl Left {
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.order.is_empty()
     }
 
     /// Adds requests of a queue after those that wait already.
     fn push(&mut self, queue: QueueId, requests: impl IntoIterator<Item = (QueueId, Request)>) {
-        let line = &mut self.line;
+        let order = &mut self.order;
         let entry = self.by_queue.entry(queue).or_insert_with(|| {
-            line.push_back(queue);
+            order.push_back(queue);
             Vec::new()
         });
         entry.extend(requests);
@@ -51,7 +51,7 @@ impl Left {
 
     /// Takes the requests of the queue that has waited longest.
     fn pop(&mut self) -> Option<(QueueId, Vec<(QueueId, Request)>)> {
-        let queue = self.line.pop_front()?;
+        let queue = self.order.pop_front()?;
         self.by_queue.remove(&queue).map(|requests| (queue, requests))
     }
 
@@ -66,7 +66,7 @@ impl Shard {
     pub(super) fn apply_left(&mut self) {
         self.storage.begin_turn();
         self.mail.left.served.clear();
-        while self.goes_on_with_left()
+        while self.can_apply_left()
             && let Some((queue, mut requests)) = self.mail.left.pop()
         {
             let mut rest = requests.drain(..);
@@ -81,7 +81,7 @@ impl Shard {
 
     /// Returns true if waiting requests can be applied in another turn. Otherwise they wait for the log, or
     /// there are none.
-    pub(super) fn goes_on_with_left(&self) -> bool {
+    pub(super) fn can_apply_left(&self) -> bool {
         !self.mail.left.is_empty() && !self.has_made_enough() && self.storage.bytes_to_write() <= RECORDS_MAX
     }
 
@@ -103,7 +103,7 @@ impl Shard {
 }
 
 /// Returns true if a request concerns consumers and is handled on the consumers' shard.
-pub(super) fn is_of_readers(request: &Request) -> bool {
+pub(super) fn is_for_readers(request: &Request) -> bool {
     matches!(
         request,
         Request::Attach(_)

@@ -30,8 +30,8 @@ impl Shard {
 
     fn move_all(&mut self) -> bool {
         self.apply_left();
-        self.answer_line();
-        self.go_on_reading();
+        self.answer_waiting();
+        self.resume_reading();
         // Receipts that waited for memory.
         self.send_receipts();
         for _ in 0..ROUNDS_MAX {
@@ -39,7 +39,7 @@ impl Shard {
                 self.walk();
                 self.flush_gates();
                 if self.mail.is_empty() {
-                    return self.is_going_on();
+                    return self.has_work_left();
                 }
             }
             let mut inbox = self.mail.take_inbox();
@@ -53,12 +53,12 @@ impl Shard {
         // The list of dirty connections is taken after this turn. So the last round's output must be flushed
         // now.
         self.flush_gates();
-        !self.mail.is_empty() || self.is_going_on()
+        !self.mail.is_empty() || self.has_work_left()
     }
 
     /// Returns true if this turn has left work to the next.
-    fn is_going_on(&self) -> bool {
-        self.goes_on_with_left() || self.streams.is_going() || self.is_walking()
+    fn has_work_left(&self) -> bool {
+        self.can_apply_left() || self.streams.has_interrupted() || self.is_walking()
     }
 
     /// Flushes each dirty gate. That may mark further gates as dirty.

@@ -137,7 +137,7 @@ impl Shard {
 
     /// Returns true if some connections have not been told yet that publishing is stopped, or that the node
     /// stops.
-    pub fn is_telling(&self) -> bool {
+    pub fn is_notifying(&self) -> bool {
         self.walks.blocked.is_under_way() || self.walks.ending.is_under_way()
     }
 

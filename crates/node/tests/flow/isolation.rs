@@ -124,7 +124,7 @@ fn alone(how: (bool, bool), consumes: bool) -> u64 {
 }
 
 #[test]
-fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
+fn a_stalled_queue_slows_only_its_own_link() {
     for how in [DURABLE, TRANSIENT, SETTLED] {
         let mut world = world(Settings::default());
         let mut client = fast_client(&mut world, true);
@@ -150,7 +150,7 @@ fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
 }
 
 #[test]
-fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
+fn a_stalled_log_delays_only_what_waits_for_it() {
     let mut world = world(Settings::default());
     let mut client = fast_client(&mut world, true);
     client.publisher(&mut world, 2, "slow");
@@ -167,7 +167,7 @@ fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_sync_under_way_holds_up_only_those_who_wait_for_it() {
+fn a_sync_in_flight_delays_only_what_waits_for_it() {
     // First on the shard of the fast queue, where both share each handover, then on another one.
     for shard in [0, 1] {
         let mut world = world(Settings::default());
@@ -194,7 +194,7 @@ fn a_sync_under_way_holds_up_only_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_consumer_that_never_settles_holds_up_nobody() {
+fn a_consumer_that_never_settles_delays_no_other() {
     let max = 1_000;
     let settings = Settings { max_unsettled_per_link: max, ..Settings::default() };
     let mut world = world(settings);
@@ -345,7 +345,7 @@ fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
 }
 
 #[test]
-fn a_link_that_goes_frees_those_it_held_up() {
+fn a_detached_link_unblocks_the_links_that_waited_for_it() {
     let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
     world.declare("fast", &[]);
     world.declare("slow", &[]);

@@ -57,7 +57,7 @@ impl Backlog {
 }
 
 #[test]
-fn what_a_pack_takes_is_no_room_for_all_who_wait() {
+fn receipts_wait_until_enough_memory_is_paged_out() {
     let mut backlog = Backlog::new();
     backlog.publish(FEW);
     let first = backlog.job();
@@ -74,7 +74,7 @@ fn what_a_pack_takes_is_no_room_for_all_who_wait() {
 }
 
 #[test]
-fn who_waits_is_told_when_the_disk_takes_nothing() {
+fn waiting_publishers_are_answered_when_the_disk_fails() {
     let mut backlog = Backlog::new();
     backlog.publish(FEW);
     let PackJob { shard, ticket, runs } = backlog.job();
@@ -91,7 +91,7 @@ fn who_waits_is_told_when_the_disk_takes_nothing() {
 
 /// With very many queues, the heads that stay in memory for consumers exceed the budget.
 #[test]
-fn the_heads_of_very_many_queues_leave_memory() {
+fn the_heads_of_very_many_queues_are_paged_out() {
     const EACH: u64 = 3 * 4096;
     let mut house = house(4 * MEMORY);
     for n in 1..=8 * MEMORY / EACH + 1 {

@@ -31,7 +31,7 @@ fn declare(name: &str) -> Command {
 
 /// If the process were killed meanwhile, the queue would be lost, and with it what was confirmed in it.
 #[test]
-fn nobody_sees_a_queue_that_may_be_lost() {
+fn no_client_sees_a_queue_that_may_be_lost() {
     let mut house = House::new(2, Settings::default());
     let answers = Answers::default();
     (house.log_stopped, house.at_once) = (true, true);
@@ -54,7 +54,7 @@ fn nobody_sees_a_queue_that_may_be_lost() {
 }
 
 #[test]
-fn a_queue_that_goes_is_there_until_that_is_synced() {
+fn a_deleted_queue_exists_until_its_deletion_is_synced() {
     let mut house = House::new(2, Settings::default());
     let queue = house.declare("q", Arguments::new());
     let answers = Answers::default();
@@ -73,7 +73,7 @@ fn a_queue_that_goes_is_there_until_that_is_synced() {
 
 /// The commands are proposed without waiting for the answers.
 #[test]
-fn what_depends_on_declarations_waits_for_them() {
+fn commands_that_depend_on_declarations_wait_for_them() {
     let mut house = House::new(2, Settings::default());
     let answers = Answers::default();
     house.log_stopped = true;

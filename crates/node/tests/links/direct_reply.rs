@@ -29,7 +29,7 @@ fn a_reply_finds_its_way_to_another_shard() {
 }
 
 #[test]
-fn without_credit_it_is_dropped_and_counted_where_the_link_is() {
+fn a_reply_without_credit_is_dropped_and_counted_at_the_link() {
     let (mut house, asks, link, address, answers) = asked();
     let out = house.sender(answers, &address);
     house.send(answers, out, b"lost");
@@ -42,7 +42,7 @@ fn without_credit_it_is_dropped_and_counted_where_the_link_is() {
 }
 
 #[test]
-fn no_shard_keeps_anything_of_a_link_that_has_gone() {
+fn no_shard_keeps_anything_of_a_detached_link() {
     let (mut house, asks, link, address, answers) = asked();
     let out = house.sender(answers, &address);
     house.peers[asks].conn.detach(0, link, None);

@@ -303,7 +303,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_cause_is_found_where_it_is() {
+fn every_cause_is_found() {
     let cases = cases();
     for (i, (cause, explanation, numbers)) in cases.iter().enumerate() {
         assert_eq!(explanation.cause, *cause, "case {i}: {explanation:?}");
@@ -317,7 +317,7 @@ fn every_cause_is_found_where_it_is() {
 }
 
 #[test]
-fn a_dynamic_link_that_waits_is_there() {
+fn a_dynamic_link_that_waits_is_found() {
     let mut house = House::new(2, Settings::default());
     let peer = house.connect(1);
     house.mail_stopped = true;
@@ -345,7 +345,7 @@ fn filters_that_are_not_in_place_are_named() {
 }
 
 #[test]
-fn a_link_is_looked_for_in_the_virtual_host_of_its_connection() {
+fn a_link_is_searched_in_the_virtual_host_of_its_connection() {
     let (h, publisher, _, _) = plain();
     let of = |vhost: &str| {
         let Subject::Link { name, .. } = h.link(publisher, 0) else { unreachable!() };

@@ -49,7 +49,7 @@ pub struct House {
     stream_reader: StreamReader<FalseDisk>,
     occupancy: Option<Arc<Occupancy>>,
     /// No connection can move to another shard.
-    pub rooted: bool,
+    pub cannot_move: bool,
     pub now_ms: u64,
     access: Arc<Access>,
     /// Logins are not checked.
@@ -109,7 +109,7 @@ impl House {
             stream_reader: StreamReader::new(disk.clone()),
             streams: Streams::new(disk).expect("an empty disk"),
             occupancy: None,
-            rooted: false,
+            cannot_move: false,
             now_ms: 1000,
             access,
             logins_stopped: false,
@@ -384,7 +384,7 @@ impl House {
             }
         }
         for peer in &mut self.peers {
-            moved |= peer.round(&mut self.shards, self.rooted, self.now_ms);
+            moved |= peer.round(&mut self.shards, self.cannot_move, self.now_ms);
         }
         moved
     }
@@ -426,10 +426,10 @@ impl Peer {
         up
     }
 
-    fn round(&mut self, shards: &mut [Shard], rooted: bool, now_ms: u64) -> bool {
+    fn round(&mut self, shards: &mut [Shard], cannot_move: bool, now_ms: u64) -> bool {
         let up = self.up();
         shards[self.shard].handle_input(self.key, &mut BytesMut::from(&up[..]));
-        if rooted {
+        if cannot_move {
             shards[self.shard].stay(self.key);
         } else if let Some(to) = shards[self.shard].leaving(self.key) {
             let gone = shards[self.shard].release(self.key).expect("it is leaving");

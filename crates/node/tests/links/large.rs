@@ -62,7 +62,7 @@ fn large_frames_that_are_a_fair_part_of_a_read_keep_its_buffer() {
 
 /// What is kept of a read is at least a quarter of the largest read, or nothing.
 #[test]
-fn large_frames_that_are_less_are_copied() {
+fn large_frames_that_are_a_small_part_of_a_read_are_copied() {
     for sizes in [vec![12; 40], vec![60 * 1024], interleaved(3), [16_000, 12, 12].repeat(15)] {
         let (mut h, bodies, kept) = send(&sizes);
         assert!(!kept, "{sizes:?}");
@@ -73,7 +73,7 @@ fn large_frames_that_are_less_are_copied() {
 /// The output refers to the read buffer, also for the frame that was incomplete. When everything is settled,
 /// the buffer is reused.
 #[test]
-fn a_frame_that_is_not_whole_stays_with_the_others() {
+fn an_incomplete_frame_stays_with_the_others() {
     let (mut h, peer, link) = publisher();
     let consumer = h.connect(0);
     let from = h.receiver(consumer, "/queues/q");

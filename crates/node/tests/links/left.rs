@@ -50,7 +50,7 @@ impl Flood {
 }
 
 #[test]
-fn a_turn_writes_a_part_of_it_and_goes_on_when_that_is_written() {
+fn a_turn_writes_a_part_and_continues_when_that_is_written() {
     let mut flood = Flood::new();
     flood.house.log_stopped = true;
     flood.annotate();
@@ -71,7 +71,7 @@ fn a_turn_writes_a_part_of_it_and_goes_on_when_that_is_written() {
 }
 
 #[test]
-fn others_are_served_meanwhile() {
+fn other_queues_are_served_meanwhile() {
     let mut flood = Flood::new();
     flood.house.declare("quiet", Arguments::new());
     let quiet = flood.house.connect(0);

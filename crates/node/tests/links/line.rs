@@ -360,7 +360,7 @@ fn another_protocol_lives_in_the_same_rooms() {
 }
 
 #[test]
-fn the_end_of_a_line_waits_for_its_own_queues() {
+fn closing_a_connection_waits_for_its_own_queues() {
     let mut house = House::new(2, Settings::default());
     let local: SocketAddr = ([127, 0, 0, 1], 9).into();
     let keys = [house.shards[0].connect(local, local), house.shards[1].connect(local, local)];

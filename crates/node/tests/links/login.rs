@@ -46,7 +46,7 @@ fn guest() -> Identity {
 }
 
 #[test]
-fn others_go_on_while_a_login_is_checked() {
+fn other_connections_continue_while_a_login_is_checked() {
     let mut house = House::new(1, Settings::default());
     let (a, b) = (house.connect(0), house.connect(0));
     house.declare("q", Default::default());
@@ -98,7 +98,7 @@ fn users_change_while_they_are_connected() {
 }
 
 #[test]
-fn a_late_answer_is_for_its_own_connection_alone() {
+fn a_late_login_result_reaches_only_its_own_connection() {
     let mut house = House::new(1, Settings::default());
     house.logins_stopped = true;
     let first = waiting(&mut house);
@@ -116,7 +116,7 @@ fn a_late_answer_is_for_its_own_connection_alone() {
 }
 
 #[test]
-fn a_login_that_nobody_answers_has_a_deadline() {
+fn an_unanswered_login_has_a_deadline() {
     let settings = Settings::default();
     let timeout_ms = settings.handshake_timeout_ms;
     let mut house = House::new(1, settings);
@@ -142,7 +142,7 @@ fn a_login_that_nobody_answers_has_a_deadline() {
 }
 
 #[test]
-fn a_client_that_names_no_virtual_host_comes_to_the_default_one() {
+fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     let mut house = House::new(1, Settings { default_vhost: "shop".into(), ..Settings::default() });
     house.logins_stopped = true;
     let (user, vhost, permissions) = ("guest".into(), "shop".into(), Permissions::ALL);

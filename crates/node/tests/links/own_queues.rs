@@ -23,7 +23,7 @@ fn cut(source: &Source, shard: usize, rounds: usize) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn no_queue_of_a_link_is_left_wherever_its_connection_goes() {
+fn no_queue_of_a_link_is_left_whenever_its_connection_breaks() {
     let bound = Source { address: Some("/exchange/amq.fanout/k".to_owned()), ..Source::default() };
     let capabilities = vec![Symbol::from_static("temporary-queue")];
     let dynamic = Source { dynamic: true, capabilities, ..Source::default() };

@@ -66,7 +66,7 @@ fn a_connection_that_is_not_read_stops_reading_ahead() {
 }
 
 #[test]
-fn a_lone_reader_gets_on_however_small_the_budget_and_large_the_messages() {
+fn a_lone_reader_makes_progress_with_a_tiny_budget_and_large_messages() {
     for bytes in [1000, BODY, 200_000, 1_000_000] {
         let mut h = stream(30, bytes, 1);
         assert_eq!(h.budget(BUDGET).1, 1);
@@ -82,7 +82,7 @@ fn a_lone_reader_gets_on_however_small_the_budget_and_large_the_messages() {
 }
 
 #[test]
-fn who_does_not_read_holds_up_no_other_connection() {
+fn a_client_that_does_not_read_delays_no_other_connection() {
     let limit = 2 << 20;
     let mut h = stream(60, BODY, limit);
     let deaf: Vec<usize> = (0..4).map(|_| h.connect(0)).collect();
@@ -128,7 +128,7 @@ fn slow_readers_of_large_messages_wait_for_each_other() {
 
 /// Each link holds what was read for it. Together that is more than their connection may hold.
 #[test]
-fn links_without_credit_hold_up_no_other_of_their_connection() {
+fn links_without_credit_delay_no_other_link_of_their_connection() {
     // One load brings many messages, one message, or a part of one.
     for (links, bytes) in [(200, 1000), (200, BODY), (60, 1_000_000)] {
         idle_links(links, bytes);
@@ -154,7 +154,7 @@ fn idle_links(links: u32, bytes: usize) {
 
 /// [2.6.7] The answer to a drain comes after the deliveries that it covers, even if those had to wait.
 #[test]
-fn a_drain_ends_behind_what_there_was_no_room_for() {
+fn a_drain_ends_after_deliveries_that_had_to_wait() {
     let mut h = stream(30, BODY, 1 << 30);
     let peer = h.connect(0);
     let link = h.reader(peer, "/queues/s");
@@ -171,7 +171,7 @@ fn a_drain_ends_behind_what_there_was_no_room_for() {
 
 /// Readers of all streams share the memory for new messages. A slow reader reads from the disk.
 #[test]
-fn new_messages_are_kept_for_readers_up_to_a_bound() {
+fn new_messages_are_retained_for_readers_up_to_a_limit() {
     let mut h = House::new(1, Settings::default());
     let publisher = h.connect(0);
     let streams: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();

@@ -52,7 +52,7 @@ fn browse(house: &mut House, stream: QueueId, n: u32) -> (u64, Answers) {
 }
 
 #[test]
-fn a_stream_is_looked_into_from_afar() {
+fn a_stream_on_another_shard_can_be_browsed() {
     let (mut house, stream, _) = stream(3);
     let (_, answers) = browse(&mut house, stream, 2);
     match &answers.lock().unwrap()[..] {
@@ -67,7 +67,7 @@ fn a_stream_is_looked_into_from_afar() {
 
 /// A message larger than one load is read when the node has memory for it. Only its own browse waits.
 #[test]
-fn a_look_that_waits_for_memory_holds_up_no_other() {
+fn a_browse_that_waits_for_memory_delays_no_other() {
     let mut house = House::new(1, Settings { reader_memory: 1 << 20, ..Settings::default() });
     let publisher = house.connect(0);
     let [large, small] = [("large", 1_000_000), ("small", 100_000)].map(|(name, bytes)| {
@@ -94,7 +94,7 @@ fn a_look_that_waits_for_memory_holds_up_no_other() {
 
 /// The same holds if the disk keeps failing and is tried again until the browse is given up.
 #[test]
-fn a_look_that_nobody_waits_for_leaves_nothing() {
+fn a_browse_that_is_given_up_leaves_nothing() {
     let (mut house, stream, _) = stream(3);
     house.reads_stopped = true;
     let (number, answers) = browse(&mut house, stream, 2);

@@ -58,7 +58,7 @@ fn publisher(h: &mut House, shard: usize, bytes: usize) -> usize {
 }
 
 #[test]
-fn every_byte_is_counted_until_it_is_gone() {
+fn incomplete_bytes_are_counted_until_they_are_freed() {
     let mut h = house(1);
     let used = |h: &House| h.budget(BUDGET).0;
     let modest = publisher(&mut h, 0, 2 * PART);
@@ -104,7 +104,7 @@ fn every_byte_is_counted_until_it_is_gone() {
 }
 
 #[test]
-fn who_holds_most_of_all_shards_is_closed_and_nobody_else() {
+fn only_the_connections_that_hold_most_are_closed() {
     let mut h = house(2);
     // This publisher exists before and after the flood, on a shard with half of the flood.
     let modest = h.connect(0);

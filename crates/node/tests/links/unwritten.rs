@@ -12,7 +12,7 @@ use crate::asks::Asks;
 const LARGE: usize = 20 * 1024;
 
 /// With this many unconfirmed messages, a publisher is assumed to pipeline.
-const PATIENT: usize = 22;
+const PIPELINED: usize = 22;
 
 /// A queue with a publisher and a consumer.
 struct Pair {
@@ -31,8 +31,8 @@ struct Pair {
 
 impl Pair {
     /// Makes a queue, with or without a consumer that grants credit for everything. The publisher pipelines
-    /// if `patient` is set; otherwise it waits for each receipt. The log does not write what it is given.
-    fn new(arguments: &[(&str, Value)], consumed: bool, patient: bool) -> Self {
+    /// if `pipelines` is set; otherwise it waits for each receipt. The log does not write what it is given.
+    fn new(arguments: &[(&str, Value)], consumed: bool, pipelines: bool) -> Self {
         let mut house = House::new(1, Settings::default());
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let queue = house.declare("q", arguments.collect::<Arguments>());
@@ -41,17 +41,17 @@ impl Pair {
         let link = consumed.then(|| house.receiver(consumer, "/queues/q"));
         let mut pair = Self { house, queue, publisher, out, consumer, link, settled: 0, unwritten: 0 };
         pair.grant(100);
-        if patient {
+        if pipelines {
             pair.house.log_stopped = true;
-            pair.publish(&[1; PATIENT]);
+            pair.publish(&[1; PIPELINED]);
             pair.house.log_stopped = false;
             pair.house.settle();
             if consumed {
-                pair.settle(0, PATIENT as u32 - 1, &DeliveryState::Accepted);
-                pair.settled = PATIENT as u32;
+                pair.settle(0, PIPELINED as u32 - 1, &DeliveryState::Accepted);
+                pair.settled = PIPELINED as u32;
             }
             pair.later(20);
-            assert_eq!(pair.accepted(), PATIENT);
+            assert_eq!(pair.accepted(), PIPELINED);
             pair.house.peers[pair.publisher].outcomes.clear();
             pair.unwritten = pair.never_written();
         }
@@ -59,7 +59,7 @@ impl Pair {
         pair
     }
 
-    fn patient() -> Self {
+    fn pipelining() -> Self {
         Self::new(&[], true, true)
     }
 
@@ -119,8 +119,8 @@ impl Pair {
 }
 
 #[test]
-fn what_is_settled_in_time_is_confirmed_and_never_written() {
-    let mut pair = Pair::patient();
+fn messages_settled_in_time_are_confirmed_and_never_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE, 12, 12, LARGE]);
     assert_eq!((pair.accepted(), pair.given()), (0, 0));
     pair.settle(1, 2, &DeliveryState::Accepted);
@@ -133,8 +133,8 @@ fn what_is_settled_in_time_is_confirmed_and_never_written() {
 }
 
 #[test]
-fn what_is_not_settled_in_time_is_written() {
-    let mut pair = Pair::patient();
+fn messages_not_settled_in_time_are_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.later(10);
     pair.publish(&[LARGE]);
@@ -151,37 +151,37 @@ fn what_is_not_settled_in_time_is_written() {
 }
 
 #[test]
-fn whoever_is_slow_is_waited_for_once_a_second() {
-    let mut pair = Pair::patient();
+fn a_slow_consumer_is_waited_for_once_a_second() {
+    let mut pair = Pair::pipelining();
     pair.house.log_stopped = false;
     let mut kept = Vec::new();
     // The publisher pipelines all the time. During the first second the consumer may still count as fast.
     for _ in 0..180 {
         let before = pair.accepted();
-        (0..PATIENT).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
+        (0..PIPELINED).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
         pair.house.settle();
-        kept.push(pair.accepted() < before + PATIENT);
+        kept.push(pair.accepted() < before + PIPELINED);
         pair.later(20);
-        assert_eq!(pair.accepted(), before + PATIENT);
+        assert_eq!(pair.accepted(), before + PIPELINED);
     }
     let waits = kept[50..].iter().filter(|kept| **kept).count();
     assert!((8..16).contains(&waits), "a tenth of 2.6 seconds: {kept:?}");
 }
 
 #[test]
-fn nobody_waits_longer_who_waits_for_it() {
+fn messages_are_written_at_once_unless_deferring_helps() {
     let fsync = [("x-fsync", Value::Boolean(true))];
-    for (arguments, consumed, patient, size) in
+    for (arguments, consumed, pipelines, size) in
         [(&[][..], true, false, LARGE), (&[], false, true, LARGE), (&fsync, true, true, LARGE)]
     {
-        let mut pair = Pair::new(arguments, consumed, patient);
+        let mut pair = Pair::new(arguments, consumed, pipelines);
         pair.publish(&[size]);
-        assert!(pair.given() > size, "{arguments:?}, {consumed}, {patient}");
+        assert!(pair.given() > size, "{arguments:?}, {consumed}, {pipelines}");
     }
 }
 
 #[test]
-fn behind_a_backlog_there_is_nothing_to_wait_for() {
+fn nothing_is_deferred_with_a_large_backlog() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
     // More than the consumer's credit.
@@ -193,7 +193,7 @@ fn behind_a_backlog_there_is_nothing_to_wait_for() {
 
 /// A backlog from a short stall would never shrink if writing were not deferred for fast consumers.
 #[test]
-fn behind_a_backlog_that_is_soon_gone_there_is() {
+fn messages_are_deferred_while_a_backlog_shrinks_fast() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
     pair.publish_one_by_one(6_000);
@@ -210,8 +210,8 @@ fn behind_a_backlog_that_is_soon_gone_there_is() {
 
 /// A message must be in the log before a record refers to it.
 #[test]
-fn what_comes_back_is_written() {
-    let mut pair = Pair::patient();
+fn a_requeued_message_is_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     let failed = amqp10::Modified { delivery_failed: Some(true), ..Default::default() };
     pair.settle(1, 1, &DeliveryState::Modified(failed));
@@ -220,8 +220,8 @@ fn what_comes_back_is_written() {
 
 /// A written message lies between two that were never written.
 #[test]
-fn what_is_gone_of_both_kinds_is_said() {
-    let mut pair = Pair::patient();
+fn settling_a_written_message_between_unwritten_ones_is_recorded() {
+    let mut pair = Pair::pipelining();
     pair.house.log_stopped = false;
     pair.publish(&[LARGE]);
     pair.publish_one_by_one(1);
@@ -236,8 +236,8 @@ fn what_is_gone_of_both_kinds_is_said() {
 /// Otherwise a message that is written again could be settled without a record, and would return after a
 /// restart.
 #[test]
-fn an_evacuation_begins_with_what_is_left() {
-    let mut pair = Pair::patient();
+fn an_evacuation_also_writes_deferred_messages() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.house.shards[0].handle_mail(vec![Mail::Evacuate { file: 1 }]);
     pair.house.settle();
@@ -246,8 +246,8 @@ fn an_evacuation_begins_with_what_is_left() {
 
 /// Nobody has the messages, and nobody confirmed them.
 #[test]
-fn what_ends_with_its_queue_is_released() {
-    let mut pair = Pair::patient();
+fn deferred_messages_of_a_deleted_queue_are_released() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     pair.house.log_stopped = false;
     let queue = pair.queue;
@@ -261,8 +261,8 @@ fn what_ends_with_its_queue_is_released() {
 
 /// The log's reserve is for records that free space.
 #[test]
-fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
-    let mut pair = Pair::patient();
+fn deferred_messages_are_not_written_to_a_full_disk() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.short(true);
     pair.later(1000);
@@ -275,8 +275,8 @@ fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
 }
 
 #[test]
-fn a_stop_writes_what_is_left() {
-    let mut pair = Pair::patient();
+fn a_stop_writes_deferred_messages() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     assert!(pair.house.shards[0].has_held_receipts() && pair.house.shards[0].has_unlogged());
     pair.house.shards[0].shut_down("the test is over");

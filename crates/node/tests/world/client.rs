@@ -30,7 +30,7 @@ pub struct Client {
     /// Deliveries that it has not settled yet.
     unsettled: Vec<(u32, u64)>,
     /// Message numbers and the bytes of their records, by the endpoint's cookie.
-    under_way: BTreeMap<u64, (u64, u64)>,
+    in_flight: BTreeMap<u64, (u64, u64)>,
     /// It requeues some messages, and may disconnect at any time.
     pub fickle: bool,
 }
@@ -81,19 +81,19 @@ impl Client {
             over: false,
             got: Vec::new(),
             unsettled: Vec::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             fickle: true,
         }
     }
 
     /// The number of messages sent without a receipt yet.
     pub fn waits_for(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 
     /// Bytes that the log may have to write for messages without a receipt.
-    pub fn under_way_bytes(&self) -> u64 {
-        self.under_way.values().map(|(_, bytes)| bytes).sum()
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.values().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
@@ -165,8 +165,8 @@ impl Client {
             Seen::Outcomes(numbers, accepted) => {
                 for cookie in numbers {
                     let (number, bytes) =
-                        self.under_way.remove(&cookie).expect("one receipt for each message");
-                    story.under_way -= bytes;
+                        self.in_flight.remove(&cookie).expect("one receipt for each message");
+                    story.in_flight -= bytes;
                     let known = if accepted { &mut story.confirmed } else { &mut story.rejected };
                     known.insert(number);
                 }
@@ -174,7 +174,7 @@ impl Client {
             Seen::Nothing => {}
             Seen::Trouble(_) if story.is_damaged => {
                 self.over = true;
-                self.under_way.clear();
+                self.in_flight.clear();
             }
             Seen::Trouble(what) => panic!("the broker does not like us: {what}"),
         }
@@ -203,8 +203,8 @@ impl Client {
                     let bytes = message.len() as u64 + RECORD_BYTES;
                     let sent = Outgoing::whole(Tag::from_number(number), false, &message, number);
                     assert!(self.conn.send(0, 0, &sent));
-                    self.under_way.insert(number, (number, bytes));
-                    story.under_way += bytes;
+                    self.in_flight.insert(number, (number, bytes));
+                    story.in_flight += bytes;
                 }
             }
             What::Consumer { credit } => {

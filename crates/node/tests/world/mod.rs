@@ -157,9 +157,9 @@ pub struct Story {
     left: u64,
     /// Bytes that the log may have to write for messages without a receipt, including those of publishers
     /// that have left.
-    under_way: u64,
-    /// Nothing is sent while `under_way` is at least this.
-    under_way_max: u64,
+    in_flight: u64,
+    /// Nothing is sent while `in_flight` is at least this.
+    in_flight_max: u64,
     /// Messages sent, each with its publisher.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
@@ -202,7 +202,7 @@ impl Story {
 
     /// Returns the number of a new message, if another may be sent.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
-        if self.under_way >= self.under_way_max {
+        if self.in_flight >= self.in_flight_max {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
@@ -281,7 +281,7 @@ impl World {
             // Clients stay silent while a test waits for something.
             settings: Arc::new(Settings { heartbeat_s: 0, ..Settings::default() }),
             access: Arc::new(Access::new([user])),
-            story: Story { left: MESSAGES_MAX, under_way_max: u64::MAX, ..Story::default() },
+            story: Story { left: MESSAGES_MAX, in_flight_max: u64::MAX, ..Story::default() },
             streams: None,
         };
         world.start();
@@ -330,7 +330,7 @@ impl World {
         self.released = Vec::new();
         self.forget = None;
         self.clients = Vec::new();
-        self.story.under_way = 0;
+        self.story.in_flight = 0;
     }
 
     pub fn crash(&mut self, how: Crash) {
@@ -352,7 +352,7 @@ impl World {
     /// (docs/decisions/0014).
     pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
-        self.story.under_way_max = reserve_bytes / RESERVE_PART;
+        self.story.in_flight_max = reserve_bytes / RESERVE_PART;
         self.disk.limit(bytes);
         self.crash(Crash::Process);
     }
@@ -406,7 +406,7 @@ impl World {
                 return;
             }
         }
-        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.under_way_bytes());
+        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.in_flight_bytes());
     }
 
     /// Frees the disk of the packs.
@@ -579,7 +579,7 @@ impl World {
         }
         (0..self.shards.len()).for_each(|id| self.take_mail(id));
         if self.mail.values().all(VecDeque::is_empty) {
-            self.story.under_way = self.clients.iter().map(|placed| placed.client.under_way_bytes()).sum();
+            self.story.in_flight = self.clients.iter().map(|placed| placed.client.in_flight_bytes()).sum();
         }
     }
 

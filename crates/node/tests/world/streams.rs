@@ -236,7 +236,7 @@ impl World {
         let stories = (1..=STREAMS).map(|n| Story {
             next: n * NUMBERS,
             left: MESSAGES_MAX,
-            under_way_max: u64::MAX,
+            in_flight_max: u64::MAX,
             ..Story::default()
         });
         self.streams = Some(StreamWorld {

@@ -107,7 +107,7 @@ impl Shard {
     pub(in crate::shard) fn shed_unfinished(&mut self) -> bool {
         loop {
             self.connections.unfinished.publish(self.here.id);
-            match self.connections.unfinished.tally.who_pays() {
+            match self.connections.unfinished.tally.shard_to_shed() {
                 Some(shard) if shard == self.here.id => self.close_largest(),
                 Some(shard) => {
                     self.mail.send(shard, Mail::ShedUnfinished);

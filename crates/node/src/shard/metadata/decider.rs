@@ -67,8 +67,8 @@ impl Shard {
         {
             self.commit(committed);
         }
-        let line = self.metadata.decider.as_mut().map(|decider| decider.pending.take_line());
-        for (command, asker) in line.into_iter().flatten() {
+        let waiting = self.metadata.decider.as_mut().map(|decider| decider.pending.take_line());
+        for (command, asker) in waiting.into_iter().flatten() {
             self.offer(command, asker);
         }
     }
@@ -200,7 +200,7 @@ impl Shard {
                 self.connections.remove_ticket(ticket);
                 let forgetting = self.queues.forgotten(ticket.0);
                 forgetting.extents.into_iter().for_each(|extent| self.storage.release(extent));
-                for mail in forgetting.told_later {
+                for mail in forgetting.answers {
                     self.forgotten(mail);
                 }
             }

@@ -14,7 +14,7 @@ use crate::facts::RestoredQueue;
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
-use crate::shard::requests::{RUN_MAX, Requests, is_of_readers};
+use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
 use crate::shard::storage::{QueueSlot, RunPlace, Storage};
 
 /// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
@@ -99,7 +99,7 @@ impl Shard {
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let catalog = self.metadata.catalog();
-            let here = is_of_readers(request) && catalog.is_stream(queue) == Some(true);
+            let here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
             let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
             if home == Some(self.here.id) {
                 self.apply_or_leave(queue, &mut rest);
@@ -287,7 +287,7 @@ impl Shard {
         for id in due {
             let Some(slot) = self.queues.get_mut(id) else { continue };
             slot.noted_ms = None;
-            self.tell_queue(id, |slot, output, gates| {
+            self.with_queue(id, |slot, output, gates| {
                 if slot.fifo.next_deadline().is_some_and(|due| due <= now_ms) {
                     slot.fifo.handle_timeout(now_ms, output, gates);
                 }

@@ -16,11 +16,11 @@ impl Shard {
     /// Called when the queue has decided to end. The requester is answered only after the catalog has
     /// forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
-        let mut told_later = Vec::new();
+        let mut answers = Vec::new();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
-                effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
+                effect @ Effect::Done { .. } => answers.push(Mail::Effect { queue, effect }),
                 effect => self.carry_out(queue, effect),
             }
         }
@@ -28,7 +28,7 @@ impl Shard {
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
         if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
-            self.queues.forgetting.insert(ticket.0, Forgetting { told_later, extents });
+            self.queues.forgetting.insert(ticket.0, Forgetting { answers, extents });
             self.mail.post.propose(Some(ticket), Command::ForgetQueue { queue });
         }
     }
@@ -40,7 +40,7 @@ impl Shard {
         while let Some(effect) = rest.next() {
             match recipient(&effect) {
                 Recipient::Consumer(consumer) if shard_of(consumer.0) == self.here.id => {
-                    self.tell_consumer(consumer, effect, &mut rest);
+                    self.pass_to_consumer(consumer, effect, &mut rest);
                 }
                 _ => self.carry_out(queue, effect),
             }
@@ -48,7 +48,7 @@ impl Shard {
     }
 
     /// Passes an effect to a consumer of this shard, and the following ones of `rest` that are for it.
-    fn tell_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
+    fn pass_to_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
         let Some(to) = self.connections.consumer(consumer) else {
             // The consumer's Detach is in flight and requeues the delivery.
             tracing::trace!(?consumer, "late mail");
@@ -87,7 +87,7 @@ impl Shard {
     pub(in crate::shard) fn handle_effect(&mut self, queue: QueueId, effect: Effect) {
         match recipient(&effect) {
             Recipient::Consumer(consumer) => {
-                self.tell_consumer(consumer, effect, &mut Vec::new().drain(..));
+                self.pass_to_consumer(consumer, effect, &mut Vec::new().drain(..));
             }
             Recipient::Ticket(ticket) => match self.connections.ticket_owner(ticket) {
                 Some(TicketOwner::Connection(key)) => {

@@ -3,7 +3,7 @@
 //!
 //! Nothing here knows connections or the log. [`super::Shard`] carries out what a machine emits, in
 //! `take_output`. Other components call [`Queues::get`], [`Queues::at`] and the like to inspect a queue, and
-//! [`super::Shard::tell_queue`] to have its machine do something.
+//! [`super::Shard::with_queue`] to have its machine do something.
 
 mod apply;
 mod effects;
@@ -40,7 +40,7 @@ pub(super) struct Queues {
 /// What remains to do when the catalog has forgotten a queue.
 #[derive(Debug, Default)]
 pub(super) struct Forgetting {
-    pub told_later: Vec<Mail>,
+    pub answers: Vec<Mail>,
     pub extents: Vec<Extent>,
 }
 
@@ -103,10 +103,10 @@ impl Queues {
 impl Shard {
     /// Has the machine of a queue do something, and carries out what it emits. Does nothing if the queue does
     /// not live here.
-    pub(in crate::shard) fn tell_queue(
+    pub(in crate::shard) fn with_queue(
         &mut self,
         queue: QueueId,
-        tell: impl FnOnce(&mut QueueSlot, &mut Output, &mut Gates<'_>),
+        act: impl FnOnce(&mut QueueSlot, &mut Output, &mut Gates<'_>),
     ) {
         let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else { return };
@@ -114,7 +114,7 @@ impl Shard {
             return;
         }
         let mut output = std::mem::take(&mut self.queues.output);
-        tell(slot, &mut output, &mut gates);
+        act(slot, &mut output, &mut gates);
         self.take_output(queue, &mut output);
         self.queues.output = output;
     }

@@ -198,7 +198,7 @@ impl Shard {
             return self.storage.pages.release(extent);
         };
         let mut new = None;
-        self.tell_queue(queue, |slot, output, _| {
+        self.with_queue(queue, |slot, output, _| {
             new = slot.fifo.handle_moved(run, &living, &moved, output);
             slot.extents.extend(new.map(|new| (new, RunPlace { extent, file: None })));
         });

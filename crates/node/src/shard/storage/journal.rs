@@ -1,14 +1,14 @@
 //! Records on their way to the log, and what waits for them.
 //!
 //! ```text
-//!   facts, changes ──> open ──poll_handover──> away ──written──> OnWritten: receipts leave, puts are located
-//!                                              │  ▲        │
-//!                                      refused ▼  │ again, │ before anything newer
-//!                                              back        └──> unsynced ──synced──> OnSynced: receipts of x-fsync
-//!                                                                                    queues, answers of the catalog
+//!   facts, changes ──> open ──poll_handover──> in flight ──written──> OnWritten: receipts leave, puts are located
+//!                                              │  ▲       │
+//!                                      refused ▼  │ again │ before anything newer
+//!                                            returned     └──> unsynced ──synced──> OnSynced: receipts of x-fsync
+//!                                                                                   queues, answers of the catalog
 //! ```
 //!
-//! One handover is in flight ("away") at a time, until it is written (docs/decisions/0001). So the log has the
+//! One handover is in flight at a time, until it is written (docs/decisions/0001). So the log has the
 //! order of the shard, and a slow disk makes larger batches. A record that must be synced does not delay later
 //! records (docs/decisions/0012).
 
@@ -32,7 +32,7 @@ const LAZY_BYTES_MAX: usize = 64 * 1024;
 
 /// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
 /// were as large.
-const ROOM_BYTES_MAX: usize = 64 * 1024;
+const CAPACITY_MAX: usize = 64 * 1024;
 
 /// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;
@@ -93,9 +93,9 @@ pub(super) struct Journal {
     open: Load,
     /// When the oldest record that nobody waits for was added.
     since_ms: Option<u64>,
-    away: Option<(u64, Load)>,
+    in_flight: Option<(u64, Load)>,
     /// The handover that the log returned unwritten.
-    back: Option<Load>,
+    returned: Option<Load>,
     /// What waits for a sync, by ticket, oldest first. It is bounded by the unanswered requests that
     /// publishers and clients of the catalog may have.
     unsynced: VecDeque<(u64, OnSynced)>,
@@ -103,7 +103,7 @@ pub(super) struct Journal {
     released_ms: Option<u64>,
     next_ticket: u64,
     /// The approximate size of the largest recent handover, in bytes.
-    room: usize,
+    recent_bytes: usize,
 }
 
 impl Journal {
@@ -194,10 +194,10 @@ impl Journal {
 
     /// Returns the next handover, if one is due and none is in flight.
     pub fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
-        if let Some(load) = self.back.take() {
+        if let Some(load) = self.returned.take() {
             return Some(self.hand_over(shard, load));
         }
-        if self.away.is_some() {
+        if self.in_flight.is_some() {
             return None;
         }
         let released = &self.open.on_synced.released;
@@ -220,9 +220,9 @@ impl Journal {
         }
         // Large and small handovers alternate, because messages are delivered in one turn and settled in
         // another.
-        self.room = self.open.records.bytes().max(self.room - self.room / 16);
-        let room = (self.room + self.room / 8).min(ROOM_BYTES_MAX);
-        let next = Load { records: Records::with_capacity(room), ..Load::default() };
+        self.recent_bytes = self.open.records.bytes().max(self.recent_bytes - self.recent_bytes / 16);
+        let capacity = (self.recent_bytes + self.recent_bytes / 8).min(CAPACITY_MAX);
+        let next = Load { records: Records::with_capacity(capacity), ..Load::default() };
         let load = std::mem::replace(&mut self.open, next);
         Some(self.hand_over(shard, load))
     }
@@ -231,7 +231,7 @@ impl Journal {
         self.next_ticket += 1;
         let records = std::mem::take(&mut load.records);
         let handover = Handover { shard, ticket: self.next_ticket, records, sync: load.sync };
-        self.away = Some((self.next_ticket, load));
+        self.in_flight = Some((self.next_ticket, load));
         handover
     }
 
@@ -242,10 +242,10 @@ impl Journal {
         ticket: u64,
         result: Result<(), WriteError>,
     ) -> Option<Result<OnWritten, WriteError>> {
-        let (_, mut load) = self.away.take_if(|(away, _)| *away == ticket)?;
+        let (_, mut load) = self.in_flight.take_if(|(in_flight, _)| *in_flight == ticket)?;
         if let Err(mut error) = result {
             load.records = std::mem::take(&mut error.records);
-            self.back = Some(load);
+            self.returned = Some(load);
             return Some(Err(error));
         }
         let Load { sync, on_written, mut on_synced, .. } = load;
@@ -276,18 +276,21 @@ impl Journal {
 
     /// Returns when records, or released extents, have waited long enough.
     pub fn next_deadline(&self) -> Option<u64> {
-        let release = self.released_ms.filter(|_| !self.is_away()).map(|since| since + RELEASE_MS);
+        let release = self.released_ms.filter(|_| !self.has_unwritten()).map(|since| since + RELEASE_MS);
         self.since_ms.map(|since| since + LAZY_MS).into_iter().chain(release).min()
     }
 
     /// Returns true if a handover is not written yet.
-    pub fn is_away(&self) -> bool {
-        self.away.is_some() || self.back.is_some()
+    pub fn has_unwritten(&self) -> bool {
+        self.in_flight.is_some() || self.returned.is_some()
     }
 
     pub fn is_idle(&self) -> bool {
         let open = &self.open;
-        !self.is_away() && self.unsynced.is_empty() && open.records.is_empty() && open.on_synced.is_empty()
+        !self.has_unwritten()
+            && self.unsynced.is_empty()
+            && open.records.is_empty()
+            && open.on_synced.is_empty()
     }
 
     /// The number of messages whose receipts wait for the log.
@@ -300,8 +303,8 @@ impl Journal {
     }
 
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {
-        let away = self.away.iter().map(|(_, load)| load);
-        let loads = away.chain(&self.back).chain([&self.open]);
+        let in_flight = self.in_flight.iter().map(|(_, load)| load);
+        let loads = in_flight.chain(&self.returned).chain([&self.open]);
         let written = loads.flat_map(|load| [&load.on_written.receipts, &load.on_synced.receipts]);
         written.chain(self.unsynced.iter().map(|(_, on_synced)| &on_synced.receipts))
     }
@@ -328,7 +331,7 @@ mod tests {
     fn written(journal: &mut Journal, ticket: u64) -> Vec<Receipt> {
         journal
             .handle_written(ticket, Ok(()))
-            .expect("it is away")
+            .expect("it is in flight")
             .expect("it is written")
             .receipts
             .drain()
@@ -344,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_synced_holds_up_nothing_behind_it() {
+    fn records_to_be_synced_delay_no_later_ones() {
         let mut journal = Journal::default();
         put(&mut journal, 1, true);
         put(&mut journal, 2, false);
@@ -362,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_was_refused_is_asked_for_again_and_covers_all_before() {
+    fn a_failed_sync_is_retried_and_covers_everything_before() {
         let mut journal = Journal::default();
         for seq in 1..=2 {
             put(&mut journal, seq, true);
@@ -380,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_goes_before_anything_newer() {
+    fn a_returned_handover_goes_before_anything_newer() {
         let mut journal = Journal::default();
         put(&mut journal, 1, false);
         let first = journal.poll_handover(0, 0, false).unwrap();
         put(&mut journal, 2, true);
         assert!(journal.handle_written(first.ticket, refused(first.records)).unwrap().is_err());
-        assert!(journal.is_away());
+        assert!(journal.has_unwritten());
         let again = journal.poll_handover(0, 0, false).unwrap();
         assert_eq!((again.sync, again.records.len()), (false, 1));
         assert_eq!(written(&mut journal, again.ticket), [receipt(1)]);
@@ -394,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_waits_for_a_sync() {
+    fn a_released_extent_waits_for_a_sync() {
         let mut journal = Journal::default();
         let extent = Extent { pack: 1, offset: 2, bytes: 3 };
         put(&mut journal, 1, false);
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_beside_an_evacuation_are_not_all_definitions() {
+    fn changes_next_to_an_evacuation_do_not_count_as_all_definitions() {
         for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
             journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });

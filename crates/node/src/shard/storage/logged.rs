@@ -12,15 +12,15 @@ impl Shard {
     /// Adds the facts that were kept back to the journal. Called at the end of a turn, before
     /// [`Shard::poll_handover`].
     pub fn close_records(&mut self) {
-        let mut gone = std::mem::take(&mut self.storage.gone);
-        for queue in gone.drain(..) {
+        let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
+        for queue in queues.drain(..) {
             let slot = self.queues.get_mut(queue);
             let Some(slot) = slot else { continue };
             for fact in slot.take_kept() {
                 self.storage.journal.push_fact(queue, &fact, None, slot.driver.syncs());
             }
         }
-        self.storage.gone = gone;
+        self.storage.with_kept_facts = queues;
     }
 
     /// Handles the log's answer to a handover: receipts may leave, or the records must be handed over again.
@@ -68,7 +68,7 @@ impl Shard {
         let from = self.storage.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.storage.log_file = self.storage.log_file.max(file);
         self.note_log_short(size.short);
-        self.tell_size(size);
+        self.report_size(size);
         let OnWritten { mut receipts, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue);

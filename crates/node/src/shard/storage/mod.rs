@@ -83,7 +83,7 @@ pub(super) struct Storage {
     unwritten: AllUnwritten,
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
-    gone: Vec<QueueId>,
+    with_kept_facts: Vec<QueueId>,
     // ---- the state of the log
     /// The log has failed. Nothing durable is applied until it has accepted what it returned.
     log_failed: Option<Step>,
@@ -126,7 +126,7 @@ impl Storage {
             turn_began_at: 0,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
-            gone: Vec::new(),
+            with_kept_facts: Vec::new(),
             log_failed: None,
             log_retry: false,
             log_short: false,
@@ -333,7 +333,7 @@ impl Storage {
             match fact {
                 Fact::Gone(_) | Fact::Taken(_) => {
                     if slot.gone.is_none() && slot.taken.is_none() {
-                        self.gone.push(queue);
+                        self.with_kept_facts.push(queue);
                     }
                     if let Some(ended) = slot.keep_back(fact) {
                         self.journal.push_fact(queue, &ended, None, fsync);

@@ -46,9 +46,9 @@ pub(super) struct Pages {
     large: HashSet<QueueId>,
     next_ticket: u64,
     /// What the job in flight writes. The job is with the packs, or will be given to them again.
-    away: Option<(u64, Writes)>,
+    in_flight: Option<(u64, Writes)>,
     /// The runs of the job, returned unwritten.
-    back: Option<Vec<Run>>,
+    returned: Option<Vec<Run>>,
     /// A job was made or in flight at the last poll. So memory also counts as being freed between an answer
     /// and the next job.
     leaving: bool,
@@ -85,8 +85,8 @@ impl Pages {
             pageable: 0,
             large: HashSet::new(),
             next_ticket: 0,
-            away: None,
-            back: None,
+            in_flight: None,
+            returned: None,
             leaving: false,
             failed: false,
             not_before_ms: 0,
@@ -162,7 +162,7 @@ impl Pages {
 
     /// Returns when a poll has something to do. `writes` is false while no jobs are given to the packs.
     pub fn next_deadline(&self, writes: bool) -> Option<u64> {
-        let due = self.back.is_some() || self.away.is_none() && self.pageable > self.budget;
+        let due = self.returned.is_some() || self.in_flight.is_none() && self.pageable > self.budget;
         let write = (due && writes).then_some(self.not_before_ms);
         write.into_iter().chain((!self.reread.is_empty()).then_some(self.reread_ms)).min()
     }
@@ -173,7 +173,7 @@ impl Shard {
     /// after a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let job = self.pack_job();
-        self.storage.pages.leaving = self.storage.pages.away.is_some();
+        self.storage.pages.leaving = self.storage.pages.in_flight.is_some();
         job
     }
 
@@ -183,17 +183,17 @@ impl Shard {
         if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_short {
             return None;
         }
-        if let Some(runs) = self.storage.pages.back.take() {
-            let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        if let Some(runs) = self.storage.pages.returned.take() {
+            let ticket = self.storage.pages.in_flight.as_ref().map(|(ticket, _)| *ticket)?;
             return Some(PackJob { shard, ticket, runs });
         }
-        if self.storage.pages.away.is_some() {
+        if self.storage.pages.in_flight.is_some() {
             return None;
         }
         if let Some(copy) = self.storage.pages.moving.poll_copy() {
             self.storage.pages.next_ticket += 1;
             let ticket = self.storage.pages.next_ticket;
-            self.storage.pages.away = Some((ticket, Writes::Copy));
+            self.storage.pages.in_flight = Some((ticket, Writes::Copy));
             return Some(PackJob { shard, ticket, runs: vec![copy] });
         }
         if self.storage.pages.pageable <= self.storage.pages.budget {
@@ -209,7 +209,7 @@ impl Shard {
             self.storage.pages.not_before_ms = self.here.now_ms + REST_MS;
             return None;
         }
-        let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        let ticket = self.storage.pages.in_flight.as_ref().map(|(ticket, _)| *ticket)?;
         Some(PackJob { shard, ticket, runs })
     }
 
@@ -241,14 +241,14 @@ impl Shard {
         }
         if !runs.is_empty() {
             pages.next_ticket += 1;
-            pages.away = Some((pages.next_ticket, Writes::Runs(names)));
+            pages.in_flight = Some((pages.next_ticket, Writes::Runs(names)));
         }
         runs
     }
 
     /// Handles the answer to a job of [`Shard::poll_pack_job`].
     pub fn handle_packed(&mut self, packed: Packed) {
-        let Some((_, writes)) = self.storage.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket)
+        let Some((_, writes)) = self.storage.pages.in_flight.take_if(|(ticket, _)| *ticket == packed.ticket)
         else {
             return;
         };
@@ -268,8 +268,8 @@ impl Shard {
             }
             (Ok(extents), Writes::Copy) => extents.into_iter().for_each(|extent| self.moved(extent)),
             (Err(failure), writes) => {
-                self.storage.pages.away = Some((packed.ticket, writes));
-                self.storage.pages.back = Some(failure.runs);
+                self.storage.pages.in_flight = Some((packed.ticket, writes));
+                self.storage.pages.returned = Some(failure.runs);
                 self.storage.pages.not_before_ms = self.here.now_ms + RETRY_MS;
             }
         }
@@ -279,7 +279,7 @@ impl Shard {
         if self.queues.get(queue).is_none() {
             return self.storage.pages.release(extent);
         }
-        self.tell_queue(queue, |slot, output, _| {
+        self.with_queue(queue, |slot, output, _| {
             slot.extents.insert(run, RunPlace { extent, file: None });
             slot.fifo.handle_stored(output);
         });
@@ -322,7 +322,7 @@ impl Shard {
 
     fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
         let now_ms = self.here.now_ms;
-        self.tell_queue(queue, |slot, output, gates| {
+        self.with_queue(queue, |slot, output, gates| {
             slot.fifo.handle_loaded(load, block, now_ms, output, gates);
         });
         self.send_receipts();
@@ -336,7 +336,7 @@ impl Shard {
         let name =
             self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
         tracing::error!(queue = %name, "the queue is closed, for its messages are damaged: {why}");
-        self.tell_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
+        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 
     /// Returns extents that nobody needs any more.

@@ -92,7 +92,7 @@ impl Shard {
 
     /// Called with the size of the log. The shard that receives it informs the deciding shard, which may
     /// write nothing itself and so receive no answers from the log.
-    pub(in crate::shard) fn tell_size(&mut self, size: Size) {
+    pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
@@ -148,7 +148,7 @@ impl Shard {
     /// earlier handovers is known.
     pub(in crate::shard) fn handle_evacuate(&mut self, file: u64) {
         let storage = &mut self.storage;
-        if storage.journal.is_away() {
+        if storage.journal.has_unwritten() {
             storage.evacuate_next = Some(file);
             return;
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_are_more_than_the_garbage_allowed_are_not_written_again_for_every_other() {
+    fn definitions_larger_than_the_garbage_allowed_are_not_rewritten_each_time() {
         let (count, one) = (300, 100);
         let mut log = Files::with_garbage_allowed(10 * one);
         (0..count).for_each(|i| log.declare(&format!("queue-{i:080}")));
@@ -358,7 +358,7 @@ mod tests {
     /// The definitions are written in parts while a declaration and a deletion wait for their sync. Both are
     /// in files that are deleted. They are synced before one of the parts, or after the last.
     #[test]
-    fn what_is_pending_outlives_an_evacuation() {
+    fn pending_changes_outlive_an_evacuation() {
         (0..10).for_each(evacuate_while_changes_are_pending);
     }
 
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_overlap_are_said_once() {
+    fn overlapping_ranges_are_written_once() {
         assert_eq!(join(Vec::new()), []);
         assert_eq!(join(vec![(517, 569), (458, 514), (459, 568)]), [(458, 569)]);
         assert_eq!(join(vec![(5, 9), (1, 4), (9, 9), (11, 20), (12, 13)]), [(1, 4), (5, 9), (11, 20)]);

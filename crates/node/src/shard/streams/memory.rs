@@ -22,11 +22,11 @@ const RETRY_LOADS_MS: u64 = 100;
 
 /// A waiting list of loads that need memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Line {
+pub(super) enum WaitingList {
     /// All loads of the connection with this key.
     Connection(usize),
     /// One load of a browse from the desk, by its ticket.
-    Look(u64),
+    Browse(u64),
 }
 
 /// Returns the memory budget of the stream readers of one node.
@@ -37,7 +37,7 @@ pub(in crate::shard) fn node_budget(limit: u64) -> Held {
 impl Streams {
     /// Returns true if the share of each stream has shrunk, because more streams have readers now. Some
     /// streams may then retain more than their share.
-    pub(in crate::shard) fn have_less_room(&mut self) -> bool {
+    pub(in crate::shard) fn shares_have_shrunk(&mut self) -> bool {
         let tail_bytes = self.tail_bytes();
         std::mem::replace(&mut self.tail_bytes_most, tail_bytes) > tail_bytes
     }
@@ -63,7 +63,7 @@ impl Shard {
     /// Returns the waiting list of a load, and the budget that it takes memory from. Each load of a browse
     /// from the desk has its own list and budget, so that a browse of a large message does not delay another
     /// browse.
-    fn budget_of(&mut self, ticket: u64, who: Asked) -> (Line, Arc<Held>) {
+    fn budget_of(&mut self, ticket: u64, who: Asked) -> (WaitingList, Arc<Held>) {
         let connection = match who {
             Asked::Consumer(consumer) => self.connections.consumer(consumer).map(|to| to.connection),
             Asked::Ticket(_) => None,
@@ -72,24 +72,24 @@ impl Shard {
             Arc::new(Held::new(CONNECTION_BYTES_MAX, LOAD_BYTES.into(), Some(node.clone())))
         };
         match connection.and_then(|key| Some((key, self.connections.reader_memory(key, part)?))) {
-            Some((key, held)) => (Line::Connection(key), held),
-            None => (Line::Look(ticket), part(self.connections.node_reader_memory())),
+            Some((key, held)) => (WaitingList::Connection(key), held),
+            None => (WaitingList::Browse(ticket), part(self.connections.node_reader_memory())),
         }
     }
 
     /// Has chunks read as soon as there is memory for them.
     pub(super) fn begin_load(&mut self, ticket: u64, load: Load) {
-        let (line, _) = self.budget_of(ticket, load.who);
+        let (list, _) = self.budget_of(ticket, load.who);
         self.streams.loads.insert(ticket, load);
         if self.streams.waiting.is_empty() {
             self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
-        self.streams.waiting.entry(line).or_default().push_back(ticket);
-        self.admit(line, true);
+        self.streams.waiting.entry(list).or_default().push_back(ticket);
+        self.admit(list, true);
     }
 
     /// Tries the loads that wait for memory again.
-    pub(super) fn go_on_loading(&mut self) {
+    pub(super) fn retry_loads(&mut self) {
         if self.streams.waiting.is_empty() {
             return;
         }
@@ -97,14 +97,14 @@ impl Shard {
         if is_due {
             self.streams.retry_ms = self.here.now_ms + RETRY_LOADS_MS;
         }
-        let lines: Vec<Line> = self.streams.waiting.keys().copied().collect();
-        lines.into_iter().for_each(|line| self.admit(line, is_due));
+        let lists: Vec<WaitingList> = self.streams.waiting.keys().copied().collect();
+        lists.into_iter().for_each(|list| self.admit(list, is_due));
     }
 
-    /// Begins the loads of a waiting list for which there is memory. If there is none and `may_let_go` is
+    /// Begins the loads of a waiting list for which there is memory. If there is none and `may_free_idle` is
     /// set, idle readers of its connection free theirs.
-    fn admit(&mut self, line: Line, mut may_let_go: bool) {
-        while let Some(&ticket) = self.streams.waiting.get(&line).and_then(VecDeque::front) {
+    fn admit(&mut self, list: WaitingList, mut may_free_idle: bool) {
+        while let Some(&ticket) = self.streams.waiting.get(&list).and_then(VecDeque::front) {
             let is_wanted = self.streams.loads.get(&ticket).is_some_and(|load| {
                 let following = self.streams.following.get(&load.queue);
                 following.is_some_and(|following| following.readers.is_loading(load.who))
@@ -113,10 +113,10 @@ impl Shard {
             if let Some((who, bytes)) = load.map(|load| (load.who, load.bytes)) {
                 let (_, held) = self.budget_of(ticket, who);
                 if !held.has_room(bytes, 0) {
-                    if !std::mem::take(&mut may_let_go) {
+                    if !std::mem::take(&mut may_free_idle) {
                         return;
                     }
-                    self.let_go_of_idle(line);
+                    self.free_idle(list);
                     continue;
                 }
                 if let Some(load) = self.streams.loads.get_mut(&ticket) {
@@ -127,18 +127,18 @@ impl Shard {
             } else {
                 self.streams.loads.remove(&ticket);
             }
-            if let Some(waiting) = self.streams.waiting.get_mut(&line) {
+            if let Some(waiting) = self.streams.waiting.get_mut(&list) {
                 waiting.pop_front();
                 if waiting.is_empty() {
-                    self.streams.waiting.remove(&line);
+                    self.streams.waiting.remove(&list);
                 }
             }
         }
     }
 
     /// Has the readers of a connection without credit or capacity free what was read for them.
-    fn let_go_of_idle(&mut self, line: Line) {
-        let Line::Connection(key) = line else { return };
+    fn free_idle(&mut self, list: WaitingList) {
+        let WaitingList::Connection(key) = list else { return };
         let Some(conn) = self.connections.get(key) else { return };
         conn.gate.stream_consumers(|queue, consumer| {
             if let Some(following) = self.streams.following.get_mut(&queue) {

@@ -29,13 +29,13 @@ use wal::{
     StreamJob, StreamLimits, Wanted,
 };
 
-use self::memory::Line;
+use self::memory::WaitingList;
 pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
 use super::deadlines::Deadlines;
 use super::receipts::Receipt;
-use super::requests::{RUN_MAX, Requests, is_of_readers};
+use super::requests::{RUN_MAX, Requests, is_for_readers};
 
 /// The approximate bytes of one load, which is what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
@@ -70,7 +70,7 @@ struct StreamSlot {
 struct Following {
     readers: Readers,
     /// The number of consumers that the stream was last told; `None` if it does not know this shard.
-    told: Option<u32>,
+    reported_consumers: Option<u32>,
     /// Its part of [`Streams::tails`].
     tail_bytes: u64,
 }
@@ -114,13 +114,13 @@ pub(super) struct Streams {
     /// The largest share of one stream since retained chunks were last shrunk.
     tail_bytes_most: usize,
     /// Streams with a reader that was interrupted.
-    going: Vec<QueueId>,
+    interrupted: Vec<QueueId>,
     jobs: Vec<StreamJob>,
     next_ticket: u64,
     /// By ticket.
     loads: HashMap<u64, Load>,
     /// Tickets of loads that wait for memory, in their order.
-    waiting: BTreeMap<Line, VecDeque<u64>>,
+    waiting: BTreeMap<WaitingList, VecDeque<u64>>,
     /// When waiting loads are tried again at the latest.
     retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
@@ -158,8 +158,8 @@ impl Streams {
         self.messages
     }
 
-    pub fn is_going(&self) -> bool {
-        !self.going.is_empty()
+    pub fn has_interrupted(&self) -> bool {
+        !self.interrupted.is_empty()
     }
 
     /// Bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
@@ -203,7 +203,7 @@ impl Shard {
     /// Applies the first request, which is for this stream, and the following ones for it. Returns false if
     /// the stream is unknown on this shard.
     pub(super) fn apply_to_stream(&mut self, queue: QueueId, requests: &mut Requests<'_>) -> bool {
-        if requests.as_slice().first().is_some_and(|(_, request)| is_of_readers(request)) {
+        if requests.as_slice().first().is_some_and(|(_, request)| is_for_readers(request)) {
             let is_stream = self.metadata.catalog().is_stream(queue) == Some(true);
             let is_known = is_stream || self.streams.following.contains_key(&queue);
             if is_known && let Some((_, request)) = requests.next() {
@@ -230,7 +230,7 @@ impl Shard {
                     }
                     requests.next();
                 }
-                Some((next, request)) if *next == queue && !is_of_readers(request) => {
+                Some((next, request)) if *next == queue && !is_for_readers(request) => {
                     let Some((_, request)) = requests.next() else { break };
                     home.stream.apply(request, self.here.now_ms, &mut output);
                     if ends(&output.effects) {
@@ -402,7 +402,7 @@ impl Shard {
         }
         let now_ms = self.here.now_ms;
         self.streams.following.entry(queue).or_default();
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             following.readers.apply(request, now_ms, output, gates);
         });
     }
@@ -411,21 +411,21 @@ impl Shard {
     pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
         let (tail_bytes, now_ms) = (self.streams.tail_bytes(), self.here.now_ms);
         self.streams.tail_bytes_most = self.streams.tail_bytes_most.max(tail_bytes);
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             let ended = news.end.is_some();
             following.readers.handle_news(news, tail_bytes, now_ms, output, gates);
             if ended {
                 // The stream has ended, so this shard no longer follows it.
-                following.told = None;
+                following.reported_consumers = None;
             }
         });
     }
 
     /// Continues readers that were interrupted.
-    pub(super) fn go_on_reading(&mut self) {
+    pub(super) fn resume_reading(&mut self) {
         let now_ms = self.here.now_ms;
-        for queue in std::mem::take(&mut self.streams.going) {
-            self.tell_readers(queue, |following, output, gates| {
+        for queue in std::mem::take(&mut self.streams.interrupted) {
+            self.with_readers(queue, |following, output, gates| {
                 following.readers.go_on(now_ms, output, gates)
             });
         }
@@ -433,15 +433,15 @@ impl Shard {
 
     /// Has the readers of a stream do something, and carries out what they emit. Does nothing if no readers
     /// are here.
-    fn tell_readers(
+    fn with_readers(
         &mut self,
         queue: QueueId,
-        tell: impl FnOnce(&mut Following, &mut ReadersOutput, &mut Gates<'_>),
+        act: impl FnOnce(&mut Following, &mut ReadersOutput, &mut Gates<'_>),
     ) {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.readers_output);
         let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
-        tell(following, &mut output, &mut gates);
+        act(following, &mut output, &mut gates);
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }
@@ -465,12 +465,12 @@ impl Shard {
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
-            if following.readers.is_going() && !self.streams.going.contains(&queue) {
-                self.streams.going.push(queue);
+            if following.readers.is_going() && !self.streams.interrupted.contains(&queue) {
+                self.streams.interrupted.push(queue);
             }
             let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());
-            if consumers != following.told {
-                following.told = consumers;
+            if consumers != following.reported_consumers {
+                following.reported_consumers = consumers;
                 let follower = Follower(u32::from(self.here.id));
                 self.mail.post.request(queue, Request::Follow { follower, consumers });
             }
@@ -492,7 +492,7 @@ impl Shard {
             let mut again = std::mem::take(&mut self.streams.again);
             self.streams.chunk_jobs.append(&mut again);
         }
-        self.go_on_loading();
+        self.retry_loads();
         self.streams.chunk_jobs.drain(..)
     }
 
@@ -525,7 +525,7 @@ impl Shard {
             }
         };
         let now_ms = self.here.now_ms;
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             following.readers.handle_loaded(who, loaded, now_ms, output, gates);
         });
     }
