@@ -101,7 +101,7 @@ impl Admission {
                 limit,
                 reserve = admission.reserve,
                 connections,
-                "room for AMQP connections, by the limit of descriptors"
+                "AMQP connections that the limit of file descriptors allows"
             );
         }
         admission
@@ -237,13 +237,13 @@ impl Admission {
             limit,
             reserve,
             connections,
-            "accepting AMQP connections pauses: the other file descriptors are for storage and operators"
+            "accepting AMQP connections is paused: the remaining file descriptors are reserved for storage and operators"
         );
     }
 
     fn resume(&self, room: u64) {
         self.paused.store(false, Relaxed);
-        tracing::info!(target: PEER, room, "accepting AMQP connections goes on");
+        tracing::info!(target: PEER, room, "accepting AMQP connections resumes");
     }
 }
 

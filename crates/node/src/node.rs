@@ -83,11 +83,11 @@ impl fmt::Display for StartError {
             }
             Self::Definitions { data_dir, lost } => write!(
                 f,
-                "cannot start on {}: {lost}; start on a sound copy of the directory, or on another one{}",
+                "cannot start on {}: {lost}; start with an intact copy of the directory, or with another one{}",
                 data_dir.display(),
                 match lost {
                     DefinitionsLost::Damage(_) =>
-                        ", or with accept_lost_definitions = true, which closes every queue that is left and keeps its bytes",
+                        ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
                     DefinitionsLost::Unreadable => "",
                 }
             ),
@@ -433,14 +433,16 @@ fn report(recovery: &Recovery, restored: &Restored) {
         let Cut { file, offset, bytes, torn, kept, .. } = cut;
         let records = quarantine::count_cut(restored, cut);
         match torn {
-            false => tracing::info!(file, offset, bytes, "what is left behind the log's end cut off"),
+            false => {
+                tracing::info!(file, offset, bytes, "unused bytes after the end of the log were cut off")
+            }
             true if kept.is_empty() => {
                 tracing::warn!(
                     file,
                     offset,
                     bytes,
                     records,
-                    "torn end of the log cut off; it could not be kept"
+                    "the torn end of the log was cut off; it could not be kept"
                 );
             }
             true => {
@@ -449,7 +451,7 @@ fn report(recovery: &Recovery, restored: &Restored) {
                     offset,
                     bytes,
                     records,
-                    "torn end of the log cut off, and kept in 'damaged'"
+                    "the torn end of the log was cut off, and is kept in 'damaged'"
                 );
             }
         }
@@ -462,7 +464,7 @@ fn report(recovery: &Recovery, restored: &Restored) {
 fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
     for StreamFlaw { stream, error, closes } in flaws {
         let Some(stream) = stream else {
-            tracing::error!("{error}: it is made anew, and each stream is taken by what its own files say");
+            tracing::error!("{error}: it is created again, and each stream is opened from its own files");
             continue;
         };
         let record = restored.catalog.queue_by_id(QueueId(stream));
@@ -470,7 +472,7 @@ fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
         match closes {
             true => tracing::error!(stream = name, "the stream is closed: {error}"),
             false => {
-                tracing::warn!(stream = name, "the stream has a gap, which power loss may have left: {error}")
+                tracing::warn!(stream = name, "the stream has a gap, possibly from a power failure: {error}")
             }
         }
     }

@@ -40,7 +40,7 @@ impl fmt::Display for DefinitionsLost {
                 write!(f, "definitions of queues, exchanges or bindings may be lost: {damage}")
             }
             Self::Unreadable => {
-                write!(f, "a definition in the log is in a form that this program does not know")
+                write!(f, "the log has a definition that this version does not know")
             }
         }
     }
@@ -179,7 +179,7 @@ pub fn count_cut(restored: &Restored, cut: &Cut) -> String {
         let queue = restored.catalog.queue_by_id(QueueId(owner)).map(|record| record.name.to_string());
         let name = match owner {
             CATALOG => "definitions".to_owned(),
-            _ => queue.unwrap_or_else(|| "queues that are not known".to_owned()),
+            _ => queue.unwrap_or_else(|| "unknown queues".to_owned()),
         };
         *counts.entry(name).or_insert(0) += records;
     }

@@ -262,7 +262,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = accept(host, stream, handshake) {
                 host.shard.borrow().uncount();
-                tracing::info!(target: PEER, "a connection was gone before it was served: {error}");
+                tracing::info!(target: PEER, "a connection closed before it was served: {error}");
             }
         }
         Incoming::Evict { key, handshake } => {
@@ -274,7 +274,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = serve(host, key, stream, None) {
                 host.shard.borrow_mut().disconnect(key);
-                tracing::error!("a connection was lost on its way between shards: {error}");
+                tracing::error!("a connection was lost while it moved between shards: {error}");
             }
         }
         Incoming::Stop(_) => {}

@@ -55,12 +55,12 @@ fn an_address_guesses_no_faster_over_many_connections() {
     assert!(!is_let_in(&access, a, "127.0.0.1", "right") && !is_let_in(&access, b, "127.0.0.1", "right"));
     assert!(
         (0..8).any(|n| is_let_in(&access, a, &format!("192.0.2.{n}"), "right")),
-        "others are not kept waiting"
+        "other addresses are not limited"
     );
     a.set_now(2_000);
     b.set_now(2_000);
     assert!(
         is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"),
-        "one is forgiven"
+        "after a second one more try is allowed"
     );
 }

@@ -164,7 +164,7 @@ fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
         }
         spoilt.put(&name, &bytes);
     }
-    assert_eq!(hits, 1, "it stands there once");
+    assert_eq!(hits, 1, "the bytes occur in one file only");
     spoilt
 }
 
@@ -173,10 +173,10 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     for told_again in [false, true] {
         let mut life = Life::start(&disk, 100_000).unwrap();
-        assert_eq!(life.written == 0, told_again, "the log is told once");
+        assert_eq!(life.written == 0, told_again, "it is written to the log once");
         let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
         assert_eq!(life.take(a), Err(Refusal::Damaged));
-        assert_eq!(life.ready(a), 1, "what is left of it is kept");
+        assert_eq!(life.ready(a), 1, "its remaining messages are kept");
         assert_eq!(life.ready(b), 2);
         life.stop();
     }
@@ -201,7 +201,7 @@ fn a_damaged_queue_stays_closed_after_its_file_is_deleted() {
     let mut life = Life::start(&disk, 100_000).unwrap();
     let b = life.queue("b").unwrap();
     life.churn(b);
-    assert!(!disk.files().contains_key(&damaged), "its file is given back");
+    assert!(!disk.files().contains_key(&damaged), "its file is deleted");
     drop(life);
     let mut life = Life::start(&disk, 200_000).unwrap();
     let a = life.queue("a").unwrap();
@@ -251,7 +251,7 @@ fn damage_to_the_last_definition_before_a_kill_is_noticed() {
     let life = Life::start_with(&disk, 200_000, true).unwrap();
     assert!(life.queue("first").is_some() && life.queue("second").is_none());
     drop(life);
-    assert!(Life::start(&disk, 300_000).is_ok(), "it is known now");
+    assert!(Life::start(&disk, 300_000).is_ok(), "the damage is noted now");
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn damage_without_a_known_owner_closes_every_durable_queue_of_its_time() {
     life.stop();
     let mut life = Life::start(&disk, 200_000).unwrap();
     assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
-    assert_eq!(life.take(c), Ok(1), "a queue of later days has lost nothing");
+    assert_eq!(life.take(c), Ok(1), "a queue declared later has lost nothing");
 }
 
 #[test]
@@ -290,10 +290,10 @@ fn a_node_does_not_start_without_its_definitions() {
         // If the loss is accepted, the remaining queues are closed, and the next start knows that.
         for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
             let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
-            assert_eq!(life.written == 0, !accept, "the log is told once");
-            assert_eq!(life.queue("a"), None, "it is not known of");
+            assert_eq!(life.written == 0, !accept, "it is written to the log once");
+            assert_eq!(life.queue("a"), None, "its definition is lost");
             let b = life.queue("b");
-            assert_eq!(b.is_some(), to == b"a", "it was declared between the two");
+            assert_eq!(b.is_some(), to == b"a", "its definition is lost as well, or not");
             if let Some(b) = b {
                 assert_eq!((life.take(b), life.ready(b)), (Err(Refusal::Damaged), 2));
             }

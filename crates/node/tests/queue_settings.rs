@@ -232,7 +232,7 @@ fn policies_are_applied_live() {
         (0..5).for_each(|i| world.publish(shard, queue, &i.to_string(), None));
     }
     world.policy("p", &[("max-length", Value::Int(2))]);
-    assert_eq!(world.take(queues[0]), ["3", "4"], "what is too much goes at once");
+    assert_eq!(world.take(queues[0]), ["3", "4"], "surplus messages are dropped at once");
     assert_eq!(world.take(queues[1]), ["3", "4"]);
 
     world.policy("p", &[("max-length", Value::Int(1)), ("overflow", "reject-publish".into())]);

@@ -49,11 +49,11 @@ fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, di
 fn nothing_confirmed_is_lost() {
     let done: Vec<[u64; 6]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
-    assert!(some(0), "the log's space was given back in some of the runs");
-    assert!(some(1), "memory was spared in some of the runs");
+    assert!(some(0), "log files were deleted in some of the runs");
+    assert!(some(1), "messages were paged out in some of the runs");
     assert!(some(2), "packs were emptied in some of the runs");
     assert!(some(3), "connections followed their queues in some of the runs");
-    assert!(some(4), "shards wrote themselves in some of the runs");
+    assert!(some(4), "shards wrote records themselves in some of the runs");
     assert!(some(5), "messages were settled before they were written in some of the runs");
 }
 
@@ -134,7 +134,7 @@ fn publishers_are_rejected_when_the_backlog_cannot_be_paged_out() {
             let filled = world.paged_out;
             world.empty_packs();
             world.publish_again();
-            assert!(world.paged_out > filled, "what could not leave memory does");
+            assert!(world.paged_out > filled, "the backlog is paged out again");
             world.drain_and_check();
         });
         assert!(result.is_ok(), "seed {seed}: see above");

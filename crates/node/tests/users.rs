@@ -67,8 +67,8 @@ fn the_first_user_is_made_once() {
 
     let disk = disk.crash(Crash::Power);
     let (mut log, mut restored, wrote) = start(&disk, &access("another"));
-    assert!(!wrote, "there is one");
-    let guest = restored.catalog.users().get("guest").expect("it is back").clone();
+    assert!(!wrote, "a first user exists already");
+    let guest = restored.catalog.users().get("guest").expect("it is restored").clone();
     assert!(guest.hash.is_of(&Secret::new(PASSWORD)) && !guest.hash.is_of(&Secret::new("another")));
     assert_eq!(*guest.tags, ["administrator"]);
     assert_eq!(guest.permissions.get("/"), Some(&Permissions::ALL));
@@ -80,7 +80,7 @@ fn the_first_user_is_made_once() {
     drop(log);
 
     let (_, restored, wrote) = start(&disk.crash(Crash::Power), &access(PASSWORD));
-    assert!(!wrote, "there has been one");
+    assert!(!wrote, "there has been a first user");
     assert!(restored.catalog.users().get("guest").is_none() && !restored.catalog.has_vhost("other"));
 
     // The same after the definitions were written again and their first records deleted.

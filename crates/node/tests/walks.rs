@@ -81,7 +81,7 @@ impl World {
                 return;
             }
         }
-        panic!("the shard finds no rest");
+        panic!("the shard does not become idle");
     }
 
     /// Declares `count` queues that expire after `expires_ms` milliseconds.
@@ -151,7 +151,7 @@ fn only_queues_that_are_due_are_visited() {
     assert_eq!(world.shard.most_rows_walked(), 3);
     world.now_ms += 60_000;
     world.settle();
-    assert_eq!(world.queues(), 0, "those that were too many for one turn come next");
+    assert_eq!(world.queues(), 0, "the rest expires in the next turns");
     assert!(world.shard.most_rows_walked() <= ROWS_PER_TURN, "{}", world.shard.most_rows_walked());
 }
 
@@ -182,7 +182,7 @@ fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     assert_eq!([world.ready(first), world.ready(last)], [1, 3]);
     world.publish(last);
     world.turn();
-    assert!(world.shard.is_walking(), "the walk has not come there");
+    assert!(world.shard.is_walking(), "the walk has not reached it");
     assert_eq!(world.ready(last), 1);
     // Another policy while the walk is under way: it visits the earlier queues again.
     let answered = world.policy("max-length", 0);

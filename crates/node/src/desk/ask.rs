@@ -57,7 +57,7 @@ impl Drop for Waiting {
 
 /// The error when a shard's reply does not fit the question.
 pub(super) fn other_answer() -> DeskError {
-    DeskError::Refused("gave another answer than was asked for".into())
+    DeskError::Refused("gave an unexpected answer".into())
 }
 
 impl NodeDesk {
@@ -230,12 +230,12 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         Effect::Refused { why: Refusal::InUse, .. } => "in use".into(),
         Effect::Refused { why: Refusal::NotEmpty, .. } => "not empty".into(),
         Effect::Refused { why: Refusal::NotSupported, .. } => {
-            format!("is a {} and does not do this", record.kind())
+            format!("is a {} and does not support this", record.kind())
         }
         Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
         // No request of the desk has this answer.
-        _ => "gave another answer than was asked for".into(),
+        _ => "gave an unexpected answer".into(),
     };
     DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))
 }

@@ -217,7 +217,7 @@ fn move_away(
             // A shard that has ended serves no connections.
             drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
         }
-        (Err(error), _) => tracing::error!("a connection cannot be taken to another shard: {error}"),
+        (Err(error), _) => tracing::error!("a connection cannot be moved to another shard: {error}"),
         (Ok(_), None) => {}
     }
     None

@@ -549,7 +549,7 @@ impl Consumer {
         let active = flow.properties.as_ref().map(|p| p.get("rabbitmq:active").expect("the link state"));
         if let Some(active) = active {
             let active = active.as_bool().expect("true or false");
-            assert_ne!(self.active, Some(active), "only changes are told");
+            assert_ne!(self.active, Some(active), "only changes are reported");
             self.active = Some(active);
             assert!(!flow.drain && (active || flow.available == Some(0)), "{flow:?}");
             let follows = |f: &Granted| credit == f.limit.saturating_sub(self.count);

@@ -260,7 +260,7 @@ impl World {
                 return;
             }
         }
-        panic!("the broker runs in a circle");
+        panic!("the broker runs in an endless loop");
     }
 
     // ---- the operator

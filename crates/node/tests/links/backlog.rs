@@ -63,12 +63,12 @@ fn receipts_wait_until_enough_memory_is_paged_out() {
     let first = backlog.job();
     backlog.publish(MANY);
     let receipts = backlog.receipts();
-    assert!((25..35).contains(&receipts), "those behind twice the memory wait: {receipts}");
+    assert!((25..35).contains(&receipts), "receipts beyond twice the memory wait: {receipts}");
     backlog.written(first);
     assert_eq!(backlog.receipts(), receipts, "there is still too much in memory");
     let second = backlog.job();
     backlog.house.settle();
-    assert_eq!(backlog.receipts(), receipts, "nothing of it has left yet");
+    assert_eq!(backlog.receipts(), receipts, "nothing of it is paged out yet");
     backlog.written(second);
     assert_eq!(backlog.receipts(), FEW + MANY);
 }
@@ -83,7 +83,7 @@ fn waiting_publishers_are_answered_when_the_disk_fails() {
     let result = Err(WriteFailure { file: "1.pack".into(), error, runs });
     backlog.house.shards[0].handle_packed(Packed { shard, ticket, result });
     backlog.house.settle();
-    assert_eq!(backlog.receipts(), FEW + MANY, "what was taken is taken");
+    assert_eq!(backlog.receipts(), FEW + MANY, "accepted messages stay accepted");
     backlog.publish(1);
     let outcomes = &backlog.house.peers[backlog.publisher].outcomes;
     assert!(outcomes[FEW + MANY].starts_with("Rejected"), "{outcomes:?}");

@@ -56,7 +56,7 @@ fn frames_after_the_attach_are_handled_on_the_new_shard() {
     let links = ["a", "b", "none"].map(|queue| conn.attach(0, None, attach(queue)).expect("a free handle"));
     house.settle();
     assert_eq!(house.peers[publisher].shard, 0);
-    assert_eq!(house.peers[publisher].detached, ["amqp:not-found"], "of the third");
+    assert_eq!(house.peers[publisher].detached, ["amqp:not-found"], "the third link");
     house.send(publisher, links[0], b"1");
     house.send(publisher, links[1], b"2");
     assert_eq!(bodies(&house, consumer), [b"1"]);
@@ -91,7 +91,7 @@ fn a_connection_follows_the_only_queue_of_an_exchange() {
     house.bind("amq.direct", "b", "k");
     let publisher = house.connect(1);
     house.sender(publisher, "/exchanges/amq.direct/k");
-    assert_eq!(house.peers[publisher].shard, 1, "two queues: none is nearer");
+    assert_eq!(house.peers[publisher].shard, 1, "with two queues the connection stays");
 }
 
 #[test]

@@ -329,7 +329,7 @@ impl House {
                 return;
             }
         }
-        panic!("the house does not come to rest");
+        panic!("the shards do not become idle");
     }
 
     fn check_logins(&mut self) -> bool {
@@ -456,7 +456,7 @@ impl Peer {
     fn read(&mut self, now_ms: u64) {
         let input = std::mem::take(&mut self.input);
         let mut used = 0;
-        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly")
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker's frames are valid")
             && input.len() - used >= len
         {
             let frame = Bytes::copy_from_slice(&input[used..used + len]);

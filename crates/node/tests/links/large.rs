@@ -100,7 +100,7 @@ fn an_incomplete_frame_stays_with_the_others() {
     h.peers[consumer].deaf = false;
     h.settle();
     buffer.clear();
-    assert!(!buffer.try_reclaim(READ_BUFFER), "what is not settled is still in it");
+    assert!(!buffer.try_reclaim(READ_BUFFER), "unsettled messages are still in it");
     h.peers[consumer].conn.disposition(0, Role::Receiver, (0, 3), true, &DeliveryState::Accepted);
     h.settle();
     assert!(buffer.try_reclaim(READ_BUFFER));

@@ -154,7 +154,11 @@ impl Model {
         for role in self.clients.iter().flat_map(|client| client.roles.values()) {
             let Role::Consumer(c) = role else { continue };
             let hungry = c.subscribed && c.credit > 0 && (c.held.len() as u64) < self.unsettled_max;
-            assert!(!(hungry && waiting.contains(&c.queue)), "queue q{} keeps what it has", c.queue);
+            assert!(
+                !(hungry && waiting.contains(&c.queue)),
+                "queue q{} does not deliver its messages",
+                c.queue
+            );
         }
     }
 
@@ -183,11 +187,11 @@ impl Model {
                     c.got += 1;
                 } else {
                     c.credit = c.credit.checked_sub(1).expect("credit is never exceeded");
-                    assert!(!c.cancelled, "nothing comes behind CANCELLED");
+                    assert!(!c.cancelled, "nothing comes after CANCELLED");
                 }
                 let sent = &self.sent[&body];
                 assert_eq!(sent.queue, c.queue);
-                assert!(!sent.settled && self.held.insert(body), "{body} is somebody's already");
+                assert!(!sent.settled && self.held.insert(body), "{body} is held by another consumer");
                 if words[3] == "0" {
                     let newest = c.newest.insert(sent.publisher, body);
                     assert!(newest.is_none_or(|newest| newest < body), "out of order");
@@ -355,7 +359,7 @@ fn another_protocol_lives_in_the_same_rooms() {
     if seed.is_none() {
         let unheard: Vec<_> =
             WORDS.iter().filter(|word| counts.get(*word).is_none_or(|n: &u64| *n < 20)).collect();
-        assert!(unheard.is_empty(), "seldom or never heard: {unheard:?}");
+        assert!(unheard.is_empty(), "received too seldom or never: {unheard:?}");
     }
 }
 

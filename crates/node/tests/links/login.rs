@@ -61,7 +61,7 @@ fn other_connections_continue_while_a_login_is_checked() {
 
     house.logins_stopped = false;
     house.settle();
-    assert_eq!(phase(&mut house, key), Some(Phase::Open), "what came meanwhile is looked at");
+    assert_eq!(phase(&mut house, key), Some(Phase::Open), "input that arrived meanwhile is handled");
     let attempts = &house.shards[0].counters;
     assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
 }
@@ -106,7 +106,7 @@ fn a_late_login_result_reaches_only_its_own_connection() {
     house.shards[0].disconnect(first);
     house.settle();
     let second = waiting(&mut house);
-    assert_eq!(second, first, "it has the place of the one that has gone");
+    assert_eq!(second, first, "it has the key of the closed connection");
     house.shards[0].handle_login(ticket, Ok(guest()));
     house.settle();
     assert_eq!(phase(&mut house, second), Some(Phase::Login));

@@ -39,7 +39,7 @@ fn no_queue_of_a_link_is_left_whenever_its_connection_breaks() {
                     attached
                 })
                 .collect();
-            assert!(!cuts[0] && cuts[ROUNDS - 1], "some cuts come before the link is attached, some after");
+            assert!(!cuts[0] && cuts[ROUNDS - 1], "some break before the link is attached, some after");
         }
     }
 }

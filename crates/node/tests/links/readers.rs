@@ -54,7 +54,7 @@ fn a_connection_that_is_not_read_stops_reading_ahead() {
     let links: Vec<u32> = (0..200).map(|_| h.reader(peer, "/queues/s")).collect();
     h.peers[peer].deaf = true;
     links.iter().for_each(|link| h.grant(peer, *link, 5));
-    assert!(used(&h) > LOAD_BYTES, "somebody reads");
+    assert!(used(&h) > LOAD_BYTES, "something is read");
     assert!(used(&h) <= CONNECTION_BYTES_MAX, "{} bytes for one connection", used(&h));
     h.peers[peer].deaf = false;
     h.settle();
@@ -194,5 +194,5 @@ fn new_messages_are_retained_for_readers_up_to_a_limit() {
         h.grant(peer, link, 100);
         assert_eq!(numbers(&h.peers[peer].got, link), [0]);
     }
-    assert_eq!(h.budget("stream_tails").0, 0, "everybody has them");
+    assert_eq!(h.budget("stream_tails").0, 0, "every reader has received them");
 }

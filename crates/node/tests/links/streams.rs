@@ -32,7 +32,7 @@ fn deliveries_are_counted_wherever_they_are_made() {
     assert_eq!(delivered(&house), [3, 2]);
     house.peers[peers[0]].conn.detach(0, links[0], None);
     house.settle();
-    assert_eq!(delivered(&house), [3, 2], "what was delivered stays so when its consumer is gone");
+    assert_eq!(delivered(&house), [3, 2], "deliveries still count after the consumer is detached");
     let link = house.reader(peers[0], "/queues/s");
     house.grant(peers[0], link, 1);
     assert_eq!(delivered(&house), [4, 2]);
@@ -82,10 +82,10 @@ fn a_browse_that_waits_for_memory_delays_no_other() {
     house.peers[deaf].deaf = true;
     house.grant(deaf, link, 100);
     let (_, first) = browse(&mut house, large, 1);
-    assert!(first.lock().unwrap().is_empty(), "the node has no room for a large message");
+    assert!(first.lock().unwrap().is_empty(), "the node has no memory for a large message");
     let (_, second) = browse(&mut house, small, 1);
     // What a browse has read counts until it is dropped.
-    assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always room for a small read");
+    assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always memory for a small read");
     let key = house.peers[deaf].key;
     house.shards[0].disconnect(key);
     house.settle();

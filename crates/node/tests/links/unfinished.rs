@@ -78,7 +78,7 @@ fn incomplete_bytes_are_counted_until_they_are_freed() {
 
     let peer = publisher(&mut h, 0, PART);
     h.transfer(peer, &LAST, &[0; 10]);
-    assert_eq!(used(&h), 0, "what cannot be read ends the link");
+    assert_eq!(used(&h), 0, "an invalid message ends the link");
     assert_eq!(h.peers[peer].detached, ["amqp:decode-error"]);
 
     let peer = publisher(&mut h, 0, PART);
@@ -115,7 +115,7 @@ fn only_the_connections_that_hold_most_are_closed() {
     let (used, limit) = h.budget(BUDGET);
     assert_eq!(limit, LIMIT);
     assert!(used <= limit + STEP_BYTES, "{used} bytes are held");
-    assert!(used > limit / 2, "no more are closed than must be: {used} bytes are held");
+    assert!(used > limit / 2, "no more connections are closed than necessary: {used} bytes are held");
     let closed: Vec<_> = flood.iter().filter_map(|peer| h.peers[*peer].closed.clone()).collect();
     assert!(closed.len() >= flood.len() - 5, "{} are closed", closed.len());
     for (condition, description) in &closed {

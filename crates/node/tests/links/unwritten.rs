@@ -129,7 +129,7 @@ fn messages_settled_in_time_are_confirmed_and_never_written() {
     pair.settle(0, 0, &DeliveryState::Accepted);
     assert_eq!((pair.accepted(), pair.never_written()), (4, 4));
     pair.later(1000);
-    assert_eq!(pair.given(), 0, "the log never hears of them");
+    assert_eq!(pair.given(), 0, "they are never written to the log");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn messages_not_settled_in_time_are_written() {
     assert_eq!((pair.accepted(), pair.never_written()), (3, 1));
     pair.later(20);
     let gone = pair.given();
-    assert!((1..100).contains(&gone), "that the two are gone: {gone}");
+    assert!((1..100).contains(&gone), "a record that the two are settled: {gone}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl Client {
         self.input.extend_from_slice(bytes);
         let mut input = std::mem::take(&mut self.input);
         let mut used = 0;
-        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly") {
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker's frames are valid") {
             if input.len() - used < len {
                 break;
             }
@@ -157,7 +157,7 @@ impl Client {
                 self.unsettled.push((id, number));
                 assert!(story.sent.contains_key(&number), "message {number} was never sent");
                 if let What::Reader { next, .. } = &mut self.what {
-                    let offset = offset.expect("a message of a stream tells its offset");
+                    let offset = offset.expect("a message of a stream has its offset");
                     story.show(offset, number, *next);
                     *next = Some(offset + 1);
                 }
@@ -176,7 +176,7 @@ impl Client {
                 self.over = true;
                 self.in_flight.clear();
             }
-            Seen::Trouble(what) => panic!("the broker does not like us: {what}"),
+            Seen::Trouble(what) => panic!("the broker reports an error: {what}"),
         }
     }
 

@@ -386,7 +386,7 @@ impl World {
                 return;
             }
         }
-        panic!("nothing is accepted any more: {:?}", self.log.as_ref().map(Log::size));
+        panic!("no message is accepted any more: {:?}", self.log.as_ref().map(Log::size));
     }
 
     /// Fills the disk of the packs. A publisher without a consumer is rejected in the end, and no message

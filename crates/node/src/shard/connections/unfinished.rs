@@ -122,8 +122,8 @@ impl Shard {
         let Some(&(bytes, key)) = self.connections.unfinished.holders.last() else { return };
         let limit = self.connections.unfinished.tally.limit();
         let why = format!(
-            "deliveries whose end has not come take more than the {limit} bytes of amqp10.unfinished_memory, and this \
-             connection holds the most of them, {bytes} bytes"
+            "incomplete deliveries take more than the {limit} bytes of amqp10.unfinished_memory, and this \
+             connection holds the most: {bytes} bytes"
         );
         self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
         if let Some(conn) = self.connections.conns.get_mut(key) {

@@ -75,7 +75,7 @@ impl Shard {
 
     fn offer(&mut self, command: Command, asker: Asker) {
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else {
-            tracing::error!(asker.from, "a proposal came to a shard that does not decide");
+            tracing::error!(asker.from, "a proposal arrived at a shard that is not the deciding shard");
             return;
         };
         match decider.pending.offer(catalog, command, asker) {

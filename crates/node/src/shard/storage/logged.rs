@@ -108,10 +108,10 @@ impl Shard {
         match (std::mem::replace(&mut self.storage.log_short, short), short) {
             (false, true) => tracing::error!(
                 shard = self.here.id,
-                "the disk is full: the log lives on its reserve; publishing is stopped until there is room for it again"
+                "the disk is full: the log uses its reserve; publishing is stopped until there is space again"
             ),
             (true, false) => {
-                tracing::info!(shard = self.here.id, "the disk has room again: publishing goes on")
+                tracing::info!(shard = self.here.id, "the disk has space again: publishing continues")
             }
             _ => {}
         }

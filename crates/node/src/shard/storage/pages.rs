@@ -255,9 +255,9 @@ impl Shard {
         match (std::mem::replace(&mut self.storage.pages.failed, packed.result.is_err()), &packed.result) {
             (false, Err(failure)) => tracing::error!(
                 shard = self.here.id,
-                "the backlog cannot leave memory: {failure}; publishing is stopped when there is too much of it"
+                "the backlog cannot be paged out: {failure}; publishing is stopped if it grows too large"
             ),
-            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can leave memory again"),
+            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can be paged out again"),
             _ => {}
         }
         match (packed.result, writes) {
@@ -306,10 +306,10 @@ impl Shard {
             _ if copied => self.copied(there.then_some(result)),
             Ok(block) if there => match facts::decode_block(block) {
                 Some(block) => self.loaded(queue, load, block),
-                None => self.quarantine(queue, "a pack holds what is no message"),
+                None => self.quarantine(queue, "a pack contains a record that is not a message"),
             },
             Err(error @ ReadError::Io { .. }) if there => {
-                tracing::error!(?queue, "the backlog cannot be read: {error}; it is tried again");
+                tracing::error!(?queue, "the backlog cannot be read: {error}; trying again");
                 self.storage.pages.reads.insert(ticket, reading);
                 let (shard, owner, at) = (u32::from(self.here.id), queue.0, load.block);
                 self.storage.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
@@ -335,7 +335,7 @@ impl Shard {
         }
         let name =
             self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
-        tracing::error!(queue = %name, "the queue is closed, for its messages are damaged: {why}");
+        tracing::error!(queue = %name, "the queue is closed because its messages are damaged: {why}");
         self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 

@@ -357,11 +357,11 @@ impl Shard {
                     let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
-                            tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
+                            tracing::warn!(stream = %name, file, offset, bytes, "the torn end of the stream was cut off");
                         }
                         true => tracing::warn!(
                             stream = %name, file, offset, bytes,
-                            "the end of the stream is lost from here on; whole messages behind are left in the file, unread"
+                            "the end of the stream is lost from here on; complete messages after this place stay in the file, unread"
                         ),
                     }
                 }
@@ -372,7 +372,7 @@ impl Shard {
                 let known = match result {
                     Ok(known) => Some(retained(known)),
                     Err(failed) => {
-                        tracing::error!(stream = %name, "the stream cannot be written: {}; it is tried again", failed.error);
+                        tracing::error!(stream = %name, "the stream cannot be written: {}; trying again", failed.error);
                         failed.retained.map(|known| retained(*known))
                     }
                 };
@@ -380,7 +380,7 @@ impl Shard {
             }
             StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
-                    tracing::error!(stream = %name, "the limits of the stream cannot be kept: {error}");
+                    tracing::error!(stream = %name, "the limits of the stream cannot be applied: {error}");
                 }
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
@@ -461,7 +461,7 @@ impl Shard {
                 .queue_by_id(queue)
                 .map(|record| record.name.clone())
                 .unwrap_or_default();
-            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has come to damaged messages");
+            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has reached damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
@@ -513,7 +513,7 @@ impl Shard {
             // The reader is gone and needs nothing any more.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
-                tracing::error!("a stream cannot be read: {error}; it is tried again");
+                tracing::error!("a stream cannot be read: {error}; trying again");
                 self.streams.again.push(load.job.clone());
                 self.streams.loads.insert(ticket, load);
                 self.streams.again_ms = self.here.now_ms + RETRY_MS;
@@ -567,7 +567,7 @@ fn retained(known: wal::Retained) -> Retained {
 fn failure(name: &str, error: &StreamError) -> OpenFailure {
     match error {
         StreamError::Io { .. } => {
-            tracing::error!(stream = name, "the stream cannot be opened: {error}; it is tried again");
+            tracing::error!(stream = name, "the stream cannot be opened: {error}; trying again");
             OpenFailure::Unavailable
         }
         _ => {
