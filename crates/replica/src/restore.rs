@@ -40,7 +40,7 @@ impl std::error::Error for Damaged {}
 /// | record | effect |
 /// |---|---|
 /// | vote, or the vote of a base | replaces the one before, unless that has a later term |
-/// | entry at or below the base | none here: the owner has it in its facts |
+/// | entry at or below the base | none: it is known to be committed |
 /// | entry with a known index and the same term | none: a repetition |
 /// | entry with a known index and another term | voids the entries from there on |
 /// | base that was installed | voids all entries |
@@ -56,6 +56,8 @@ pub struct Restoring {
     /// At the floor.
     members: Members,
     has_base: bool,
+    /// Committed, and not taken out yet.
+    committed: Vec<Entry>,
     entries: VecDeque<Entry>,
 }
 
@@ -78,18 +80,19 @@ impl Restoring {
 
     /// Takes out the entries that are known to be committed, in ascending order. The owner applies them at once.
     pub fn take_committed(&mut self) -> Vec<Entry> {
+        let mut committed = std::mem::take(&mut self.committed);
         if !self.has_base {
-            return Vec::new();
+            return committed;
         }
         let known = self.entries.iter().take_while(|entry| entry.at.index <= self.vote.applied).count();
-        let committed: Vec<Entry> = self.entries.drain(..known).collect();
-        for entry in &committed {
+        for entry in self.entries.drain(..known) {
             self.floor = entry.at;
             if let Payload::Change(change) = entry.payload
                 && let Some(members) = self.members.after(change)
             {
                 self.members = members;
             }
+            committed.push(entry);
         }
         committed
     }
@@ -99,7 +102,7 @@ impl Restoring {
     /// # Errors
     /// Something is missing.
     pub fn finish(self, me: Member, options: Options) -> Result<Group, Damaged> {
-        let Self { mut vote, floor, members, has_base, entries } = self;
+        let Self { mut vote, floor, members, has_base, entries, .. } = self;
         match entries.front() {
             Some(_) if !has_base => return Err(Damaged::NoBase),
             _ => check_gap(floor.index, &entries)?,
@@ -133,12 +136,13 @@ impl Restoring {
         self.on_vote(base.vote);
         if base.installed {
             self.entries.clear();
+            self.committed.clear();
         } else if self.has_base && base.at.index < self.floor.index {
             // Entries after it have been taken out already.
             return Ok(());
         } else {
             let before = self.entries.iter().take_while(|entry| entry.at.index <= base.at.index).count();
-            self.entries.drain(..before);
+            self.committed.extend(self.entries.drain(..before));
             check_gap(base.at.index, &self.entries)?;
         }
         (self.floor, self.members, self.has_base) = (base.at, base.members, true);

@@ -120,19 +120,31 @@ impl Message {
 
 impl Record {
     pub fn encode(&self, into: &mut Vec<u8>) {
+        let tail = self.encode_head(into);
+        into.extend_from_slice(&tail);
+    }
+
+    /// Appends the record without the facts or the content that it ends with, and returns those: they need not be copied.
+    pub fn encode_head(&self, into: &mut Vec<u8>) -> Bytes {
         match self {
             Self::Vote(vote) => {
                 into.push(1);
                 put_vote(into, *vote);
+                Bytes::new()
             }
             Self::Base(base) => {
                 into.push(2);
-                put_base(into, base);
+                put_base_head(into, base);
+                base.content.clone()
             }
             Self::Entry { entry, committed } => {
                 into.push(3);
                 put(into, &[*committed]);
-                put_entry(into, entry);
+                put_entry_head(into, entry);
+                match &entry.payload {
+                    Payload::Facts(facts) => facts.clone(),
+                    Payload::Empty | Payload::Change(_) => Bytes::new(),
+                }
             }
         }
     }
@@ -189,20 +201,31 @@ fn put_change(into: &mut Vec<u8>, change: Change) {
 }
 
 fn put_entry(into: &mut Vec<u8>, entry: &Entry) {
+    put_entry_head(into, entry);
+    if let Payload::Facts(facts) = &entry.payload {
+        into.extend_from_slice(facts);
+    }
+}
+
+fn put_entry_head(into: &mut Vec<u8>, entry: &Entry) {
     put(into, &[entry.at.index, entry.at.term]);
     match &entry.payload {
         Payload::Empty => into.push(0),
         Payload::Facts(facts) => {
             into.push(1);
             into.extend_from_slice(&(facts.len() as u32).to_le_bytes());
-            into.extend_from_slice(facts);
         }
         Payload::Change(change) => put_change(into, *change),
     }
 }
 
 fn put_base(into: &mut Vec<u8>, base: &Base) {
-    let Base { at, vote, members, installed, content } = base;
+    put_base_head(into, base);
+    into.extend_from_slice(&base.content);
+}
+
+fn put_base_head(into: &mut Vec<u8>, base: &Base) {
+    let Base { at, vote, members, installed, content: _ } = base;
     put(into, &[at.index, at.term]);
     put_vote(into, *vote);
     into.push(u8::from(*installed));
@@ -210,7 +233,6 @@ fn put_base(into: &mut Vec<u8>, base: &Base) {
     into.extend_from_slice(&(members.voters().len() as u16).to_le_bytes());
     into.extend_from_slice(&(members.learners().len() as u16).to_le_bytes());
     members.all().for_each(|member| put(into, &[member.id()]));
-    into.extend_from_slice(content);
 }
 
 struct Reader(Bytes);
