@@ -1,5 +1,5 @@
-//! Who may connect over AMQP: as many as leave file descriptors in reserve for storage and operators, and of those who
-//! have not logged in only some.
+//! Decides whether an AMQP connection is accepted. Some file descriptors stay reserved for storage and
+//! operators, and the number of connections that have not logged in is limited.
 
 use std::fs;
 use std::net::IpAddr;
@@ -15,49 +15,53 @@ use crate::handshakes::{Evicted, Handshake, Handshakes};
 use crate::incoming::{Incoming, Shards};
 use crate::shard::Occupancy;
 
-/// The part of all descriptors that storage has in reserve: files of the log and packs come and go, and every stream
-/// that is used has two or more.
+/// Storage has this fraction of all descriptors in reserve (one in 16). It opens and closes files of the log
+/// and packs, and every used stream needs two or more.
 const STORAGE_PART: u64 = 16;
 
-/// And at least and at most so many.
+/// The bounds of that reserve.
 const STORAGE_RESERVE: std::ops::RangeInclusive<u64> = 16..=1024;
 
-/// What the process has open if the system does not tell: threads, listeners, and files of the log.
+/// The number of open descriptors assumed if the system does not report it: threads, listeners, and files of
+/// the log.
 const OTHERS_UNKNOWN: u64 = 64;
 
-/// Accepting goes on when there is room for this part of all descriptors: not for a single one, or each connection that
-/// ends would be two lines of the log.
+/// Accepting resumes when this fraction of all descriptors is free (one in 50). If a single one were enough,
+/// each connection that ends would cause two log lines.
 const RESUME_PART: u64 = 50;
 
-/// At the reserve no connection is closed for another that is younger than this: whoever logs in needs less. Without it,
-/// clients that come together would throw each other out.
+/// At the reserve, only connections that are older than this are closed for a new one: a normal login takes
+/// less. Otherwise clients that connect at the same time would evict each other.
 const HANDSHAKE_GRACE: Duration = Duration::from_secs(1);
 
-/// How often a listener at the reserve looks whether the connection that was evicted is gone, or is old enough.
+/// At the reserve, a listener checks this often whether an evicted connection is closed, or whether the
+/// oldest is old enough to be evicted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// With less room than this part of all descriptors, the others are counted every second on any system.
+/// With less than this fraction of all descriptors free (one in 8), other descriptors are counted every
+/// second on any system.
 const NEAR_PART: u64 = 8;
 
-/// How often the open descriptors are listed where they must be listed to be counted, and there is more room. Listing 20,000
-/// takes 25 ms. Meanwhile storage would have to open more than [`NEAR_PART`] of all descriptors to lose some of its reserve.
+/// How often the open descriptors are counted on a system where they must be listed, while enough are free.
+/// Listing 20,000 takes 25 ms. Storage would have to open more than [`NEAR_PART`] of all descriptors in this
+/// time to lose some of its reserve.
 const LIST_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How often a listener that pauses looks for room.
+/// How often a paused listener checks for free descriptors.
 const PAUSE_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What is asked before a connection is accepted.
+/// The rules for accepting connections.
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Descriptors of the process; `None` is no limit.
+    /// The limit of descriptors of the process. `None` means no limit.
     limit: Option<u64>,
-    /// Of those, the ones that connections may not take.
+    /// The number of descriptors that connections may not use.
     reserve: u64,
-    /// Descriptors that are no connections, as they were counted last.
+    /// The number of descriptors that are not connections, at the last count.
     others: AtomicU64,
-    /// That was more than a second ago.
+    /// Set if that count is more than a second old.
     is_old: AtomicBool,
-    /// When the descriptors are listed again.
+    /// When the descriptors are next listed.
     list_at: Mutex<Instant>,
     occupancy: Arc<Occupancy>,
     handshakes: Arc<Handshakes>,
@@ -67,7 +71,7 @@ pub(crate) struct Admission {
 }
 
 impl Admission {
-    /// `reserved` descriptors are for others of this process than storage.
+    /// `reserved` is the number of descriptors for parts of this process other than storage.
     pub fn new(
         reserved: u64,
         handshakes: Arc<Handshakes>,
@@ -97,37 +101,38 @@ impl Admission {
                 limit,
                 reserve = admission.reserve,
                 connections,
-                "room for AMQP connections, by the limit of descriptors"
+                "AMQP connections that the limit of file descriptors allows"
             );
         }
         admission
     }
 
-    /// Counts the descriptors that are no connections anew, if that is cheap or needed. Called once a second.
+    /// Counts the descriptors that are not connections, if that is cheap or needed. Called once a second.
     pub fn count(&self, now: Instant) {
         if self.limit.is_none() {
             return;
         }
-        let is_counted = self.note(told_open) || (self.is_listing_due(now) && self.list(now));
+        let is_counted = self.note(reported_open) || (self.is_listing_due(now) && self.list(now));
         self.is_old.store(!is_counted, Relaxed);
     }
 
-    /// Whether the descriptors must be listed, on a system that does not tell how many are open.
+    /// Returns true if the descriptors must be listed. Asked only on a system that does not report how many
+    /// are open.
     fn is_listing_due(&self, now: Instant) -> bool {
         self.is_near(self.room()) || *self.list_at.lock().unwrap_or_else(PoisonError::into_inner) <= now
     }
 
-    /// Counts the descriptors by listing them. Returns false if the system has no such list.
+    /// Counts the descriptors by listing them. Returns false if the system has no list of them.
     fn list(&self, now: Instant) -> bool {
         *self.list_at.lock().unwrap_or_else(PoisonError::into_inner) = now + LIST_INTERVAL;
         self.note(listed_open)
     }
 
-    /// Notes how many descriptors are no connections. Returns false if it cannot be known.
+    /// Records how many descriptors are not connections. Returns false if that is unknown.
     fn note(&self, count_open: fn() -> Option<u64>) -> bool {
         let connections = self.occupancy.total();
         let Some(open) = count_open() else { return false };
-        // Those that went meanwhile may not have been counted.
+        // Connections that closed meanwhile may be missing in the count.
         let connections = connections.min(self.occupancy.total());
         self.others.store(open.saturating_sub(connections), Relaxed);
         true
@@ -137,7 +142,8 @@ impl Admission {
         self.limit.is_some_and(|limit| room < limit / NEAR_PART)
     }
 
-    /// How many more connections there is room for. Near the reserve, what it is reckoned from is at most a second old.
+    /// Returns how many more connections may be accepted. Near the reserve, the count behind it is at most a
+    /// second old.
     fn room_now(&self) -> u64 {
         let room = self.room();
         if self.is_near(room) && self.is_old.swap(false, Relaxed) {
@@ -147,14 +153,15 @@ impl Admission {
         room
     }
 
-    /// How many more connections there is room for.
+    /// Returns how many more connections may be accepted, by the last count.
     fn room(&self) -> u64 {
         let taken = self.reserve + self.others.load(Relaxed) + self.occupancy.total();
         self.limit.map_or(u64::MAX, |limit| limit.saturating_sub(taken))
     }
 
-    /// Completes when there is room for a connection that was accepted. At the reserve, connections that have not logged
-    /// in are closed for it; if there is none, accepting pauses until others have gone.
+    /// Completes when there is a free descriptor for a connection that was accepted. At the reserve, it
+    /// closes connections that have not logged in. If there are none, accepting pauses until others have
+    /// closed.
     pub async fn wait_for_room(&self) {
         loop {
             let room = self.room_now();
@@ -162,7 +169,7 @@ impl Admission {
             let wanted = if is_paused { self.limit.unwrap_or(0) / RESUME_PART } else { 0 };
             if room > wanted {
                 if is_paused {
-                    self.go_on(room);
+                    self.resume(room);
                 }
                 return;
             }
@@ -181,7 +188,8 @@ impl Admission {
         }
     }
 
-    /// Waits until the shard has closed an evicted connection, but not for one that is overloaded.
+    /// Waits until the shard has closed an evicted connection. It gives up after a while, because the shard
+    /// may be overloaded.
     async fn wait_for_change(&self, room: u64) {
         let gave_up = Instant::now() + PAUSE_INTERVAL;
         while self.room() <= room && Instant::now() < gave_up {
@@ -189,7 +197,7 @@ impl Admission {
         }
     }
 
-    /// Takes a connection in. Returns who serves it.
+    /// Admits a connection. Returns the shard that will serve it.
     pub fn begin(&self, from: IpAddr) -> (Handshake, ShardId) {
         let (handshake, evicted) = self.handshakes.begin(from, Instant::now());
         if let Some(evicted) = evicted {
@@ -198,7 +206,7 @@ impl Admission {
         (handshake, self.occupancy.assign())
     }
 
-    /// Connections that were closed before they logged in, to make room for others.
+    /// The number of connections that were closed before they logged in, to make room for others.
     pub fn evicted(&self) -> u64 {
         self.evicted.load(Relaxed)
     }
@@ -229,27 +237,27 @@ impl Admission {
             limit,
             reserve,
             connections,
-            "accepting AMQP connections pauses: the other file descriptors are for storage and operators"
+            "accepting AMQP connections is paused: the remaining file descriptors are reserved for storage and operators"
         );
     }
 
-    fn go_on(&self, room: u64) {
+    fn resume(&self, room: u64) {
         self.paused.store(false, Relaxed);
-        tracing::info!(target: PEER, room, "accepting AMQP connections goes on");
+        tracing::info!(target: PEER, room, "accepting AMQP connections resumes");
     }
 }
 
 const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// How many descriptors are open, as Linux tells since 6.2: it takes some microseconds however many they are. `None` if
-/// the system does not tell.
-fn told_open() -> Option<u64> {
+/// Returns the number of open descriptors. Linux reports it since 6.2, in some microseconds for any number.
+/// Returns `None` on other systems.
+fn reported_open() -> Option<u64> {
     fs::metadata(DESCRIPTORS).ok().map(|directory| directory.len()).filter(|open| *open > 0)
 }
 
-/// The same by listing them, which takes a microsecond and more for each.
+/// Returns the same by listing them, which takes more than a microsecond for each.
 fn listed_open() -> Option<u64> {
-    // The listing itself has one open.
+    // The listing itself has one descriptor open.
     fs::read_dir(DESCRIPTORS).ok().map(|open| (open.count() as u64).saturating_sub(1))
 }
 
@@ -257,7 +265,7 @@ fn listed_open() -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// So many others are believed to be open.
+    /// `others` is the number of other descriptors at the last count.
     fn admission(limit: u64, others: u64) -> Admission {
         let occupancy = Arc::new(Occupancy::new(1));
         let admission = Admission::new(0, Handshakes::new(1, 1), occupancy, Vec::new());
@@ -267,14 +275,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_system_tells_is_what_it_lists() {
-        // Other tests open files meanwhile.
-        let same = || told_open().is_none_or(|told| Some(told) == listed_open());
+    fn the_reported_number_of_descriptors_equals_the_listed_one() {
+        // Other tests open files at the same time.
+        let same = || reported_open().is_none_or(|open| Some(open) == listed_open());
         assert!((0..1000).any(|_| same()));
     }
 
     #[test]
-    fn descriptors_are_listed_rarely_unless_room_gets_short() {
+    fn descriptors_are_listed_rarely_unless_few_are_left() {
         let begin = Instant::now();
         let admission = admission(1 << 40, 0);
         assert!(admission.list(begin));
@@ -289,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_reserve_no_connection_is_let_in_by_an_old_count() {
+    fn near_the_reserve_no_connection_is_accepted_by_an_old_count() {
         let (limit, old) = (1_000_000, 999_000);
         let admission = admission(limit, old);
         admission.is_old.store(false, Relaxed);

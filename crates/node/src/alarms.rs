@@ -1,5 +1,6 @@
-//! Memory and disk alarms (behaviour H.4): publishers are stopped before the node is in trouble; consuming,
-//! settling and management go on, so that it can get out of it.
+//! Memory and disk alarms (docs/compatibility.md, Definitions and alarms). They stop publishers before the
+//! node runs out of memory or disk. Consuming, settling and management continue, so that the node can
+//! recover.
 
 use std::fs;
 use std::path::Path;
@@ -8,20 +9,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often memory and disk are looked at, at least.
+/// The longest time between two measurements.
 const INTERVAL: Duration = Duration::from_millis(1000);
 
-/// And at most, when a limit is near.
+/// The shortest time between two measurements, used when a limit is near.
 const INTERVAL_MIN: Duration = Duration::from_millis(10);
 
-/// Bytes of the disk or of memory that may be gone within a second: what all publishers together can send.
+/// Bytes of disk or memory that all publishers together can fill within a second.
 const FILLED_PER_S: u64 = 1 << 30;
 
-/// A limit, of bytes or of the machine's memory.
+/// A limit, in bytes or as a part of the machine's memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Limit {
     Absolute(u64),
-    /// Times the memory that this process may use.
+    /// A multiple of the memory that this process may use.
     Relative(f64),
 }
 
@@ -37,14 +38,15 @@ impl Limit {
 /// When publishers are stopped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AlarmLimits {
-    /// Resident memory above it raises the alarm (`vm_memory_high_watermark`).
+    /// The alarm is raised if resident memory exceeds this (`vm_memory_high_watermark`).
     pub memory: Limit,
-    /// Free space of the data directory's file system below it raises the alarm (`disk_free_limit`).
+    /// The alarm is raised if free space in the data directory's file system is below this
+    /// (`disk_free_limit`).
     pub disk_free: Limit,
 }
 
 impl AlarmLimits {
-    /// Both in bytes: of memory, and of the disk.
+    /// Returns the limits of memory and of free disk space, in bytes.
     pub fn in_bytes(&self) -> (u64, u64) {
         let total = memory_total();
         (self.memory.bytes(total), self.disk_free.bytes(total))
@@ -57,7 +59,7 @@ impl Default for AlarmLimits {
     }
 }
 
-/// What was measured last.
+/// The last measurement. Sizes are in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
     pub memory_used: u64,
@@ -69,12 +71,13 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Whether publishers are to be stopped. Alarms are a set: one of two going is not enough.
+    /// Returns true if publishers must stop. They stay stopped until both alarms are cleared.
     pub fn any(&self) -> bool {
         self.memory_alarm || self.disk_alarm
     }
 
-    /// How long nobody can have crossed a limit.
+    /// Returns the time until the next measurement. No limit can be crossed sooner, except within
+    /// [`INTERVAL_MIN`].
     fn next_look(&self) -> Duration {
         if self.any() {
             return INTERVAL;
@@ -85,7 +88,7 @@ impl Measured {
     }
 }
 
-/// The watch, on a thread of its own: a file system may be slow to answer.
+/// The watch over memory and disk. It has its own thread, because a file system may be slow to answer.
 #[derive(Debug)]
 pub(crate) struct Watch {
     measured: Arc<Mutex<Measured>>,
@@ -94,8 +97,8 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Looks at once, and then again and again. `on_change` is told whether publishers are to be stopped; `on_second`
-    /// is called about once a second, for what else is to be looked at.
+    /// Measures at once and then repeatedly. `on_change` receives true when publishers must stop and false
+    /// when they may continue. `on_second` is called about once a second, for other periodic checks.
     pub fn start(
         limits: AlarmLimits,
         data_dir: &Path,
@@ -139,7 +142,7 @@ fn watch(
             second = Instant::now();
         }
         let now = measure(limits, data_dir);
-        tell(&before, &now);
+        log_changes(&before, &now);
         *shared.lock().unwrap_or_else(PoisonError::into_inner) = now;
         if before.any() != now.any() {
             on_change(now.any());
@@ -155,7 +158,7 @@ fn watch(
 fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     let (memory_limit, disk_free_limit) = limits.in_bytes();
     let memory_used = memory_used().unwrap_or(0);
-    // What cannot be measured raises no alarm: a broker that nobody may publish to helps nobody.
+    // A value that cannot be measured raises no alarm: a broker that refuses all publishers is of no use.
     let disk_free = rustix::fs::statvfs(data_dir).map_or(u64::MAX, |s| s.f_bavail * s.f_frsize);
     Measured {
         memory_used,
@@ -167,7 +170,7 @@ fn measure(limits: AlarmLimits, data_dir: &Path) -> Measured {
     }
 }
 
-fn tell(before: &Measured, now: &Measured) {
+fn log_changes(before: &Measured, now: &Measured) {
     match (before.memory_alarm, now.memory_alarm) {
         (false, true) => tracing::warn!(
             used = now.memory_used,
@@ -188,14 +191,15 @@ fn tell(before: &Measured, now: &Measured) {
     }
 }
 
-/// Resident memory of this process.
+/// Returns the resident memory of this process, in bytes.
 fn memory_used() -> Option<u64> {
     let statm = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * rustix::param::page_size() as u64)
 }
 
-/// Memory that this process may use: what its control group allows, else what the machine has.
+/// Returns the memory that this process may use, in bytes: the lower of its control group's limit and the
+/// machine's memory.
 fn memory_total() -> u64 {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let kib: u64 = text
@@ -220,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_come_in_bytes_and_parts() {
+    fn limits_are_absolute_or_relative() {
         assert_eq!(Limit::Absolute(7).bytes(1000), 7);
         assert_eq!(Limit::Relative(0.6).bytes(1000), 600);
     }
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearer_the_limit_the_sooner_it_looks_again() {
+    fn measurements_are_more_frequent_near_a_limit() {
         let memory_limit = u64::MAX;
         let roomy =
             Measured { disk_free: u64::MAX, disk_free_limit: 1000, memory_limit, ..Measured::default() };
@@ -248,12 +252,12 @@ mod tests {
         let memory = |memory_used| Measured { memory_used, ..roomy }.next_look();
         assert_eq!(memory(memory_limit - FILLED_PER_S / 2), INTERVAL / 2);
         assert_eq!(memory(memory_limit), INTERVAL_MIN);
-        // Nothing is in a hurry to let publishers go on.
+        // There is no hurry to let publishers continue.
         assert_eq!(Measured { memory_used: memory_limit, memory_alarm: true, ..roomy }.next_look(), INTERVAL);
     }
 
     #[test]
-    fn the_watch_tells_and_stops() {
+    fn the_watch_notifies_and_stops() {
         let limits = AlarmLimits { memory: Limit::Absolute(1), disk_free: Limit::Absolute(0) };
         let (told, heard) = channel();
         let watch =

@@ -1,4 +1,5 @@
-//! The desk of a running node: what may be asked of it, and what of that goes to which shard.
+//! The desk of a running node, which is its management front end. It checks permissions, asks the shards and
+//! combines their answers.
 
 mod ask;
 mod explain;
@@ -32,16 +33,16 @@ use crate::logins::Logins;
 use crate::questions::{Asked, PLACES_PER_PART, Question, Reply};
 use crate::runtime::Clock;
 
-/// What a message's header and annotations take, mostly.
+/// The usual size of a message's header and annotations, in bytes.
 const HEAD_BYTES: usize = 128;
 
-/// See the module.
+/// The desk of a node. See the module.
 #[derive(Clone, Debug)]
 pub struct NodeDesk {
     inner: Arc<Inner>,
 }
 
-/// The way to the shards, and the way back.
+/// The channels to the shards, and the table of questions for their answers.
 #[derive(Debug)]
 pub(crate) struct Ways {
     pub shards: Shards,
@@ -63,7 +64,7 @@ struct Inner {
     admission: Arc<Admission>,
 }
 
-/// Logins over HTTP, which no shard sees. Each request brings one.
+/// Counts of logins over HTTP, which no shard sees. Each HTTP request has one.
 #[derive(Debug, Default)]
 struct Attempts {
     succeeded: AtomicU64,
@@ -119,7 +120,7 @@ impl NodeDesk {
         self.inner.listeners.lock().unwrap_or_else(PoisonError::into_inner).push(row);
     }
 
-    /// Asks the one table.
+    /// Checks a permission.
     fn permit(&self, who: &Identity, vhost: &str, verb: Verb, on: &[Resource<'_>]) -> Result<(), DeskError> {
         let permitted = self.inner.access.permit(who, vhost, verb, on);
         permitted.map_err(|refused| DeskError::AccessRefused(refused.reason))
@@ -134,7 +135,7 @@ impl NodeDesk {
         QueueRow::new(record, report, self.inner.node.clone())
     }
 
-    /// Queues of one virtual host or of all, as far as the user sees them.
+    /// Returns the queues of one virtual host, or of all, that the user may see.
     async fn visible_queues(
         &self,
         who: &Identity,
@@ -145,7 +146,7 @@ impl NodeDesk {
         let rows = self.ask_for_all(DECIDER.into(), |from| Question::Queues { from }, part).await?;
         let mut records: Vec<_> = rows.into_iter().map(|(_, record)| record).collect();
         records.retain(|q| vhost.is_none_or(|v| *q.vhost == *v));
-        // One that was declared again while the parts were read may have two places.
+        // A queue that was declared again while the parts were read may appear twice.
         records.sort_unstable_by(|a, b| by_name(a, b).then(b.id.incarnation().cmp(&a.id.incarnation())));
         records.dedup_by(|a, b| by_name(a, b).is_eq());
         records.retain(|q| self.permit(who, &q.vhost, Verb::ReadQueue, &[]).is_ok());
@@ -162,7 +163,7 @@ impl NodeDesk {
         Ok(records.iter().zip(reports).map(|(record, report)| self.row(record, report)).collect())
     }
 
-    /// Every connection, whoever may see it.
+    /// Returns every connection, without checking permissions.
     async fn all_connections(&self) -> Result<Vec<ConnectionRow>, DeskError> {
         let mut rows = Vec::new();
         for shard in 0..self.inner.shards.len() {
@@ -197,7 +198,7 @@ fn by_name(a: &Arc<QueueRecord>, b: &Arc<QueueRecord>) -> std::cmp::Ordering {
     (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name))
 }
 
-/// The part of the rows, in the order of their names, that begins at `offset`. Only that part is sorted.
+/// Returns up to `limit` rows, in the order of their names, from `offset` on. Only these rows are sorted.
 fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<Arc<QueueRecord>> {
     if offset >= rows.len() {
         return Vec::new();
@@ -212,7 +213,7 @@ fn page_of(mut rows: Vec<Arc<QueueRecord>>, offset: usize, limit: usize) -> Vec<
     rows
 }
 
-/// What setting or clearing a policy is, and of what.
+/// Returns the verb and the resource for setting or clearing a policy.
 fn set_policy(name: &str, operator: bool) -> (Verb, Resource<'_>) {
     match operator {
         true => (Verb::SetOperatorPolicy, Resource::OperatorPolicy(name)),
@@ -384,7 +385,7 @@ impl Desk for NodeDesk {
                 && self.permit(who, &x.vhost, Verb::ReadExchange, &[]).is_ok()
         });
         all.sort_by(|a, b| (&a.vhost, &a.name).cmp(&(&b.vhost, &b.name)));
-        // One that was declared again while the parts were read may have two places.
+        // An exchange that was declared again while the parts were read may appear twice.
         all.dedup_by(|a, b| (&a.vhost, &a.name) == (&b.vhost, &b.name));
         Ok(all)
     }
@@ -418,7 +419,7 @@ impl Desk for NodeDesk {
         all.sort_by(|a, b| {
             (&a.vhost, &a.source, &a.destination, &a.key).cmp(&(&b.vhost, &b.source, &b.destination, &b.key))
         });
-        // Those of what was declared again while the parts were read may have come twice.
+        // A binding of something that was declared again while the parts were read may appear twice.
         all.dedup();
         Ok(all)
     }
@@ -478,7 +479,7 @@ impl Desk for NodeDesk {
 
     async fn connection(&self, who: &Identity, name: &str) -> Result<Option<ConnectionRow>, DeskError> {
         let found = self.all_connections().await?.into_iter().find(|row| *row.name == *name);
-        // Whoever does not see the virtual host does not see that it has such a connection.
+        // A user who may not see the virtual host must not learn that it has such a connection.
         let seen = found.filter(|row| self.permit(who, &row.vhost, Verb::ReadVhost, &[]).is_ok());
         seen.map(|row| self.permit_connection(who, &row).map(|()| row)).transpose()
     }

@@ -16,10 +16,10 @@
 //! kind 9  marked    owner = queue, seq = seq      | marks, see [`crate::marks`] ... |
 //! ```
 //!
-//! Kinds 1 to 8 are of log version 1, since 0.1; kind 9 is of version 2; changes of users and virtual hosts are of
-//! [`wal::LOG_VERSION`] 3. The version of a change is the one that it was decided for: the order of the records counts, not the
-//! versions. Numbers are big-endian. Queue ids
-//! are never 0, for incarnations start at 1. What a run holds stands in packs, as records of kind 1.
+//! Numbers are big-endian. Kinds 1 to 8 belong to log version 1 (since 0.1), kind 9 to version 2, and changes
+//! of users and virtual hosts to [`wal::LOG_VERSION`] 3. The version of a change is the catalog version that
+//! it was decided for. On recovery the order of the records counts, not these versions. Queue ids are never
+//! 0, because incarnations start at 1. The messages of a run are stored in packs, as records of kind 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -44,16 +44,16 @@ const DAMAGED: u8 = 7;
 const NOTED: u8 = 8;
 const MARKED: u8 = 9;
 
-/// Bytes of a stored record's body.
+/// Bytes of the body of a `stored` record.
 const STORED_BYTES: usize = 4 + 8 + 2 + 4 + 4 + 8 + 4 * 8 + 8 + 4 + 4;
 
 /// Owner of the catalog's records.
 pub(crate) const CATALOG: u64 = 0;
 
-/// Owner of what the node notes for its next life.
+/// Owner of the notes that the node writes for its next start.
 const NODE: u64 = u64::MAX;
 
-/// Appends one fact of a queue; `extent` is where the run of a [`Fact::Stored`] stands.
+/// Appends one fact of a queue. `extent` is the place of the run of a [`Fact::Stored`].
 pub fn push_fact(records: &mut Records, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
     match fact {
         Fact::Put { seq, message, at_ms } => {
@@ -85,7 +85,7 @@ pub fn push_put(records: &mut Records, queue: QueueId, put: Put<'_>) {
     records.push_shared(queue.0, seq, PUT, head, message.stored_tail());
 }
 
-/// Appends one message to a run that is to be written.
+/// Appends one message to a run that will be written to a pack.
 pub fn push_to_run(run: &mut wal::Run, scratch: &mut Vec<u8>, fact: &Fact) {
     let Fact::Put { seq, message, at_ms } = fact else { return };
     scratch.clear();
@@ -93,13 +93,13 @@ pub fn push_to_run(run: &mut wal::Run, scratch: &mut Vec<u8>, fact: &Fact) {
     run.push(*seq, PUT, scratch, message.stored_tail().clone());
 }
 
-/// What stands before the bytes of a message.
+/// Appends the bytes that precede a message in its record.
 fn put_head(out: &mut Vec<u8>, message: &Message, at_ms: u64) {
     out.extend_from_slice(&at_ms.to_be_bytes());
     message.put_stored_head(out);
 }
 
-/// The messages of a block of a run. `None` if it holds anything else.
+/// Decodes the messages of a block of a run. Returns `None` if the block holds any other record.
 pub fn decode_block(block: wal::Block) -> Option<Block> {
     let mut route = LastRoute::default();
     let messages = block.records.into_iter().map(|record| {
@@ -155,7 +155,8 @@ fn get_stored(first: u64, mut body: Bytes) -> Option<(Stored, Extent)> {
     adds_up.then_some((Stored { run, first, last, priorities, messages, durable, bytes, ages }, extent))
 }
 
-/// Whether a message can have this number: the last of all is never given, for another comes behind it.
+/// Returns true if a message can have this number. `u64::MAX` is never assigned, so that every message has a
+/// next number.
 fn is_seq(seq: u64) -> bool {
     (1..u64::MAX).contains(&seq)
 }
@@ -167,25 +168,25 @@ pub fn push_change(records: &mut Records, version: u64, change: &Change) {
     records.push(CATALOG, version, CHANGE, &[&body]);
 }
 
-/// Appends that whoever may have lost a record at this place of the log has been told so.
+/// Appends a note that the damage at this place of the log has been dealt with.
 pub fn push_noted(records: &mut Records, file: &str, offset: u64) {
     records.push(NODE, offset, NOTED, &[file.as_bytes()]);
 }
 
-/// What the log brought back.
+/// What was recovered from the log.
 #[derive(Debug, Default)]
 pub struct Restored {
     pub catalog: Catalog,
     pub queues: HashMap<QueueId, RestoredQueue>,
-    /// Records that could not be read, the first few in words.
+    /// Descriptions of the first 16 records that could not be read.
     pub unreadable: Vec<String>,
-    /// Whose they were.
+    /// The owners of all records that could not be read.
     pub(crate) unreadable_owners: BTreeSet<u64>,
-    /// Files and offsets of damage that was dealt with in an earlier life.
+    /// Files and offsets of damage that was dealt with at an earlier start.
     pub(crate) noted: HashSet<(String, u64)>,
 }
 
-/// Where the records of a range of one queue's messages are: in this file of the log or a later one.
+/// A range of one queue's messages. Their records are in this file of the log or a later one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     pub file: u64,
@@ -198,9 +199,9 @@ pub struct Place {
 pub struct RestoredQueue {
     facts: Restoring,
     route: LastRoute,
-    /// Where messages were put, the oldest first: in any of these files they may be alive.
+    /// Where messages were put, oldest first. Any of these files may hold live messages.
     places: Vec<Place>,
-    /// Where its runs stand, and the file of the log that says so.
+    /// The place of each run, and the log file that records it.
     extents: BTreeMap<u32, (Extent, u64)>,
 }
 
@@ -210,11 +211,11 @@ impl std::fmt::Debug for RestoredQueue {
     }
 }
 
-/// How many unreadable records are kept for the log line.
+/// The most unreadable records that are described in the log lines.
 const UNREADABLE_MAX: usize = 16;
 
 impl Restored {
-    /// Takes the next record of the log.
+    /// Handles the next record of the log.
     pub fn handle_record(&mut self, record: Record) {
         let Record { owner, seq, kind, body, file } = record;
         if self.try_record(owner, seq, kind, body, file).is_none() {
@@ -236,8 +237,8 @@ impl Restored {
             self.noted.insert((file, seq));
             return Some(());
         }
-        // Each shard hands its records over for itself, so those of a queue may stand before its declaration
-        // and behind its end.
+        // Each shard hands over its records independently. So records of a queue may precede its declaration
+        // or follow its deletion.
         let queue = self.queues.entry(QueueId(owner)).or_default();
         let fact = match kind {
             PUT if body.len() > 8 && is_seq(seq) => {
@@ -276,14 +277,14 @@ impl Restored {
 }
 
 impl Restored {
-    /// To be called behind the last record: drops what belongs to no queue.
+    /// Called after the last record. Drops the facts of unknown queues.
     pub fn finish(&mut self) {
         let catalog = &self.catalog;
         self.queues.retain(|id, _| catalog.queue_by_id(*id).is_some());
     }
 
-    /// Takes the first users of a node if there has never been one. Returns what the log must have, synced, before anybody
-    /// is let in.
+    /// Creates the first users if there has never been one. Returns the records that must be written and
+    /// synced before anyone can log in.
     pub fn begin_users(&mut self, access: &Access) -> Records {
         let (mut records, before) = (Records::new(), self.catalog.version());
         for (version, change) in (before + 1..).zip(self.catalog.begin_users(access)) {
@@ -292,19 +293,19 @@ impl Restored {
         records
     }
 
-    /// Whether a queue is closed for damage.
+    /// Returns true if a queue is closed because of damage.
     pub fn has_damaged(&self) -> bool {
         self.queues.values().any(RestoredQueue::is_damaged)
     }
 
-    /// Where the runs of all queues stand.
+    /// Returns the places of the runs of all queues.
     pub fn extents(&self) -> impl Iterator<Item = Extent> {
         self.queues.values().flat_map(|queue| queue.extents.values().map(|(extent, _)| *extent))
     }
 }
 
 impl RestoredQueue {
-    /// It has never held a durable message.
+    /// Returns true if the queue has never held a durable message.
     pub fn is_unused(&self) -> bool {
         self.facts.is_unused()
     }
@@ -314,12 +315,12 @@ impl RestoredQueue {
         self.facts.is_damaged()
     }
 
-    /// Closes it.
+    /// Closes the queue because of damage.
     pub(crate) fn damage(&mut self) {
         self.facts.handle(Fact::Damaged);
     }
 
-    /// Messages in it.
+    /// The number of messages in the queue.
     pub fn len(&self) -> u64 {
         self.facts.len()
     }
@@ -328,7 +329,7 @@ impl RestoredQueue {
         self.facts.is_empty()
     }
 
-    /// What was said of it.
+    /// Returns the facts that were recovered.
     pub fn into_facts(self) -> Restoring {
         self.facts
     }

@@ -1,4 +1,5 @@
-//! Connections that have not logged in: so many of one address and so many in all. At the bound the oldest goes first.
+//! Connections that have not logged in. They are limited for each address and in total. At a limit the oldest
+//! is evicted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,7 +10,7 @@ use broker::access::network;
 use broker::ids::ShardId;
 use hashbrown::HashMap;
 
-/// Handshakes of all listeners.
+/// The handshakes of all listeners.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     max: usize,
@@ -19,7 +20,7 @@ pub(crate) struct Handshakes {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// The next number. Older connections have smaller ones.
+    /// The last number given. Older connections have smaller numbers.
     next: u64,
     open: BTreeMap<u64, Open>,
     by_address: HashMap<IpAddr, BTreeSet<u64>>,
@@ -29,19 +30,19 @@ struct Table {
 struct Open {
     from: IpAddr,
     since: Instant,
-    /// The shard that serves it and its key there, once it does.
+    /// The shard and the key of the connection there, once a shard serves it.
     at: Option<(ShardId, usize)>,
 }
 
-/// One that was closed for another. The shard that serves it has to be told; one that is not served yet is closed by
-/// [`Handshake::serve_at`].
+/// A connection that was evicted. If a shard serves it, that shard must be notified. Otherwise
+/// [`Handshake::serve_at`] returns false later.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Evicted {
     pub number: u64,
     pub at: Option<(ShardId, usize)>,
 }
 
-/// A connection that has not logged in. Dropped when it has, or when it is gone.
+/// A connection that has not logged in. It is dropped when the client logs in or the connection ends.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     all: Arc<Handshakes>,
@@ -53,7 +54,7 @@ impl Handshakes {
         Arc::new(Self { max, per_address_max, table: Mutex::default() })
     }
 
-    /// A new connection, and the one that goes for it.
+    /// Adds a connection. Also returns the connection that is evicted for it.
     pub fn begin(self: &Arc<Self>, from: IpAddr, now: Instant) -> (Handshake, Option<Evicted>) {
         let from = network(from);
         let mut table = self.table();
@@ -71,7 +72,7 @@ impl Handshakes {
         (Handshake { all: self.clone(), number }, evicted)
     }
 
-    /// Takes the oldest away, if it began before `began`.
+    /// Evicts the oldest connection, if it began before `began`.
     pub fn evict_oldest(&self, began: Instant) -> Option<Evicted> {
         let mut table = self.table();
         let (number, open) = table.open.first_key_value()?;
@@ -113,7 +114,8 @@ impl Handshake {
         self.number
     }
 
-    /// Notes who serves it. Returns false if it has been evicted meanwhile: then it is to be closed.
+    /// Records the shard that serves the connection. Returns false if the connection was evicted meanwhile:
+    /// the caller must close it.
     pub fn serve_at(&self, shard: ShardId, key: usize) -> bool {
         let mut table = self.all.table();
         let open = table.open.get_mut(&self.number);
@@ -136,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_goes_first_of_an_address_and_of_all() {
+    fn the_oldest_of_an_address_or_of_all_is_evicted() {
         let all = Handshakes::new(3, 2);
         let (a, none) = begin(&all, 1);
         assert_eq!(none, None);
@@ -159,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_logged_in_is_not_counted() {
+    fn a_connection_that_has_logged_in_is_not_counted() {
         let all = Handshakes::new(1, 1);
         for _ in 0..3 {
             let (opened, evicted) = begin(&all, 1);

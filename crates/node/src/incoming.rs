@@ -1,4 +1,4 @@
-//! What comes to a shard from other threads.
+//! The messages that a shard receives from other threads.
 
 use broker::access::{Identity, LoginRefused};
 use broker::mail::Mail;
@@ -10,10 +10,10 @@ use crate::handshakes::Handshake;
 use crate::questions::Question;
 use crate::shard::Moved;
 
-/// What came of a check.
+/// The result of checking a login.
 pub(crate) type Checked = Result<Identity, LoginRefused>;
 
-/// What comes to a shard from other threads.
+/// A message to a shard from another thread.
 pub(crate) enum Incoming {
     Mail(Vec<Mail>),
     Logged(Completion),
@@ -21,27 +21,27 @@ pub(crate) enum Incoming {
     Block(BlockRead),
     Stream(StreamAnswer),
     Chunks(ChunksRead),
-    /// A pack to be emptied.
+    /// The pack with this number is mostly dead and should be emptied.
     Sparse(u64),
     Accepted(std::net::TcpStream, Handshake),
-    /// The connection with this key goes for another, if it is still the one that has not logged in.
+    /// Close the connection with this key to make room for another, if it is still this handshake.
     Evict {
         key: usize,
         handshake: u64,
     },
-    /// A connection of another shard that is served here from now on.
+    /// A connection that moved here from another shard.
     Moved(Box<Moved>, std::net::TcpStream),
-    /// What came of a login that a connection of the shard has asked for.
+    /// The result of a login that a connection of the shard asked for.
     Login(Ticket, Checked),
     /// A question of the desk, with its number.
     Question(u64, Question),
     /// Nobody waits for the answer to this question any more.
     GiveUp(u64),
-    /// Publishing is stopped, or goes on.
+    /// True stops publishing; false lets it continue.
     Blocked(bool),
-    /// Say why to every client, and end.
+    /// Close every connection with this reason, and end.
     Stop(String),
 }
 
-/// The way to each shard.
+/// The channel to each shard, by its number.
 pub(crate) type Shards = Vec<mpsc::UnboundedSender<Incoming>>;

@@ -1,7 +1,7 @@
-//! Where decisions become deeds: shards that feed the machines and carry out their effects.
+//! The node: shards that run the machines and carry out their effects.
 //!
-//! [`shard::Shard`] is itself without sockets, clock and tasks, so that a whole broker of several shards runs
-//! in one thread from a seed. [`Node`] gives it all of these.
+//! [`shard::Shard`] has no sockets, clock or tasks, so a simulation can run a broker of several shards in one
+//! thread from a seed. [`Node`] adds threads, sockets, storage and time.
 #![forbid(unsafe_code)]
 
 mod admission;

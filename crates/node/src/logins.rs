@@ -1,4 +1,4 @@
-//! Logins are checked on a thread of their own, one after the other: a slow check holds up other logins and nothing else.
+//! Checks logins on a separate thread, one after the other: a slow check delays only other logins.
 
 use std::io;
 use std::sync::mpsc;
@@ -10,8 +10,8 @@ use tokio::sync::oneshot;
 
 use crate::incoming::{Checked, Incoming, Shards};
 
-/// The way to the thread that checks. What waits there is bounded by the connections that have not logged in, and by the
-/// HTTP requests in flight.
+/// The handle to the thread that checks logins. Its waiting list is bounded by the connections that have not
+/// logged in and the HTTP requests in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Logins {
     questions: mpsc::Sender<Question>,
@@ -24,10 +24,10 @@ enum Question {
 }
 
 impl Logins {
-    /// Starts the thread. It ends when nobody can ask any more.
+    /// Starts the thread. It ends when the last handle is dropped.
     ///
     /// # Errors
-    /// The thread does not start.
+    /// The thread cannot be started.
     pub fn start(shards: Shards, check: impl Fn(&Login) -> Checked + Send + 'static) -> io::Result<Self> {
         let (questions, asked) = mpsc::channel();
         std::thread::Builder::new().name("logins".into()).spawn(move || {
@@ -35,11 +35,11 @@ impl Logins {
                 match question {
                     Question::Shard(shard, ticket, login) => {
                         if let Some(to) = shards.get(usize::from(shard)) {
-                            // A shard that has ended waits for nothing.
+                            // A shard that has ended needs no answer.
                             drop(to.send(Incoming::Login(ticket, check(&login))));
                         }
                     }
-                    // Whoever has given up meanwhile is not waited for.
+                    // The caller has given up.
                     Question::Desk(_, reply) if reply.is_closed() => {}
                     Question::Desk(login, reply) => drop(reply.send(check(&login))),
                 }
@@ -48,13 +48,13 @@ impl Logins {
         Ok(Self { questions })
     }
 
-    /// Has the login of a connection checked. The answer comes to its shard.
+    /// Checks the login of a connection. The shard receives the result as [`Incoming::Login`].
     pub fn ask(&self, shard: ShardId, ticket: Ticket, login: Login) {
-        // Without the thread the connection is given up at its deadline.
+        // If the thread has ended, the connection is closed at its deadline.
         drop(self.questions.send(Question::Shard(shard, ticket, login)));
     }
 
-    /// Has a login at the desk checked.
+    /// Checks a login at the desk.
     pub fn ask_for_desk(&self, login: Login) -> oneshot::Receiver<Checked> {
         let (reply, answer) = oneshot::channel();
         drop(self.questions.send(Question::Desk(login, reply)));

@@ -1,12 +1,12 @@
-//! The stored form of what deliveries have left on a message, record kind 9 of [`crate::facts`].
+//! The stored form of a message's delivery marks, record kind 9 of [`crate::facts`].
 //!
 //! ```text
 //! | fields u8 | delivery count u32 | acquired count u32 | due time u64 (ms since the epoch) | annotations ... |
 //! ```
 //!
-//! `fields` says by its bits which of the others are there: 1 it was redelivered (nothing follows for it), 2 the delivery
-//! count, 4 the acquired count, 8 the due time, 16 the annotations, which are a message-annotations section of AMQP 1.0
-//! up to the end. Numbers are big-endian.
+//! The bits of `fields` say which fields are present: 1 redelivered (the bit is all), 2 the delivery count, 4
+//! the acquired count, 8 the due time, 16 the annotations. The annotations are a message-annotations section
+//! of AMQP 1.0 and extend to the end. Numbers are big-endian.
 
 use bytes::{Buf, Bytes};
 use message::Annotations;
@@ -19,10 +19,10 @@ const DUE: u8 = 1 << 3;
 const ANNOTATIONS: u8 = 1 << 4;
 const ALL: u8 = (ANNOTATIONS << 1) - 1;
 
-/// Bytes in front of the annotations at most.
+/// The most bytes before the annotations.
 const HEAD_MAX: usize = 1 + 4 + 4 + 8;
 
-/// The encoded marks in front of their annotations, which follow as they are.
+/// Encodes marks. Returns the bytes before the annotations, and the annotations as they are.
 pub(crate) fn encode(marks: &Marks) -> (Vec<u8>, &[u8]) {
     let Marks { delivery_count, redelivered, acquired_count, due_ms, annotations } = marks;
     let mut head = Vec::with_capacity(HEAD_MAX);
@@ -45,7 +45,7 @@ pub(crate) fn encode(marks: &Marks) -> (Vec<u8>, &[u8]) {
     (head, annotations.as_section())
 }
 
-/// Reads what [`encode`] wrote. `None` if it is anything else.
+/// Decodes what [`encode`] wrote. Returns `None` if it is anything else.
 pub(crate) fn decode(mut body: Bytes) -> Option<Marks> {
     let fields = body.try_get_u8().ok().filter(|fields| fields & !ALL == 0)?;
     let mut marks = Marks { redelivered: fields & REDELIVERED != 0, ..Marks::default() };
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn every_set_of_fields_comes_back() {
+    fn every_set_of_fields_is_decoded_as_encoded() {
         for fields in 0..=ALL {
             let has = |field| fields & field != 0;
             let marks = Marks {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_no_marks() {
+    fn other_bytes_are_not_decoded_as_marks() {
         let marks = Marks {
             redelivered: true,
             delivery_count: 1,

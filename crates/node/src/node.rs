@@ -1,4 +1,4 @@
-//! A node: the log, the shards on their threads, and the handle to stop it all.
+//! A node: opens the storage, starts the shards on their threads, and stops them all.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -40,28 +40,29 @@ pub struct NodeOptions {
     pub access: Access,
     /// Event loops, one thread each; at least 1, at most 255.
     pub shards: usize,
-    /// Where the log is kept; made if it is not there.
+    /// The directory of the log, the packs and the streams. It is created if it does not exist.
     pub data_dir: PathBuf,
     pub alarms: AlarmLimits,
     pub storage: StorageLimits,
-    /// File descriptors of the process that are kept for others than connections and storage.
+    /// File descriptors reserved for everything except connections and storage.
     pub reserved_descriptors: u64,
-    /// Starts also where definitions may be lost: every durable queue that is known of is closed then, and kept.
+    /// Starts even if definitions may be lost. Every known durable queue is then closed, and its data is
+    /// kept.
     pub accept_lost_definitions: bool,
 }
 
 /// Why a node does not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The log, with the data directory.
+    /// The log in this data directory cannot be opened.
     Log { data_dir: PathBuf, error: OpenError },
-    /// The packs, with their directory.
+    /// The packs in this directory cannot be opened.
     Packs { packs_dir: PathBuf, error: PackError },
-    /// The streams, with their directory.
+    /// The streams in this directory cannot be opened.
     Streams { streams_dir: PathBuf, error: StreamError },
-    /// The log cannot be trusted with what it holds.
+    /// The log may have lost definitions.
     Definitions { data_dir: PathBuf, lost: DefinitionsLost },
-    /// A thread or the data directory.
+    /// A thread cannot be started, or the data directory cannot be used.
     Io { what: String, error: io::Error },
 }
 
@@ -82,11 +83,11 @@ impl fmt::Display for StartError {
             }
             Self::Definitions { data_dir, lost } => write!(
                 f,
-                "cannot start on {}: {lost}; start on a sound copy of the directory, or on another one{}",
+                "cannot start on {}: {lost}; start with an intact copy of the directory, or with another one{}",
                 data_dir.display(),
                 match lost {
                     DefinitionsLost::Damage(_) =>
-                        ", or with accept_lost_definitions = true, which closes every queue that is left and keeps its bytes",
+                        ", or with accept_lost_definitions = true, which closes every remaining queue and keeps its data",
                     DefinitionsLost::Unreadable => "",
                 }
             ),
@@ -115,7 +116,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Recovers what the log holds and starts the shards. Nothing is listened on yet.
+    /// Recovers the log and starts the shards. No socket listens yet.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -141,7 +142,7 @@ impl Node {
         report(&recovery, &restored);
         close_damaged(&mut log, &mut restored, &recovery, &data_dir, accept_lost_definitions)?;
         begin_users(&mut log, &mut restored, &access, &data_dir)?;
-        // What is unknown may be what a damaged record spoke of.
+        // A pack or stream that the catalog does not know may belong to a damaged record.
         let keep_unknown = !recovery.damage.is_empty() || restored.has_damaged();
         let packs =
             Packs::open(open_dir(&packs_dir)?, PackOptions::default(), restored.extents(), keep_unknown)
@@ -171,14 +172,14 @@ impl Node {
         let completions = shards.clone();
         let on_done: wal::OnDone = Box::new(move |done| {
             for completion in done.drain(..) {
-                tell(&completions, completion.shard, Incoming::Logged(completion));
+                send_to(&completions, completion.shard, Incoming::Logged(completion));
             }
         });
         let log = Writer::spawn(log, on_done).map_err(thread("log"))?;
         let packed = shards.clone();
         let on_round: wal::OnPackRound = Box::new(move |round| {
             for answer in round.packed {
-                tell(&packed, answer.shard, Incoming::Packed(answer));
+                send_to(&packed, answer.shard, Incoming::Packed(answer));
             }
             if let Some(pack) = round.sparse {
                 packed.iter().for_each(|shard| drop(shard.send(Incoming::Sparse(pack))));
@@ -187,18 +188,18 @@ impl Node {
         let packs = packs.spawn(on_round).map_err(thread("packs"))?;
         let blocks = shards.clone();
         let on_read: wal::OnBlockRead =
-            Box::new(move |read| tell(&blocks, read.shard, Incoming::Block(read)));
+            Box::new(move |read| send_to(&blocks, read.shard, Incoming::Block(read)));
         let reader = reader.spawn(on_read).map_err(thread("pack reader"))?;
         let answered = shards.clone();
         let on_answers: wal::OnStreamAnswers = Box::new(move |answers| {
             for answer in answers.drain(..) {
-                tell(&answered, answer.shard(), Incoming::Stream(answer));
+                send_to(&answered, answer.shard(), Incoming::Stream(answer));
             }
         });
         let streams = streams.spawn(on_answers).map_err(thread("streams"))?;
         let chunks = shards.clone();
         let on_chunks: wal::OnChunksRead =
-            Box::new(move |read| tell(&chunks, read.shard, Incoming::Chunks(read)));
+            Box::new(move |read| send_to(&chunks, read.shard, Incoming::Chunks(read)));
         let stream_reader = stream_reader.spawn(on_chunks).map_err(thread("stream reader"))?;
         let storage = Storage { log, packs, reader, streams, stream_reader };
         let checker = access.clone();
@@ -239,7 +240,7 @@ impl Node {
         Ok(Self { shards, threads, storage, admission, desk, watch })
     }
 
-    /// Where management asks.
+    /// The management front end of this node.
     pub fn desk(&self) -> &NodeDesk {
         &self.desk
     }
@@ -252,16 +253,16 @@ impl Node {
         runtime::accept_all(listener, self.shards.clone(), self.admission.clone())
     }
 
-    /// Notes another listener for the overview.
+    /// Adds another listener to the overview.
     pub fn add_listener(&self, protocol: &'static str, address: SocketAddr) {
         self.desk.add_listener(protocol, address);
     }
 
-    /// Stops: publishers first, then every connection, then the log with a clean mark (house.md section 5).
-    /// To be called when nothing is accepted any more.
+    /// Stops the publishers, then every connection, then the log, which is marked as cleanly closed. Call it
+    /// only when no listener accepts any more.
     ///
     /// # Errors
-    /// The log could not be closed cleanly; what is confirmed is there all the same.
+    /// The log could not be closed cleanly. Confirmed messages are safe nevertheless.
     pub fn stop(self, why: &str) -> Result<(), StopError> {
         self.watch.stop();
         for shard in &self.shards {
@@ -289,7 +290,7 @@ impl Node {
     }
 }
 
-/// Sees to it that queues that may have lost a record stay closed.
+/// Closes the queues that may have lost a record, and writes that to the log so that they stay closed.
 fn close_damaged(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
@@ -307,7 +308,7 @@ fn close_damaged(
     write_synced(log, records, data_dir)
 }
 
-/// Makes the first users, once: whoever is deleted stays deleted.
+/// Creates the first users, once in the life of a data directory: a user that is deleted stays deleted.
 fn begin_users(
     log: &mut Log<RealDisk>,
     restored: &mut Restored,
@@ -331,10 +332,10 @@ fn write_synced(log: &mut Log<RealDisk>, records: Records, data_dir: &Path) -> R
     })
 }
 
-/// Where packs are kept, in the data directory.
+/// The directory of the packs, inside the data directory.
 const PACKS_DIR: &str = "packs";
 
-/// Where streams are kept, in the data directory.
+/// The directory of the streams, inside the data directory.
 const STREAMS_DIR: &str = "streams";
 
 fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
@@ -344,8 +345,8 @@ fn open_dir(path: &Path) -> Result<RealDisk, StartError> {
     })
 }
 
-/// A shard that has ended does not wait for it any more.
-fn tell(shards: &Shards, shard: u32, what: Incoming) {
+/// Sends a message to a shard. A shard that has ended ignores it.
+fn send_to(shards: &Shards, shard: u32, what: Incoming) {
     if let Some(shard) = shards.get(shard as usize) {
         drop(shard.send(what));
     }
@@ -363,7 +364,8 @@ impl fmt::Display for StopError {
 
 impl std::error::Error for StopError {}
 
-/// Shards with the restored catalog, each queue that has messages on one of them.
+/// Makes the shards with the restored catalog. Each queue that has messages, or that may expire, is placed on
+/// one of them.
 pub fn make_shards(
     restored: Restored,
     count: ShardId,
@@ -374,11 +376,11 @@ pub fn make_shards(
 ) -> Vec<Shard> {
     let Restored { mut catalog, mut queues, .. } = restored;
     catalog.refresh_all();
-    // A node has written them already; whoever has no log begins with them each time.
+    // A node has written these users to its log already. Without a log they are created at each start.
     catalog.begin_users(access);
     access.publish(catalog.users().clone());
-    // A queue with messages needs its machine at once, and so does one that may expire; the others get theirs with their
-    // first link.
+    // A queue with messages needs its machine at once, and so does a queue that may expire. The others get
+    // their machine with their first link.
     queues.retain(|_, queue| !queue.is_unused());
     for expiring in catalog.queues().filter(|queue| queue.may_expire()) {
         queues.entry(expiring.id).or_default();
@@ -431,14 +433,16 @@ fn report(recovery: &Recovery, restored: &Restored) {
         let Cut { file, offset, bytes, torn, kept, .. } = cut;
         let records = quarantine::count_cut(restored, cut);
         match torn {
-            false => tracing::info!(file, offset, bytes, "what is left behind the log's end cut off"),
+            false => {
+                tracing::info!(file, offset, bytes, "unused bytes after the end of the log were cut off")
+            }
             true if kept.is_empty() => {
                 tracing::warn!(
                     file,
                     offset,
                     bytes,
                     records,
-                    "torn end of the log cut off; it could not be kept"
+                    "the torn end of the log was cut off; it could not be kept"
                 );
             }
             true => {
@@ -447,7 +451,7 @@ fn report(recovery: &Recovery, restored: &Restored) {
                     offset,
                     bytes,
                     records,
-                    "torn end of the log cut off, and kept in 'damaged'"
+                    "the torn end of the log was cut off, and is kept in 'damaged'"
                 );
             }
         }
@@ -460,7 +464,7 @@ fn report(recovery: &Recovery, restored: &Restored) {
 fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
     for StreamFlaw { stream, error, closes } in flaws {
         let Some(stream) = stream else {
-            tracing::error!("{error}: it is made anew, and each stream is taken by what its own files say");
+            tracing::error!("{error}: it is created again, and each stream is opened from its own files");
             continue;
         };
         let record = restored.catalog.queue_by_id(QueueId(stream));
@@ -468,7 +472,7 @@ fn report_flaws(flaws: Vec<StreamFlaw>, restored: &Restored) {
         match closes {
             true => tracing::error!(stream = name, "the stream is closed: {error}"),
             false => {
-                tracing::warn!(stream = name, "the stream has a gap, which power loss may have left: {error}")
+                tracing::warn!(stream = name, "the stream has a gap, possibly from a power failure: {error}")
             }
         }
     }

@@ -1,16 +1,16 @@
-//! What the log has lost, and which queues that closes.
+//! Finds the queues that may have lost records to damage in the log, and closes them.
 //!
 //! ```text
-//!   Log::open ──► damage ──► quarantine: whose may it be?
-//!                              the catalog's           the node does not start; if it is told to accept that,
-//!                                                      as if they were any queue's
-//!                              these queues'           Damaged, for each of them ──► the log, synced
-//!                              any queue's             Damaged, for all that are durable, and Noted, so that
-//!                                                      no queue is closed for what was lost before its time
+//!   Log::open ──► damage ──► quarantine: whose records may be lost?
+//!                              the catalog's           the node does not start; if that is accepted,
+//!                                                      it is treated as "any queue's"
+//!                              those of known queues   Damaged, for each of them ──► the log, synced
+//!                              any queue's             Damaged, for all durable queues, and Noted, so that
+//!                                                      no queue declared later is closed for this damage
 //! ```
 //!
-//! The damaged files are kept beside the log, for the log gives its own back in time, and so is what was cut off its end
-//! ([`keep_files`]).
+//! The damaged files are also kept beside the log, because the log deletes its own files in time. The same
+//! goes for data that was cut off the log's end ([`keep_files`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,10 +23,10 @@ use wal::{CUT_SUFFIX, Cut, Damage, Owners, Records, Recovery};
 
 use crate::facts::{self, CATALOG, Restored};
 
-/// Where damaged files of the log are kept, in the data directory.
+/// The directory for damaged files of the log, inside the data directory.
 const DAMAGED_DIR: &str = "damaged";
 
-/// Definitions of queues, exchanges, bindings or policies may be lost: what is known may be wrong.
+/// Definitions of queues, exchanges, bindings or policies may be lost, so the recovered catalog may be wrong.
 #[derive(Debug)]
 pub enum DefinitionsLost {
     Damage(Damage),
@@ -40,7 +40,7 @@ impl fmt::Display for DefinitionsLost {
                 write!(f, "definitions of queues, exchanges or bindings may be lost: {damage}")
             }
             Self::Unreadable => {
-                write!(f, "a definition in the log is in a form that this program does not know")
+                write!(f, "the log has a definition that this version does not know")
             }
         }
     }
@@ -48,14 +48,16 @@ impl fmt::Display for DefinitionsLost {
 
 impl std::error::Error for DefinitionsLost {}
 
-/// Closes every queue that may have a record where the log is damaged, and those of which a record cannot be read.
-/// Returns what the log must have, synced, before the queues are used; nothing if that is known already.
+/// Closes every queue that may have lost a record where the log is damaged, and every queue with an
+/// unreadable record. Returns the records that must be written and synced before the queues are used. They
+/// are empty if the log says all of this already.
 ///
-/// `accept_lost_definitions`: where the catalog may have lost a record, every durable queue that is known of is closed.
+/// If `accept_lost_definitions` is set and the catalog may have lost a record, every known durable queue is
+/// closed.
 ///
 /// # Errors
-/// The catalog may have lost a record, and that is not accepted; or it has one that this program does not know, which
-/// is not damage.
+/// The catalog may have lost a record, and that is not accepted. Or the catalog has a record that this
+/// program does not know, which is not damage.
 pub fn quarantine(
     restored: &mut Restored,
     recovery: &Recovery,
@@ -87,7 +89,7 @@ pub fn quarantine(
         }
         let definitions = match owners {
             Owners::Only(owners) => owners.contains(&CATALOG),
-            // Definitions are always synced: where nothing was, there was none.
+            // Definitions are always synced. If nothing was synced here, no definition is lost.
             Owners::All => *synced,
         };
         if definitions && !accept_lost_definitions {
@@ -116,14 +118,14 @@ pub fn quarantine(
     Ok(records)
 }
 
-/// Files with what was cut off the log that are kept, the newest; each has some megabytes at most.
+/// The number of newest cut-off parts of the log that are kept. Each has a few megabytes at most.
 const CUTS_MAX: usize = 16;
 
-/// Keeps the damaged files of the log as long as a queue is closed; they are given back by the first start at which
-/// none is. What was cut off the log is kept in any case, until it is the oldest of too many.
+/// Keeps the damaged files of the log while any queue is closed. The first start without a closed queue
+/// deletes them. What was cut off the log is always kept, up to the newest 16.
 ///
 /// # Errors
-/// The directory of the damaged files cannot be made, filled, or read.
+/// The directory of the damaged files cannot be created, filled, or read.
 pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> io::Result<()> {
     let kept = data_dir.join(DAMAGED_DIR);
     let damaged = recovery.damage.iter().filter(|damage| !damage.missing);
@@ -131,7 +133,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
         true => damaged.map(|damage| damage.file.as_str()).collect(),
         false => BTreeSet::new(),
     };
-    // Also those of a start that came to nothing.
+    // Includes those left by a start that failed.
     let cuts = names(data_dir)?.into_iter().filter(|name| name.ends_with(CUT_SUFFIX));
     let cuts: Vec<String> = cuts.collect();
     if !kept.exists() && damaged.is_empty() && cuts.is_empty() {
@@ -149,7 +151,7 @@ pub fn keep_files(data_dir: &Path, restored: &Restored, recovery: &Recovery) -> 
     }
     let (mut cuts, others): (Vec<_>, Vec<_>) =
         names(&kept)?.into_iter().partition(|name| name.ends_with(CUT_SUFFIX));
-    // Their names begin with the number of the file, which only grows.
+    // Their names begin with the number of the log file, so they sort by age.
     cuts.sort_unstable();
     cuts.truncate(cuts.len().saturating_sub(CUTS_MAX));
     let others = if restored.has_damaged() { Vec::new() } else { others };
@@ -170,14 +172,14 @@ fn names(directory: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The records that were cut off the log, as far as they can be read: how many of each queue, by name.
+/// Counts the readable records that were cut off the log, for each queue by name.
 pub fn count_cut(restored: &Restored, cut: &Cut) -> String {
     let mut counts = BTreeMap::new();
     for (&owner, &records) in &cut.records {
         let queue = restored.catalog.queue_by_id(QueueId(owner)).map(|record| record.name.to_string());
         let name = match owner {
             CATALOG => "definitions".to_owned(),
-            _ => queue.unwrap_or_else(|| "queues that are not known".to_owned()),
+            _ => queue.unwrap_or_else(|| "unknown queues".to_owned()),
         };
         *counts.entry(name).or_insert(0) += records;
     }

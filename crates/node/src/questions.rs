@@ -1,5 +1,6 @@
-//! What the desk asks of a shard, and what a shard answers: plain data, without a way back. Whoever asks gives each question
-//! a number and keeps the way to whoever waits by that number ([`Asked`]), so that a question could go to another node.
+//! What the desk asks of a shard, and what a shard answers. Both are plain data without a channel, so that a
+//! question could be sent to another node. The asker gives each question a number and keeps the channel of
+//! its waiter under that number ([`Asked`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,48 +15,49 @@ use hashbrown::HashMap;
 use queue::{Effect, Report, Request};
 use tokio::sync::oneshot;
 
-/// A question, with the reply that it has.
+/// A question. Each variant names its reply.
 #[derive(Debug)]
 pub enum Question {
-    // ---- of the shard that decides
-    /// Change the catalog. [`Reply::Changed`].
+    // ---- for the deciding shard
+    /// Changes the catalog. [`Reply::Changed`].
     Change(Command),
-    /// Ask a queue. The shard puts the ticket into the request. [`Reply::Effect`].
+    /// Sends a request to a queue. The shard sets the ticket. [`Reply::Effect`].
     Queue { queue: QueueId, request: Request },
-    /// [`Reply::Records`], of none or one.
+    /// The queue of this name. [`Reply::Records`] with none or one.
     Named { vhost: Arc<str>, name: Arc<str> },
-    /// Those of these queues that are there, in this order. [`Reply::Records`].
+    /// Those of these queues that exist, in this order. [`Reply::Records`].
     ById(Vec<QueueId>),
-    /// The queues at these ends of routes: one that is at several ends comes several times. [`Reply::Records`].
+    /// The queues at these ends of routes. A queue that is at several ends appears several times.
+    /// [`Reply::Records`].
     AtEnds(Vec<End>),
-    /// Queues from a place on. [`Reply::Places`].
+    /// Queues, from place `from` on. [`Reply::Places`].
     Queues { from: usize },
-    /// Where these queues live, in this order. [`Reply::Homes`].
+    /// The homes of these queues, in this order. [`Reply::Homes`].
     Homes(Vec<QueueId>),
-    /// Exchanges from a place on. [`Reply::Exchanges`].
+    /// Exchanges, from place `from` on. [`Reply::Exchanges`].
     Exchanges { from: usize },
-    /// Bindings from a place on. [`Reply::Bindings`].
+    /// Bindings, from a place on. [`Reply::Bindings`].
     Bindings { from: BindingCursor },
-    /// [`Reply::Policies`].
+    /// Policies, or operator policies. [`Reply::Policies`].
     Policies { operator: bool },
-    /// How many queues and exchanges there are. [`Reply::Counts`].
+    /// The numbers of queues and exchanges. [`Reply::Counts`].
     Counts,
-    // ---- of every shard, each of what lives there
-    /// The numbers of these queues; `None` for one that does not live there. [`Reply::Reports`].
+    // ---- for every shard, about what lives there
+    /// The reports of these queues; `None` for a queue that does not live there. [`Reply::Reports`].
     Reports(Vec<QueueId>),
-    /// How many messages of each of these streams have been delivered there. [`Reply::Delivered`].
+    /// The number of messages of each of these streams that were delivered there. [`Reply::Delivered`].
     Delivered(Vec<QueueId>),
-    /// [`Reply::Totals`].
+    /// Sums over the shard. [`Reply::Totals`].
     Totals,
-    /// Connections from a place on. [`Reply::Connections`].
+    /// Connections, from place `from` on. [`Reply::Connections`].
     Connections { node: Arc<str>, from: usize },
-    /// What may stop everything, and the links of connections that matter, from a place on. [`Reply::Look`].
+    /// The state of the log, and the links of the wanted connections from place `from` on. [`Reply::Look`].
     Look { wanted: Wanted, from: usize },
-    /// Close the connection of this name. [`Reply::Closed`].
+    /// Closes the connection of this name. [`Reply::Closed`].
     Close { who: Identity, name: String, reason: String },
 }
 
-/// What a shard answers.
+/// The answer of a shard.
 #[derive(Debug)]
 pub enum Reply {
     Changed(Result<Answer, CatalogError>),
@@ -75,11 +77,11 @@ pub enum Reply {
     Totals(Box<Totals>),
     Connections(Part<ConnectionRow>),
     Look(Part<ConnectionFacts>, LogFacts),
-    /// Whether it was there.
+    /// Whether the connection was there.
     Closed(Result<bool, AccessRefused>),
 }
 
-/// Sums over a shard.
+/// Sums over one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub ready: u64,
@@ -89,31 +91,31 @@ pub struct Totals {
     pub budgets: Vec<BudgetRow>,
 }
 
-/// Part of a list that is asked for in parts. At most [`PLACES_PER_PART`] places are looked at for it.
+/// A part of a list that is read in parts. A part covers at most [`PLACES_PER_PART`] places.
 ///
-/// What is there while all parts are read, and stays in its place, is in the list once. What comes or goes meanwhile may be in
-/// it or not.
+/// An entry that stays in its place while all parts are read is in the list once. An entry that is added or
+/// removed meanwhile may be missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part<T, P = usize> {
     pub rows: Vec<T>,
-    /// Where the next part begins; `None` if this was the last.
+    /// The place where the next part begins; `None` after the last part.
     pub next: Option<P>,
 }
 
-/// The most places that a shard looks at for one question, and the most ids that one question names. A turn answers one
-/// question of this size. Others wait for the next turn.
+/// The most places that a shard visits for one question, and the most ids in one question. A turn answers at
+/// least one question of this size; others may wait for the next turn.
 pub const PLACES_PER_PART: usize = 500;
 
 impl<T> Part<T> {
-    /// The rows from place `from` on, of a table with `places` places.
+    /// Returns the rows from place `from` on, of a table with `places` places.
     pub fn of(from: usize, places: usize, row: impl FnMut(usize) -> Option<T>) -> Self {
         let end = places.min(from.saturating_add(PLACES_PER_PART));
         Self { rows: (from..end).filter_map(row).collect(), next: (end < places).then_some(end) }
     }
 }
 
-/// Questions that are not answered, by number. Bounded by the HTTP requests in flight: whoever gives up a question takes its
-/// number out.
+/// Questions without an answer, by number. They are bounded by the HTTP requests in flight, because a waiter
+/// that gives up removes its question.
 #[derive(Debug, Default)]
 pub struct Asked {
     last: AtomicU64,
@@ -121,7 +123,7 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// The number of a new question, and where its answer comes.
+    /// Returns the number of a new question, and the receiver of its answer.
     pub fn begin(&self) -> (u64, oneshot::Receiver<Reply>) {
         let (reply, answer) = oneshot::channel();
         let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
@@ -129,7 +131,7 @@ impl Asked {
         (number, answer)
     }
 
-    /// A shard has answered. Whoever has given up meanwhile is not waited for.
+    /// Passes the answer of a shard to the waiter, if it has not given up.
     pub fn answer(&self, number: u64, reply: Reply) {
         let waiting = self.waiting().remove(&number);
         if let Some(waiting) = waiting {
@@ -137,7 +139,7 @@ impl Asked {
         }
     }
 
-    /// Nobody waits for this answer any more. False if it has come.
+    /// Gives a question up. Returns false if the answer has arrived.
     pub fn end(&self, number: u64) -> bool {
         self.waiting().remove(&number).is_some()
     }
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_comes_to_whoever_asked() {
+    fn an_answer_reaches_its_asker() {
         let asked = Asked::default();
         let ((first, mut of_first), (second, mut of_second)) = (asked.begin(), asked.begin());
         asked.answer(second, Reply::Delivered(vec![2]));

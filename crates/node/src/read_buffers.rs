@@ -1,38 +1,39 @@
-//! The buffers that a shard reads its sockets into, where large frames stay
+//! The buffers that a shard reads its sockets into. Large frames stay in them
 //! (`docs/decisions/0020-large-frames-stay-where-they-were-read.md`).
 
 use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-/// Lent buffers that are to come back, at most: with the runtime's 272 KiB each they are 17 MiB of a shard.
+/// The most lent buffers that are kept for reuse. With the runtime's 272 KiB each they take 17 MiB per shard.
 const LENT_MAX: usize = 64;
 
-/// How often it is asked how many of them are of use, in milliseconds.
+/// The time between two trims, in milliseconds.
 const TRIM_MS: u64 = 500;
 
-/// One buffer to read into, and those that are lent to the frames in them. A lent one is read into again when its last
-/// frame is gone: what is fresh from the allocator is mostly fresh from the kernel, page by page.
+/// One buffer to read into, and the buffers that are lent to frames. A lent buffer is reused when its last
+/// frame is dropped: memory that is new from the allocator is mostly new from the kernel, which costs a page
+/// fault for each page.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
-    /// Of each, in bytes.
+    /// The size of each buffer, in bytes.
     capacity: usize,
     current: BytesMut,
-    /// Oldest first. Each is empty and keeps the memory that its frames stand in.
+    /// Oldest first. Each is empty and keeps the memory of its frames.
     lent: VecDeque<BytesMut>,
-    /// How many were lent since `trimmed_ms`.
+    /// The number of buffers lent since `trimmed_ms`.
     lent_lately: usize,
     trimmed_ms: u64,
 }
 
 impl ReadBuffers {
-    /// Buffers of `capacity` bytes.
+    /// Makes buffers of `capacity` bytes.
     pub fn new(capacity: usize) -> Self {
         let current = BytesMut::with_capacity(capacity);
         Self { capacity, current, lent: VecDeque::new(), lent_lately: 0, trimmed_ms: 0 }
     }
 
-    /// An empty buffer of the full capacity. Whoever splits a frame off it may keep the frame as long as it likes.
+    /// Returns an empty buffer of the full capacity. A frame that is split off it may be kept for any time.
     pub fn ready(&mut self) -> &mut BytesMut {
         self.current.clear();
         if !self.current.try_reclaim(self.capacity) {
@@ -42,14 +43,15 @@ impl ReadBuffers {
         &mut self.current
     }
 
-    /// A lent buffer that nobody has a frame in any more. Frames go about as they came: only the oldest is asked.
+    /// Returns a lent buffer without frames. Frames are mostly dropped in the order of arrival, so only the
+    /// oldest buffer is checked.
     fn returned(&mut self) -> Option<BytesMut> {
         let oldest = self.lent.front_mut()?;
         if oldest.try_reclaim(self.capacity) { self.lent.pop_front() } else { None }
     }
 
-    /// Leaves the current buffer to its frames and goes on with `next`. Of too many lent ones the oldest is left to the
-    /// allocator.
+    /// Leaves the current buffer to its frames and continues with `next`. If too many are lent, the oldest is
+    /// given up: its memory is freed with its last frame.
     fn lend(&mut self, next: BytesMut) {
         if self.lent.len() == LENT_MAX {
             self.lent.pop_front();
@@ -58,7 +60,7 @@ impl ReadBuffers {
         self.lent_lately += 1;
     }
 
-    /// From time to time: leaves all to the allocator but as many as were lent since the last time.
+    /// Called from time to time. Keeps only as many lent buffers as were lent since the last trim.
     pub fn trim(&mut self, now_ms: u64) {
         if now_ms >= self.trimmed_ms + TRIM_MS {
             self.trimmed_ms = now_ms;
@@ -76,7 +78,7 @@ mod tests {
 
     const CAPACITY: usize = 1000;
 
-    /// Reads a frame that stays, and says which buffer it is in.
+    /// Reads a frame that stays. Returns it and the address of its buffer.
     fn lend(buffers: &mut ReadBuffers) -> (Bytes, *const u8) {
         let buffer = buffers.ready();
         assert!(buffer.is_empty() && buffer.capacity() >= CAPACITY, "{} of room", buffer.capacity());
@@ -86,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_read_into_again_when_its_last_frame_is_gone() {
+    fn a_buffer_is_reused_when_its_last_frame_is_dropped() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let first = lend(&mut buffers);
         let second = lend(&mut buffers);
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_frame_in_it_the_same_buffer_is_taken_again() {
+    fn a_buffer_without_frames_is_reused() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let at = lend(&mut buffers).1;
         assert_eq!(lend(&mut buffers).1, at);
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_kept_than_were_needed_lately() {
+    fn no_more_buffers_are_kept_than_were_needed_lately() {
         let mut buffers = ReadBuffers::new(CAPACITY);
         let frames: Vec<_> = (0..10).map(|_| lend(&mut buffers).0).collect();
         buffers.trim(TRIM_MS);

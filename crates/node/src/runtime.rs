@@ -1,11 +1,12 @@
-//! Threads, sockets and time for the shards: one tokio `current_thread` runtime each (house.md section 5).
+//! Threads, sockets and time for the shards: each shard has one tokio `current_thread` runtime.
 //!
 //! ```text
-//!   connection tasks: await bytes, hand them to the shard, wake the turn
-//!   turn task:        mail, calls, completions -> turn -> records, mail, one vectored write per connection
+//!   connection tasks: read bytes, pass them to the shard, wake the turn task
+//!   turn task:        mail, questions, completions -> turn
+//!                     -> records, mail, one vectored write per connection
 //! ```
 //!
-//! No borrow of a shard lives across an await.
+//! A turn is one iteration of a shard's event loop. No borrow of a shard is held across an await.
 
 mod sockets;
 
@@ -28,26 +29,27 @@ use wal::{
 };
 
 pub(crate) use self::sockets::accept_all;
-use self::sockets::{Socket, accept, evict, serve, write_dirty, write_line};
+use self::sockets::{Socket, accept, evict, serve, write_dirty, write_large};
 use crate::incoming::{Incoming, Shards};
 use crate::logins::Logins;
 use crate::questions::Asked;
 use crate::read_buffers::ReadBuffers;
 use crate::shard::{READ_BUFFER, Shard, Writes};
 
-/// Deliveries wait for no record. In front of so few bytes to write they are sent first, and a consumer has its message
-/// 30 to 60 us sooner at 5,000 a second. In front of more they are sent behind: consumers that answer at once make the
-/// next batch smaller, and a publisher's credit leaves together with its receipts.
+/// If a turn has no more than this many bytes to write to the log, deliveries are sent before the write: no
+/// delivery waits for a record. A consumer then has its message 30 to 60 us sooner at 5,000 a second. With
+/// more bytes the deliveries are sent after the write. Consumers that answer at once then make the next batch
+/// smaller, and a publisher's credit leaves together with its receipts.
 const DELIVER_FIRST_BYTES: u64 = 1024;
 
-/// How long after a failure the log is tried again.
+/// The time after a failed write until the log is tried again.
 const LOG_RETRY: Duration = Duration::from_millis(200);
 
-/// At a stop: how long receipts in flight are waited for, and then for output to be written.
+/// At a stop: how long to wait for receipts in flight, and then for output to be written.
 const STOP_RECEIPTS: Duration = Duration::from_secs(2);
 const STOP_OUTPUT: Duration = Duration::from_secs(1);
 
-/// A stopping shard that has heard nothing for this long has heard everything.
+/// A stopping shard that receives nothing for this long assumes that nothing more will arrive.
 const STOP_QUIET: Duration = Duration::from_millis(20);
 
 /// The threads that write and read for all shards.
@@ -70,11 +72,11 @@ impl Writes for &Storage {
     }
 }
 
-/// Milliseconds since the epoch that never go back while the process lives.
+/// A clock in milliseconds since the epoch that never goes back while the process lives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     started: Instant,
-    /// The same time since the epoch.
+    /// The time since the epoch at `started`.
     since: Duration,
 }
 
@@ -93,8 +95,9 @@ impl Clock {
         self.started.elapsed().as_millis() as u64
     }
 
-    /// The time since the epoch when so much has passed since the start. Rounded once: a message that is published
-    /// after a client has looked at the system's clock must not seem to come before it.
+    /// Returns the time since the epoch, in milliseconds, at `elapsed` after the start. It is rounded only
+    /// once: a message that a client publishes after reading the system's clock must not appear to be older
+    /// than that reading.
     fn after(&self, elapsed: Duration) -> u64 {
         (self.since + elapsed).as_millis() as u64
     }
@@ -107,24 +110,24 @@ impl Clock {
 /// One shard and what its tasks share.
 struct Host {
     shard: RefCell<Shard>,
-    /// Where mail goes, and connections that leave.
+    /// The channels to all shards, for mail and for connections that move.
     shards: Shards,
     clock: Clock,
     sockets: RefCell<HashMap<usize, Rc<Socket>>>,
     storage: Storage,
     logins: Logins,
-    /// Where answers to the desk go.
+    /// The questions of the desk (the management front end) that wait for an answer.
     asked: Arc<Asked>,
     read_buffers: RefCell<ReadBuffers>,
-    /// How many reads the next turn is to take on.
+    /// The number of reads that the next turn will process.
     reads: Cell<usize>,
-    /// Connections that wait until a turn has time for all that they are to be sent, those that have waited longest first.
-    line: RefCell<VecDeque<usize>>,
+    /// Connections with much output, the one that has waited longest first. See [`sockets::write_large`].
+    large_outputs: RefCell<VecDeque<usize>>,
     /// Wakes the turn task.
     wake: Notify,
 }
 
-/// Runs a shard on this thread until it is told to stop.
+/// Runs a shard on this thread until it receives [`Incoming::Stop`].
 pub(crate) fn run(
     shard: Shard,
     clock: Clock,
@@ -145,12 +148,12 @@ pub(crate) fn run(
         asked,
         read_buffers: RefCell::new(ReadBuffers::new(READ_BUFFER)),
         reads: Cell::new(0),
-        line: RefCell::default(),
+        large_outputs: RefCell::default(),
         wake: Notify::new(),
     });
     let tasks = LocalSet::new();
-    // A task among the others: it comes behind all that had something to read. What wakes the future that is blocked on
-    // makes the runtime look for events once more.
+    // The turn loop is an ordinary task, so it runs after all tasks that had something to read. If it were
+    // the future of `block_on`, each wake would make the runtime poll for events once more.
     let turns = tasks.spawn_local(turns(host, incoming));
     tasks.block_on(&runtime, turns).map_err(io::Error::other)
 }
@@ -159,7 +162,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
     let mut dirty = Vec::new();
     let mut stopping: Option<(String, Instant)> = None;
     let mut retry_log: Option<Instant> = None;
-    // Set anew only when it is to be sooner: one turn too many is cheaper than a timer for each.
+    // Only ever reset to an earlier time, or once it has elapsed: an extra turn is cheaper than resetting a
+    // timer each turn.
     let mut alarm = pin!(tokio::time::sleep_until(Instant::now().into()));
     loop {
         let timeout = host.clock.instant(host.shard.borrow().next_timeout());
@@ -198,14 +202,14 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
             host.shard.borrow_mut().retry_log();
         }
         if turn(&host, &mut dirty) {
-            // The next turn comes at once. Sockets are only looked at when all who run have paused.
+            // The next turn runs at once. The runtime polls sockets only when all tasks have yielded.
             tokio::task::yield_now().await;
         }
         if host.shard.borrow().log_refuses() && retry_log.is_none() {
             retry_log = Some(Instant::now() + LOG_RETRY);
         }
         if let Some((why, deadline)) = &stopping
-            && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_telling())
+            && (!(host.shard.borrow().has_held_receipts() || host.shard.borrow().is_notifying())
                 || *deadline <= Instant::now())
         {
             host.shard.borrow_mut().shut_down(why);
@@ -216,8 +220,8 @@ async fn turns(host: Rc<Host>, mut incoming: mpsc::UnboundedReceiver<Incoming>) 
     }
 }
 
-/// At a stop: waits a little for the last frames to leave, the last mail to come and the last records to be
-/// written.
+/// At a stop: waits a little until the last frames have left, the last mail has arrived and the last records
+/// are written.
 async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming>, dirty: &mut Vec<usize>) {
     let deadline = Instant::now() + STOP_OUTPUT;
     while Instant::now() < deadline {
@@ -231,7 +235,7 @@ async fn finish(host: &Rc<Host>, incoming: &mut mpsc::UnboundedReceiver<Incoming
             () = tokio::time::sleep(STOP_QUIET) => {
                 let blocked = host.sockets.borrow().values().any(|socket| socket.is_blocked());
                 let shard = host.shard.borrow();
-                if !blocked && !shard.has_unlogged() && !shard.is_telling() {
+                if !blocked && !shard.has_unlogged() && !shard.is_notifying() {
                     return;
                 }
             }
@@ -258,7 +262,7 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = accept(host, stream, handshake) {
                 host.shard.borrow().uncount();
-                tracing::info!(target: PEER, "a connection was gone before it was served: {error}");
+                tracing::info!(target: PEER, "a connection closed before it was served: {error}");
             }
         }
         Incoming::Evict { key, handshake } => {
@@ -270,14 +274,15 @@ fn receive(host: &Rc<Host>, message: Incoming) {
             drop(shard);
             if let Err(error) = serve(host, key, stream, None) {
                 host.shard.borrow_mut().disconnect(key);
-                tracing::error!("a connection was lost on its way between shards: {error}");
+                tracing::error!("a connection was lost while it moved between shards: {error}");
             }
         }
         Incoming::Stop(_) => {}
     }
 }
 
-/// One turn, and what it has made is taken to where it goes. True if something is left for another one, which is called for.
+/// Runs one turn and carries out its results. Returns true if work is left; the next turn is then already
+/// requested.
 fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     let (mut guard, storage) = (host.shard.borrow_mut(), &host.storage);
     let shard = &mut *guard;
@@ -307,16 +312,16 @@ fn turn(host: &Rc<Host>, dirty: &mut Vec<usize>) -> bool {
     for (to, sender) in host.shards.iter().enumerate() {
         let mail = shard.poll_mail(to as ShardId);
         if !mail.is_empty() {
-            // A shard that has ended needs no mail any more.
+            // A shard that has ended needs no mail.
             drop(sender.send(Incoming::Mail(mail)));
         }
     }
     write_dirty(host, shard, dirty, &mut pending);
-    is_left |= write_line(host, shard, &mut pending);
-    // What was written has made room for more.
+    is_left |= write_large(host, shard, &mut pending);
+    // Writing to the sockets has freed capacity for more reads.
     shard.poll_chunk_jobs().for_each(|job| storage.stream_reader.send(job));
     for key in pending {
-        // The next turn makes output of what waits: nothing may take the mark away before.
+        // The next turn makes output of what is pending. The mark must not be cleared before that.
         shard.touch(key);
         is_left = true;
     }

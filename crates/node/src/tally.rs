@@ -1,22 +1,22 @@
-//! What the shards hold together of one budget of the node.
+//! What all shards together use of one of the node's budgets.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use broker::ids::ShardId;
 
-/// Bytes of each shard. A shard writes its own line only, and seldom: nobody waits for anybody.
+/// The bytes that each shard uses. A shard writes only its own line, and seldom, so there is no contention.
 #[derive(Debug)]
 pub(crate) struct Tally {
     limit: u64,
     lines: Box<[Line]>,
 }
 
-/// Of one shard; alone in its cache line, so that writing it disturbs no other shard.
+/// The numbers of one shard. It has its own cache line, so that writing it does not slow down other shards.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Line {
     used: AtomicU64,
-    /// What the connection that holds most holds.
+    /// Bytes of the connection that uses most.
     most: AtomicU64,
 }
 
@@ -25,18 +25,18 @@ impl Tally {
         Self { limit, lines: (0..shards).map(|_| Line::default()).collect() }
     }
 
-    /// Bytes that all shards together may hold.
+    /// The bytes that all shards together may use.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// A part of the limit: those of all shards are the limit.
+    /// Returns this shard's part of the limit. The parts of all shards add up to the limit.
     pub fn limit_part(&self, shard: ShardId) -> u64 {
         let shards = self.lines.len().max(1) as u64;
         self.limit / shards + if shard == 0 { self.limit % shards } else { 0 }
     }
 
-    /// Notes what a shard holds, and the most that one of its connections does.
+    /// Publishes the bytes that a shard uses, and those of its connection that uses most.
     pub fn publish(&self, shard: ShardId, used: u64, most: u64) {
         if let Some(line) = self.lines.get(usize::from(shard)) {
             line.used.store(used, Ordering::Relaxed);
@@ -44,8 +44,9 @@ impl Tally {
         }
     }
 
-    /// The shard whose connection is to pay: the one that holds most. `None` while the budget is kept.
-    pub fn who_pays(&self) -> Option<ShardId> {
+    /// Returns the shard whose largest connection must be closed: the shard with the largest connection.
+    /// Returns `None` while the budget is not exceeded.
+    pub fn shard_to_shed(&self) -> Option<ShardId> {
         let used: u64 = self.lines.iter().map(|line| line.used.load(Ordering::Relaxed)).sum();
         if used <= self.limit {
             return None;
@@ -61,15 +62,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_holds_most_pays_once_there_is_too_much() {
+    fn the_shard_of_the_largest_connection_is_chosen_above_the_limit() {
         let tally = Tally::new(3, 100);
-        assert_eq!(tally.who_pays(), None);
+        assert_eq!(tally.shard_to_shed(), None);
         tally.publish(0, 60, 20);
         tally.publish(2, 40, 40);
-        assert_eq!(tally.who_pays(), None, "as much as there may be");
+        assert_eq!(tally.shard_to_shed(), None, "exactly the limit");
         tally.publish(1, 1, 1);
-        assert_eq!(tally.who_pays(), Some(2), "a shard with more in all pays later");
+        assert_eq!(tally.shard_to_shed(), Some(2), "a shard with a larger sum comes later");
         tally.publish(2, 0, 0);
-        assert_eq!(tally.who_pays(), None);
+        assert_eq!(tally.shard_to_shed(), None);
     }
 }

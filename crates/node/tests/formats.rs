@@ -1,6 +1,6 @@
-//! Every record that the broker writes, as each version of the log wrote it: data directories that must be readable for
-//! as long as there are upgrades from them. `UPDATE_GOLDEN=1` writes that of today's version anew, which a released
-//! version never does.
+//! Every record that the broker writes, as each version of the log wrote it. These data directories must stay
+//! readable while upgrades from their versions are supported. `UPDATE_GOLDEN=1` rewrites the directory of the
+//! current version. That must never be done for a released version.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn golden(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/v{version}"))
 }
 
-/// What deliveries have left on a message. Version 1 kept the first two.
+/// The delivery marks of a message. Version 1 stored the first two fields only.
 fn marks(version: u32) -> Marks {
     let mut marks = Marks { delivery_count: 4, redelivered: true, ..Marks::default() };
     if version > 1 {
@@ -62,7 +62,7 @@ fn dead(body: &'static [u8]) -> Message {
     message(body).with_death(death, 2)
 }
 
-/// The changes that a small topology takes.
+/// The changes of a small topology.
 fn changes(catalog: &mut Catalog) -> Vec<Change> {
     let mut all = Vec::new();
     let mut arguments = Arguments::new();
@@ -123,7 +123,7 @@ fn changes(catalog: &mut Catalog) -> Vec<Change> {
 
 const PERMISSIONS: Permissions = Permissions { write: Reach::Nothing, ..Permissions::ALL };
 
-/// Where a run stands.
+/// The place of a run.
 const EXTENT: Extent = Extent { pack: 3, offset: 48, bytes: 4000 };
 
 fn stored() -> Stored {
@@ -136,7 +136,7 @@ fn stored() -> Stored {
     Stored { run: 7, first: 4, last: 9, priorities: (0, 255), messages: 6, durable: 5, bytes: 50, ages }
 }
 
-/// The files of a log with one record of each kind.
+/// Returns the files of a log with one record of each kind.
 fn written() -> BTreeMap<String, Vec<u8>> {
     let disk = FalseDisk::new(1);
     let options = Options { seed: Some(1), ..Options::default() };
@@ -180,7 +180,7 @@ fn formats_are_versioned() {
     }
 }
 
-/// The golden directory of a version is read back; that of today's holds `written`.
+/// Reads the golden directory of a version. The directory of the current version must equal `written`.
 fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     let disk = FalseDisk::new(2);
     for entry in std::fs::read_dir(golden(version)).expect("the golden folder") {
@@ -244,7 +244,8 @@ fn opens(version: u32, written: &BTreeMap<String, Vec<u8>>) {
     assert_eq!(*three, dead(b"\x00\x53\x75\xa0\x05three"));
 }
 
-/// Nothing that the broker wrote. Whoever wrote it may have meant anything, so that the queue is closed, and the node starts.
+/// A contradictory record was not written by the broker, and its meaning is unknown. So the queue is closed,
+/// and the node starts.
 #[test]
 fn a_record_that_contradicts_itself_is_unreadable() {
     let sound = stored();

@@ -1,4 +1,5 @@
-//! Guessing passwords over many connections at once, on several shards: one address has so many tries, all together.
+//! Guessing passwords over many connections to several shards. All connections of one address share one
+//! limit.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use node::{StorageLimits, make_shards};
 
 const SHARDS: u8 = 2;
 
-/// A login on a connection of its own; whether it is let in.
+/// Tries a login on a new connection. Returns true if it succeeds.
 fn is_let_in(access: &Access, shard: &mut Shard, from: &str, password: &str) -> bool {
     let from: IpAddr = from.parse().unwrap();
     let key = shard.connect(SocketAddr::new(from, 4711), "127.0.0.1:5672".parse().unwrap());
@@ -50,16 +51,16 @@ fn an_address_guesses_no_faster_over_many_connections() {
     for n in 0..100 {
         assert!(!is_let_in(&access, if n < 30 { a } else { b }, "127.0.0.1", &format!("guess {n}")));
     }
-    // None of those that were guessed at once would have been found out to be right.
+    // Guesses beyond the limit are refused even if they are right.
     assert!(!is_let_in(&access, a, "127.0.0.1", "right") && !is_let_in(&access, b, "127.0.0.1", "right"));
     assert!(
         (0..8).any(|n| is_let_in(&access, a, &format!("192.0.2.{n}"), "right")),
-        "others are not kept waiting"
+        "other addresses are not limited"
     );
     a.set_now(2_000);
     b.set_now(2_000);
     assert!(
         is_let_in(&access, a, "127.0.0.1", "right") && is_let_in(&access, b, "127.0.0.1", "right"),
-        "one is forgiven"
+        "after a second one more try is allowed"
     );
 }

@@ -1,5 +1,5 @@
-//! Damage that the log finds closes the queues that it may concern, for good, and nothing else. One shard on the real
-//! log, on a false disk whose bytes are changed between two lives.
+//! Damage in the log closes the queues that it may concern, permanently, and nothing else. The tests run one
+//! shard on the real log, on a false disk whose bytes are changed between two starts.
 
 mod asks;
 #[path = "asks/queues.rs"]
@@ -24,16 +24,16 @@ use queue::{ConsumerId, Effect, Publish, PublisherId, Refusal, Request, Ticket};
 use wal::testing::FalseDisk;
 use wal::{Handover, Log, Options};
 
-/// The log may hold this much garbage: little, so that its files are given back.
+/// The bytes of garbage that the log may hold: few, so that it deletes its files.
 const GARBAGE: u64 = 4 * 1024;
 
-/// A process on the disk.
+/// One process on the disk.
 struct Life {
     log: Log<FalseDisk>,
     shard: Shard,
     now_ms: u64,
-    /// Bytes that its start had to tell the log.
-    told: usize,
+    /// Bytes that the start had to write to the log.
+    written: usize,
 }
 
 impl Life {
@@ -43,20 +43,20 @@ impl Life {
 
     fn start_with(disk: &FalseDisk, now_ms: u64, accept: bool) -> Result<Self, DefinitionsLost> {
         let mut restored = Restored::default();
-        // The same bytes in every run: some of them are looked for.
+        // The same bytes in every run, because tests search for some of them.
         let options = Options { file_bytes: 2048, seed: Some(now_ms), ..Options::default() };
         let (mut log, recovery) =
             Log::open(disk.clone(), options, &mut |record| restored.handle_record(record)).unwrap();
         restored.finish();
         let records = quarantine(&mut restored, &recovery, accept)?;
-        let told = records.bytes();
+        let written = records.bytes();
         let mut done = Vec::new();
         log.append(&mut vec![Handover { shard: 0, ticket: 0, records, sync: true }], &mut done);
         log.sync(&mut done);
         let limits = StorageLimits { garbage_allowed: GARBAGE, ..StorageLimits::default() };
         let (settings, access) = (Arc::new(Settings::default()), Arc::new(Access::default()));
         let mut shards = make_shards(restored, 1, &settings, &access, limits, now_ms);
-        Ok(Self { log, shard: shards.remove(0), now_ms, told })
+        Ok(Self { log, shard: shards.remove(0), now_ms, written })
     }
 
     fn settle(&mut self) {
@@ -109,7 +109,7 @@ impl Life {
         self.settle();
     }
 
-    /// Takes everything: how many messages, or why none.
+    /// Takes all messages. Returns their number, or why there are none.
     fn take(&mut self, queue: QueueId) -> Result<usize, Refusal> {
         let holder = ConsumerId(u64::MAX);
         match self.ask(queue, |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true }) {
@@ -119,7 +119,7 @@ impl Life {
         }
     }
 
-    /// Fills files with messages that come and go.
+    /// Fills files with messages that are published and consumed.
     fn churn(&mut self, queue: QueueId) {
         for seq in 0..100 {
             self.publish(queue, seq, &[b'x'; 200]);
@@ -139,7 +139,7 @@ impl Life {
     }
 }
 
-/// Queues `a`, with messages "one" and "two", and `b`, with "three" and "four".
+/// Returns a disk with queue `a`, messages "one" and "two", and queue `b`, messages "three" and "four".
 fn filled() -> FalseDisk {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
@@ -152,7 +152,7 @@ fn filled() -> FalseDisk {
     disk
 }
 
-/// The same files, with every octet from the first `from` to the last `to` behind it changed.
+/// Returns the same files with changed octets, from the first `from` to the first `to`.
 fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
     let spoilt = FalseDisk::new(2);
     let mut hits = 0;
@@ -164,7 +164,7 @@ fn spoilt(disk: &FalseDisk, from: &[u8], to: &[u8]) -> FalseDisk {
         }
         spoilt.put(&name, &bytes);
     }
-    assert_eq!(hits, 1, "it stands there once");
+    assert_eq!(hits, 1, "the bytes occur in one file only");
     spoilt
 }
 
@@ -173,10 +173,10 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     for told_again in [false, true] {
         let mut life = Life::start(&disk, 100_000).unwrap();
-        assert_eq!(life.told == 0, told_again, "the log is told once");
+        assert_eq!(life.written == 0, told_again, "it is written to the log once");
         let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
         assert_eq!(life.take(a), Err(Refusal::Damaged));
-        assert_eq!(life.ready(a), 1, "what is left of it is kept");
+        assert_eq!(life.ready(a), 1, "its remaining messages are kept");
         assert_eq!(life.ready(b), 2);
         life.stop();
     }
@@ -195,20 +195,21 @@ fn a_queue_that_lost_a_record_is_closed_until_it_is_deleted() {
 }
 
 #[test]
-fn it_stays_closed_when_the_damaged_file_is_given_back() {
+fn a_damaged_queue_stays_closed_after_its_file_is_deleted() {
     let disk = spoilt(&filled(), b"one", b"one");
     let damaged = disk.files().into_keys().next().unwrap();
     let mut life = Life::start(&disk, 100_000).unwrap();
     let b = life.queue("b").unwrap();
     life.churn(b);
-    assert!(!disk.files().contains_key(&damaged), "its file is given back");
+    assert!(!disk.files().contains_key(&damaged), "its file is deleted");
     drop(life);
     let mut life = Life::start(&disk, 200_000).unwrap();
     let a = life.queue("a").unwrap();
-    assert_eq!((life.told, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
+    assert_eq!((life.written, life.take(a), life.ready(a)), (0, Err(Refusal::Damaged), 1));
 }
 
-/// Changes the octets of `what` on the disk itself, as damage does between two lives of one boot of the machine.
+/// Changes the octets of `what` on the disk itself, as damage does between two starts within one boot of the
+/// machine.
 fn spoil(disk: &FalseDisk, what: &[u8]) {
     let (name, mut bytes) = disk.files().pop_last().unwrap();
     let at = bytes.windows(what.len()).position(|window| window == what).unwrap();
@@ -217,13 +218,13 @@ fn spoil(disk: &FalseDisk, what: &[u8]) {
 }
 
 #[test]
-fn the_last_message_before_a_kill_is_missed() {
+fn damage_to_the_last_message_before_a_kill_is_noticed() {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     let (a, b) = (life.declare("a"), life.declare("b"));
     life.publish(b, 1, b"one");
     life.publish(a, 1, b"two");
-    // The log falls idle, and then the process is killed.
+    // The log becomes idle, and then the process is killed.
     life.log.note();
     drop(life);
     spoil(&disk, b"two");
@@ -234,7 +235,7 @@ fn the_last_message_before_a_kill_is_missed() {
 }
 
 #[test]
-fn the_last_definition_before_a_kill_is_missed() {
+fn damage_to_the_last_definition_before_a_kill_is_noticed() {
     let disk = FalseDisk::new(1);
     let mut life = Life::start(&disk, 1_000).unwrap();
     life.declare("first");
@@ -250,11 +251,11 @@ fn the_last_definition_before_a_kill_is_missed() {
     let life = Life::start_with(&disk, 200_000, true).unwrap();
     assert!(life.queue("first").is_some() && life.queue("second").is_none());
     drop(life);
-    assert!(Life::start(&disk, 300_000).is_ok(), "it is known now");
+    assert!(Life::start(&disk, 300_000).is_ok(), "the damage is noted now");
 }
 
 #[test]
-fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
+fn damage_without_a_known_owner_closes_every_durable_queue_of_its_time() {
     let disk = spoilt(&filled(), b"one", b"three");
     let mut life = Life::start(&disk, 100_000).unwrap();
     let (a, b) = (life.queue("a").unwrap(), life.queue("b").unwrap());
@@ -264,13 +265,14 @@ fn damage_that_names_nobody_closes_every_durable_queue_of_its_time() {
     life.stop();
     let mut life = Life::start(&disk, 200_000).unwrap();
     assert_eq!((life.take(a), life.take(b)), (Err(Refusal::Damaged), Err(Refusal::Damaged)));
-    assert_eq!(life.take(c), Ok(1), "a queue of later days has lost nothing");
+    assert_eq!(life.take(c), Ok(1), "a queue declared later has lost nothing");
 }
 
 #[test]
 fn a_node_does_not_start_without_its_definitions() {
     let disk = filled();
-    // What was lost with them is known by name, or was at least synced.
+    // In the first case the damage names its owners. In the second it is only known that something synced was
+    // lost.
     for (from, to) in [(&b"a"[..], &b"a"[..]), (b"a", b"one")] {
         let (name, bytes) = disk.files().pop_first().unwrap();
         let declared = bytes.windows(from.len()).position(|w| w == from).unwrap();
@@ -285,13 +287,13 @@ fn a_node_does_not_start_without_its_definitions() {
         assert!(refused.to_string().contains(&format!("{name} is damaged at offset {}", damage.offset)));
         assert_eq!(spoilt.files()[&name], changed, "nothing was touched");
 
-        // Unless that is accepted: what is left of the queues is closed then, and the next start knows.
+        // If the loss is accepted, the remaining queues are closed, and the next start knows that.
         for (accept, now_ms) in [(true, 200_000), (false, 300_000)] {
             let mut life = Life::start_with(&spoilt, now_ms, accept).unwrap();
-            assert_eq!(life.told == 0, !accept, "the log is told once");
-            assert_eq!(life.queue("a"), None, "it is not known of");
+            assert_eq!(life.written == 0, !accept, "it is written to the log once");
+            assert_eq!(life.queue("a"), None, "its definition is lost");
             let b = life.queue("b");
-            assert_eq!(b.is_some(), to == b"a", "it was declared between the two");
+            assert_eq!(b.is_some(), to == b"a", "its definition is lost as well, or not");
             if let Some(b) = b {
                 assert_eq!((life.take(b), life.ready(b)), (Err(Refusal::Damaged), 2));
             }

@@ -1,5 +1,6 @@
-//! Arguments and policies of queues, and exchanges that remember, on whole shards: from the command to what comes
-//! out of the queue. One thread, a false clock, and a log that writes at once.
+//! Arguments and policies of queues, and exchanges that remember messages, on whole shards: from the command
+//! to the messages that leave the queue. The tests use one thread, a simulated clock, and a log that writes
+//! at once.
 
 mod asks;
 #[path = "asks/queues.rs"]
@@ -40,7 +41,7 @@ impl World {
         Self { shards, now_ms: 1000, seq: 0 }
     }
 
-    /// Until nobody has anything to do.
+    /// Runs all shards until no work is left.
     fn settle(&mut self) {
         let mut mail: VecDeque<(usize, Vec<Mail>)> = VecDeque::new();
         loop {
@@ -135,12 +136,12 @@ impl World {
         self.settle();
     }
 
-    /// Gives the queue a home.
+    /// Places the queue on this shard, by asking for a report.
     fn place(&mut self, shard: usize, queue: QueueId) {
         self.ask(shard, queue, |ticket| Request::Report { ticket });
     }
 
-    /// Takes everything that is ready.
+    /// Takes all ready messages.
     fn take(&mut self, queue: QueueId) -> Vec<String> {
         let holder = ConsumerId(u64::MAX);
         let fetch = |ticket| Request::Fetch { ticket, holder, n: 1000, settled: true };
@@ -172,7 +173,7 @@ fn a_queue_that_nobody_uses_expires() {
     world.now_ms += 900;
     world.settle();
     assert!(world.exists(queue));
-    // Fetching is using; publishing is not.
+    // Fetching counts as use; publishing does not.
     assert_eq!(world.take(queue), ["m"]);
     world.now_ms += 900;
     world.publish(1, queue, "n", None);
@@ -201,7 +202,7 @@ fn priorities_go_first() {
 }
 
 #[test]
-fn full_queues_send_what_they_refuse_to_where_dead_letters_go() {
+fn full_queues_dead_letter_what_they_reject() {
     let mut world = World::new(2);
     let dead = world.declare("dead", &[]);
     let queue = world.declare(
@@ -221,7 +222,7 @@ fn full_queues_send_what_they_refuse_to_where_dead_letters_go() {
     assert_eq!(world.take(dead), ["refused"]);
 }
 
-/// A policy reaches queues that are there, on every shard, and lets them go again.
+/// A policy applies to existing queues on every shard, and no longer after it is cleared.
 #[test]
 fn policies_are_applied_live() {
     let mut world = World::new(2);
@@ -231,7 +232,7 @@ fn policies_are_applied_live() {
         (0..5).for_each(|i| world.publish(shard, queue, &i.to_string(), None));
     }
     world.policy("p", &[("max-length", Value::Int(2))]);
-    assert_eq!(world.take(queues[0]), ["3", "4"], "what is too much goes at once");
+    assert_eq!(world.take(queues[0]), ["3", "4"], "surplus messages are dropped at once");
     assert_eq!(world.take(queues[1]), ["3", "4"]);
 
     world.policy("p", &[("max-length", Value::Int(1)), ("overflow", "reject-publish".into())]);
@@ -255,7 +256,7 @@ fn policies_are_applied_live() {
 }
 
 #[test]
-fn who_binds_later_gets_the_recent_history() {
+fn a_later_binding_gets_the_recent_history() {
     let mut world = World::new(2);
     let exchange = DeclareExchange {
         vhost: "/".into(),
@@ -267,7 +268,7 @@ fn who_binds_later_gets_the_recent_history() {
         arguments: [("x-recent-history-length".to_owned(), Value::Int(2))].into(),
     };
     world.change(Command::DeclareExchange(exchange)).unwrap();
-    // As the gate of the other shard does it.
+    // As the gate on the other shard does it.
     let exchange = world.shards[1].catalog().exchange("/", "h").unwrap().clone();
     for body in ["1", "2", "3"] {
         let messages = vec![message(body, None)];
@@ -289,21 +290,21 @@ fn who_binds_later_gets_the_recent_history() {
     assert_eq!(world.take(queue), ["2", "3"]);
     world.change(Command::Bind(binding("h", late.clone()))).unwrap();
     assert_eq!(world.take(queue), Vec::<String>::new(), "bound already");
-    // Through another exchange too.
+    // Also through another exchange.
     world.change(Command::Bind(binding("amq.fanout", late))).unwrap();
     world.change(Command::Bind(binding("h", Destination::Exchange("amq.fanout".into())))).unwrap();
     assert_eq!(world.take(queue), ["2", "3"]);
 }
 
 #[test]
-fn what_came_before_the_queue_had_its_home_comes_first() {
+fn requests_from_before_a_queue_had_a_home_come_first() {
     let mut world = World::new(3);
     let queue = world.declare("q", &[]);
     world.shards[0].handle_mail(vec![Mail::Place { queue, home: 2 }]);
     while world.shards[0].turn() {}
     let mut placed = world.shards[0].poll_mail(2);
     assert!(matches!(placed[..], [Mail::Placed { .. }]));
-    // The publisher's shard has heard of it earlier than the home.
+    // The publisher's shard has received this earlier than the queue's home.
     let publish = |seq, body| {
         let publish =
             Publish { publisher: PublisherId(1 << 56), seq, message: message(body, None), patient: false };

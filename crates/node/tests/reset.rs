@@ -1,4 +1,4 @@
-//! Many sessions that end at once, without a word.
+//! Many sessions that end at the same time without an orderly close.
 #![forbid(unsafe_code)]
 
 mod asks;
@@ -21,10 +21,10 @@ use world::{Socket, World};
 const CONNECTIONS: usize = 400;
 const SESSIONS: u16 = 250;
 const ALL: u64 = CONNECTIONS as u64 * SESSIONS as u64;
-/// Messages that are with consumers when these go.
+/// Messages that are with consumers when the connections are lost.
 const HELD: u64 = 1_000;
 
-/// Everything that a shard counts of its clients.
+/// Returns everything that the shards count about clients.
 fn counts(world: &World) -> [u64; 4] {
     let mut sums = [0; 4];
     for shard in &world.shards {
@@ -44,7 +44,7 @@ fn say(world: &mut World, at: Socket, out: &mut BytesMut) {
     }
 }
 
-/// A client that logs in and opens.
+/// Connects a client, logs in and opens the connection.
 fn open(world: &mut World, shard: usize) -> Socket {
     let (at, mut out) = (world.connect(shard), BytesMut::new());
     out.extend_from_slice(&SASL_HEADER);

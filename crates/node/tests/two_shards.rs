@@ -1,22 +1,23 @@
-//! One to three shards, their mail, the real log on a false disk, and clients of our own endpoints, all in one thread
-//! from a seed, with crashes and failing disks.
+//! Simulations from a seed, in one thread: one to three shards, their mail, the real log on a false disk, and
+//! clients built from our own endpoints. They include crashes and failing disks.
 
 mod world;
 
 use wal::testing::Crash;
 use world::World;
 
-/// Runs per test; `SLUICE_SOAK` multiplies it.
+/// The seeds of a test. `SLUICE_SOAK` multiplies the number of runs.
 fn seeds(runs: u64) -> impl Iterator<Item = u64> {
     let factor: u64 = std::env::var("SLUICE_SOAK").ok().and_then(|f| f.parse().ok()).unwrap_or(1);
     let base: u64 = std::env::var("SLUICE_SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(1);
     base..base + runs * factor
 }
 
-/// Returns how many files of the log were given back, how many runs went to the disk, how many packs were to be emptied, how
-/// many connections followed their queue to another shard, and how many handovers a shard has written itself.
+/// Runs one simulation. Returns the number of: log files deleted, runs paged out, packs reported as sparse,
+/// connections that followed their queue to another shard, handovers that a shard wrote itself, and messages
+/// that were never written.
 fn run(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 6] {
-    // The seed is what a failure needs to be seen again: SLUICE_SEED=seed SLUICE_SOAK=1.
+    // A failure is repeated with SLUICE_SEED=seed SLUICE_SOAK=1.
     run_in(World::new, seed, crash, fsync, disk_errors)
 }
 
@@ -48,11 +49,11 @@ fn run_in(made: fn(u64, bool) -> World, seed: u64, crash: Crash, fsync: bool, di
 fn nothing_confirmed_is_lost() {
     let done: Vec<[u64; 6]> = seeds(150).map(|seed| run(seed, Crash::Process, false, false)).collect();
     let some = |what: usize| done.iter().any(|counts| counts[what] > 0);
-    assert!(some(0), "the log's space was given back in some of the runs");
-    assert!(some(1), "memory was spared in some of the runs");
+    assert!(some(0), "log files were deleted in some of the runs");
+    assert!(some(1), "messages were paged out in some of the runs");
     assert!(some(2), "packs were emptied in some of the runs");
     assert!(some(3), "connections followed their queues in some of the runs");
-    assert!(some(4), "shards wrote themselves in some of the runs");
+    assert!(some(4), "shards wrote records themselves in some of the runs");
     assert!(some(5), "messages were settled before they were written in some of the runs");
 }
 
@@ -83,8 +84,8 @@ fn nothing_confirmed_is_lost_on_its_way_to_another_queue() {
 }
 
 #[test]
-fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
-    // Two shards; whoever works is on the second, and the first one decides.
+fn log_files_are_deleted_even_if_the_deciding_shard_writes_nothing() {
+    // Two shards. All the work is on the second one, and the first one is the deciding shard.
     let forgotten = seeds(10).map(|seed| {
         let mut world = World::new(3 * seed + 1, false);
         world.all_on = Some(1);
@@ -96,7 +97,7 @@ fn the_log_is_given_back_when_the_first_shard_has_nothing_to_write() {
 }
 
 #[test]
-fn a_full_disk_is_emptied_by_whoever_settles() {
+fn settling_frees_a_full_disk() {
     let (mut full, mut forgotten) = (0, 0);
     for seed in seeds(40) {
         let result = std::panic::catch_unwind(|| {
@@ -125,7 +126,7 @@ fn a_full_disk_is_emptied_by_whoever_settles() {
 }
 
 #[test]
-fn a_backlog_that_cannot_leave_memory_is_told_to_publishers() {
+fn publishers_are_rejected_when_the_backlog_cannot_be_paged_out() {
     for seed in seeds(10) {
         let result = std::panic::catch_unwind(|| {
             let mut world = World::new(seed, seed % 2 == 0);
@@ -133,15 +134,15 @@ fn a_backlog_that_cannot_leave_memory_is_told_to_publishers() {
             let filled = world.paged_out;
             world.empty_packs();
             world.publish_again();
-            assert!(world.paged_out > filled, "what could not leave memory does");
+            assert!(world.paged_out > filled, "the backlog is paged out again");
             world.drain_and_check();
         });
         assert!(result.is_ok(), "seed {seed}: see above");
     }
 }
 
-/// Returns how many times retention took something, how many messages were read back in the end, how many opens named
-/// damage, and how many appends a shard has done itself.
+/// Runs one simulation with streams. Returns the number of: removals by retention, messages read back at the
+/// end, opens that reported damage, and appends that a shard did itself.
 fn run_streams(seed: u64, crash: Crash, fsync: bool, disk_errors: bool) -> [u64; 4] {
     let result = std::panic::catch_unwind(|| {
         let mut world = World::new(seed, fsync);
@@ -172,7 +173,7 @@ fn run_all_streams(crash: Crash, fsync: bool, disk_errors: bool) {
     assert!(sum(0) > 0, "retention took something");
     assert!(sum(1) > 1000, "{} messages were read back", sum(1));
     assert_eq!(sum(3) > 0, !fsync, "{} appends were done at once", sum(3));
-    // What power failures leave is nearly always told from damage.
+    // What a power failure leaves can nearly always be distinguished from damage.
     assert!(sum(2) * 20 <= done.len() as u64, "{} opens named damage", sum(2));
 }
 

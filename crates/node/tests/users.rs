@@ -1,4 +1,5 @@
-//! Users are records of the log: they survive restarts, and so does their deletion. No password is ever written.
+//! Users are records of the log. They survive restarts, and so does their deletion. No password is ever
+//! written.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +25,8 @@ fn access(password: &str) -> Access {
     }])
 }
 
-/// A start on this disk: what it brings back, with the first users, and the log with what that has written.
+/// Starts on this disk and writes the first users. Returns the log, what was restored, and whether anything
+/// was written.
 fn start(disk: &FalseDisk, access: &Access) -> (Log<FalseDisk>, Restored, bool) {
     let mut restored = Restored::default();
     let (mut log, _) =
@@ -65,8 +67,8 @@ fn the_first_user_is_made_once() {
 
     let disk = disk.crash(Crash::Power);
     let (mut log, mut restored, wrote) = start(&disk, &access("another"));
-    assert!(!wrote, "there is one");
-    let guest = restored.catalog.users().get("guest").expect("it is back").clone();
+    assert!(!wrote, "a first user exists already");
+    let guest = restored.catalog.users().get("guest").expect("it is restored").clone();
     assert!(guest.hash.is_of(&Secret::new(PASSWORD)) && !guest.hash.is_of(&Secret::new("another")));
     assert_eq!(*guest.tags, ["administrator"]);
     assert_eq!(guest.permissions.get("/"), Some(&Permissions::ALL));
@@ -78,10 +80,10 @@ fn the_first_user_is_made_once() {
     drop(log);
 
     let (_, restored, wrote) = start(&disk.crash(Crash::Power), &access(PASSWORD));
-    assert!(!wrote, "there has been one");
+    assert!(!wrote, "there has been a first user");
     assert!(restored.catalog.users().get("guest").is_none() && !restored.catalog.has_vhost("other"));
 
-    // The same when the definitions have been written once more, and their first records are gone.
+    // The same after the definitions were written again and their first records deleted.
     let disk = FalseDisk::new(2);
     let (mut log, _) = Log::open(disk.clone(), Options::default(), &mut |_| {}).unwrap();
     let mut records = Records::new();
@@ -139,7 +141,7 @@ fn no_password_is_in_the_data_directory() {
     std::fs::remove_dir_all(data_dir).unwrap();
 }
 
-/// What the doors share follows the catalog.
+/// The user table that all front ends share follows the catalog.
 #[test]
 fn shards_publish_the_users_they_have() {
     let (settings, access) = (Arc::new(Settings::default()), Arc::new(access(PASSWORD)));

@@ -1,5 +1,5 @@
-//! No turn walks more rows than the bound, however many queues and connections there are. One thread, a false clock, and a
-//! log that writes at once.
+//! No turn walks more rows than the limit, however many queues and connections there are. The tests use one
+//! thread, a simulated clock, and a log that writes at once.
 
 mod asks;
 
@@ -26,20 +26,20 @@ use node::{StorageLimits, make_shards};
 use queue::{Publish, PublisherId, Request};
 use wal::{Completion, Step};
 
-/// The bound, as the shard has it.
+/// The limit, equal to the shard's own constant.
 const ROWS_PER_TURN: usize = 1000;
 
-/// Turns after which a shard must be at rest.
+/// The number of turns after which a shard must be idle.
 const TURNS_MAX: usize = 10_000;
 
 struct World {
     shard: Shard,
     now_ms: u64,
     seq: u64,
-    /// What is being done, and how long each turn of it has taken.
+    /// The current step, and for each turn its step and duration.
     doing: &'static str,
     turns: Vec<(&'static str, Duration)>,
-    /// How long it took to hand over what the next turn begins with.
+    /// The time that was spent on handing over input before the next turn.
     handed: Duration,
 }
 
@@ -51,7 +51,7 @@ impl World {
         Self { shard, now_ms: 1000, seq: 0, doing: "", turns: Vec::new(), handed: Duration::ZERO }
     }
 
-    /// One turn as the runtime makes it. Returns true if there must be another at once.
+    /// Runs one turn as the runtime does. Returns true if another one must follow at once.
     fn turn(&mut self) -> bool {
         let began = Instant::now();
         self.shard.set_now(self.now_ms);
@@ -81,10 +81,10 @@ impl World {
                 return;
             }
         }
-        panic!("the shard finds no rest");
+        panic!("the shard does not become idle");
     }
 
-    /// Declares `count` queues, each with a time after which it expires.
+    /// Declares `count` queues that expire after `expires_ms` milliseconds.
     fn declare(&mut self, prefix: &str, count: usize, expires_ms: i32) {
         for i in 0..count {
             let arguments = [("x-expires".to_owned(), Value::Int(expires_ms))].into();
@@ -94,7 +94,7 @@ impl World {
         self.settle();
     }
 
-    /// Asks for a policy of all queues. Returns what says whether it was answered.
+    /// Proposes a policy for all queues. Returns a flag that is set when the answer arrives.
     fn policy(&mut self, key: &str, value: i32) -> Arc<AtomicBool> {
         let set = SetPolicy {
             vhost: "/".into(),
@@ -115,7 +115,7 @@ impl World {
         answered
     }
 
-    /// Has a message for the next turn.
+    /// Posts a message for the next turn.
     fn publish(&mut self, queue: QueueId) {
         self.seq += 1;
         let parts = Parts { wire: Bytes::from_static(b"m"), durable: true, ..Parts::default() };
@@ -128,8 +128,8 @@ impl World {
         self.shard.queue_report(queue).unwrap().ready
     }
 
-    /// Connections that have something to write.
-    fn told(&mut self) -> Vec<usize> {
+    /// Returns the connections that have something to write.
+    fn take_dirty(&mut self) -> Vec<usize> {
         let mut keys = Vec::new();
         self.shard.take_dirty(&mut keys);
         keys
@@ -141,7 +141,7 @@ impl World {
 }
 
 #[test]
-fn only_queues_that_are_due_are_looked_at() {
+fn only_queues_that_are_due_are_visited() {
     let mut world = World::new();
     world.declare("late", 5000, 60_000);
     world.declare("soon", 3, 100);
@@ -151,12 +151,12 @@ fn only_queues_that_are_due_are_looked_at() {
     assert_eq!(world.shard.most_rows_walked(), 3);
     world.now_ms += 60_000;
     world.settle();
-    assert_eq!(world.queues(), 0, "those that were too many for one turn come next");
+    assert_eq!(world.queues(), 0, "the rest expires in the next turns");
     assert!(world.shard.most_rows_walked() <= ROWS_PER_TURN, "{}", world.shard.most_rows_walked());
 }
 
 #[test]
-fn chores_go_on_in_the_next_turn() {
+fn chores_continue_in_the_next_turn() {
     let mut world = World::new();
     world.declare("q", 2500, 3_600_000);
     world.now_ms += 1000;
@@ -166,7 +166,7 @@ fn chores_go_on_in_the_next_turn() {
 }
 
 #[test]
-fn a_queue_has_its_new_settings_before_the_walk_comes_to_it() {
+fn a_queue_has_its_new_settings_before_the_walk_reaches_it() {
     let mut world = World::new();
     world.declare("q", 3500, 3_600_000);
     let [first, last] = ["q0", "q3499"].map(|name| world.shard.catalog().queue("/", name).unwrap().id);
@@ -175,16 +175,16 @@ fn a_queue_has_its_new_settings_before_the_walk_comes_to_it() {
     }
     world.settle();
     let answered = world.policy("max-length", 1);
-    // The change is synced behind the first turn.
+    // The change is synced after the first turn.
     (0..2).for_each(|_| _ = world.turn());
     assert!(answered.load(Ordering::Relaxed), "the answer does not wait for the walk");
     assert!(world.shard.is_walking());
     assert_eq!([world.ready(first), world.ready(last)], [1, 3]);
     world.publish(last);
     world.turn();
-    assert!(world.shard.is_walking(), "the walk has not come there");
+    assert!(world.shard.is_walking(), "the walk has not reached it");
     assert_eq!(world.ready(last), 1);
-    // Another one while the walk is under way: it comes to those again that it has visited.
+    // Another policy while the walk is under way: it visits the earlier queues again.
     let answered = world.policy("max-length", 0);
     world.settle();
     assert!(answered.load(Ordering::Relaxed));
@@ -193,18 +193,18 @@ fn a_queue_has_its_new_settings_before_the_walk_comes_to_it() {
 }
 
 #[test]
-fn connections_are_told_in_parts() {
+fn connections_are_notified_in_parts() {
     let mut world = World::new();
     let address = "127.0.0.1:5672".parse().unwrap();
     let keys: BTreeSet<usize> = (0..2500).map(|_| world.shard.connect(address, address)).collect();
     world.settle();
-    world.told();
+    world.take_dirty();
     for what in [|shard: &mut Shard| shard.set_blocked(true), |shard: &mut Shard| shard.shut_down("bye")] {
         what(&mut world.shard);
         let mut told = BTreeSet::new();
-        while world.shard.is_telling() {
+        while world.shard.is_notifying() {
             world.turn();
-            let part = world.told();
+            let part = world.take_dirty();
             assert!(part.len() <= ROWS_PER_TURN, "{}", part.len());
             told.extend(part);
         }
@@ -225,7 +225,7 @@ fn walk_everything(queues: usize, connections: usize) -> World {
     (0..connections).for_each(|_| _ = world.shard.connect(address, address));
     world.now_ms += 500;
     world.settle();
-    world.told();
+    world.take_dirty();
     world.turns.clear();
 
     let parts = |rows: usize| rows.div_ceil(ROWS_PER_TURN);
@@ -254,14 +254,14 @@ fn walk_everything(queues: usize, connections: usize) -> World {
 }
 
 impl World {
-    /// Begins something and makes turns until the shard is at rest. Asserts that it took `turns_min` turns, so that the rows were
-    /// walked and not left out.
+    /// Begins a step and runs turns until the shard is idle. Asserts that it took at least `turns_min` turns:
+    /// so the rows were walked and not skipped.
     fn step(&mut self, what: &'static str, turns_min: usize, begin: impl FnOnce(&mut Self)) {
         self.doing = what;
         let before = self.turns.len();
         begin(self);
         self.settle();
-        self.told();
+        self.take_dirty();
         let turns = self.turns.len() - before;
         assert!(turns >= turns_min, "{what}: {turns} turns, of {turns_min} at least");
     }
@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Has every list read to its end, as the desk does.
+    /// Reads every list to its end, as the desk does.
     fn list_everything(&mut self, queues: usize, ids: &[QueueId]) {
         let (mut listed, mut next) = (0, Some(0));
         while let Some(from) = next {
@@ -303,7 +303,7 @@ impl World {
                 self.ask(question);
             }
         }
-        // Three at once: what is too much for one turn waits.
+        // Three questions at once. What is too much for one turn waits.
         let first: Vec<QueueId> = ids.iter().copied().take(PLACES_PER_PART).collect();
         let answered = Rc::new(RefCell::new(0));
         for _ in 0..3 {
@@ -327,7 +327,7 @@ impl World {
     }
 }
 
-/// Shows how long the turns of each step have taken with `--nocapture`; docs/performance.md has the figures.
+/// Prints the durations of each step's turns with `--nocapture`. The figures are in docs/performance.md.
 #[test]
 #[expect(clippy::print_stdout, reason = "these are the figures")]
 fn no_turn_walks_more_than_its_rows() {

@@ -104,7 +104,7 @@ async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
         let url = url.clone();
         clients.spawn(async move { Connection::open(&url, Options::default()).await.unwrap() });
     }
-    wait_for_line(&directory, "accepting AMQP connections pauses").await;
+    wait_for_line(&directory, "accepting AMQP connections is paused").await;
     let open = broker.list("connections").as_array().unwrap().len();
     assert!((10..CLIENTS).contains(&open), "{open}");
     for _ in 0..MESSAGES {
@@ -116,7 +116,7 @@ async fn accepting_pauses_for_storage_and_operators_and_goes_on() {
     while let Some(client) = timeout(PATIENCE, clients.join_next()).await.expect("it never gets in") {
         client.unwrap().close().await.unwrap();
     }
-    wait_for_line(&directory, "accepting AMQP connections goes on").await;
+    wait_for_line(&directory, "accepting AMQP connections resumes").await;
     let (_another, _session) = connect(&broker).await;
     let logged = directory.logged();
     assert!(!logged.contains("ERROR"), "{logged}");

@@ -99,7 +99,7 @@ async fn round(directory: &Directory, sets: &[&str], filled: bool, killed: bool,
     story.publish_until_stopped(&broker, directory).await;
     let logged = directory.logged();
     // Of the log and a backlog on its way out of memory, if one can be, whichever comes to the last byte first says so.
-    let full = ["the disk is full: the log lives on its reserve", "the backlog cannot leave memory"];
+    let full = ["the disk is full: the log uses its reserve", "the backlog cannot be paged out"];
     let may_say = if sets.len() == 1 { &full[..1] } else { &full };
     assert_eq!(may_say.iter().any(|said| logged.contains(said)), filled, "{logged}");
     assert_eq!(logged.contains("disk alarm: publishers are stopped"), !filled, "{logged}");

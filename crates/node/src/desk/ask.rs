@@ -1,4 +1,4 @@
-//! Asking shards and queues, and how long for: each answers in time or not at all.
+//! Asks shards and queues. Each question has a deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,19 +13,22 @@ use super::NodeDesk;
 use crate::incoming::Incoming;
 use crate::questions::{PLACES_PER_PART, Part, Question, Reply};
 
-/// Numbers that take longer are given up: the shard is overloaded, and old numbers are no answer.
+/// The deadline of questions about numbers. A shard that takes longer is overloaded, and old numbers are of
+/// no use.
 pub(super) const DEADLINE: Duration = Duration::from_secs(1);
 
-/// Whoever changes something waits for the log, which may be slow, and for a shard that a slow disk holds up.
+/// The deadline of changes. They wait for the log, which may be slow, and for a shard that a slow disk
+/// delays.
 pub(super) const CHANGE_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A login that takes longer to check is given up; as long as a client has over AMQP.
+/// The deadline for checking a login. It is the same as for a client over AMQP.
 pub(super) const LOGIN_DEADLINE: Duration = Duration::from_secs(10);
 
-/// In a request that the desk makes: the shard gives it a ticket.
+/// The ticket in a request that the desk makes. The shard replaces it.
 pub(super) const NO_TICKET: Ticket = Ticket(0);
 
-/// A question that a shard has not answered yet. Whoever drops it gives it up: the shard need not answer any more.
+/// A question that a shard has not answered yet. Dropping it gives the question up, and the shard is
+/// notified.
 struct Waiting {
     desk: NodeDesk,
     shard: usize,
@@ -46,19 +49,19 @@ impl Drop for Waiting {
         if inner.asked.end(self.number)
             && let Some(shard) = inner.shards.get(self.shard)
         {
-            // Behind the question. A shard that has ended waits for nothing.
+            // This is sent after the question. A shard that has ended needs no notice.
             drop(shard.send(Incoming::GiveUp(self.number)));
         }
     }
 }
 
-/// Another node, or a shard, has answered something that was not asked.
+/// The error when a shard's reply does not fit the question.
 pub(super) fn other_answer() -> DeskError {
-    DeskError::Refused("gave another answer than was asked for".into())
+    DeskError::Refused("gave an unexpected answer".into())
 }
 
 impl NodeDesk {
-    /// Asks a shard. The answer comes within [`DEADLINE`].
+    /// Asks a shard and waits for the answer up to [`DEADLINE`].
     pub(super) async fn ask(&self, shard: usize, question: Question) -> Result<Reply, DeskError> {
         self.ask_within(DEADLINE, shard, question).await
     }
@@ -72,7 +75,7 @@ impl NodeDesk {
         self.begin_ask(shard, question)?.answer(deadline).await
     }
 
-    /// Reads a list of a shard to its end, part by part. `part` takes the part out of the reply.
+    /// Reads a list of a shard to its end, part by part. `part` extracts the part from the reply.
     pub(super) async fn ask_for_all<T, P: Default>(
         &self,
         shard: usize,
@@ -88,7 +91,7 @@ impl NodeDesk {
         Ok(rows)
     }
 
-    /// Asks a shard, and does not wait for the answer.
+    /// Sends a question to a shard without waiting for the answer.
     fn begin_ask(&self, shard: usize, question: Question) -> Result<Waiting, DeskError> {
         let sender = self.inner.shards.get(shard).ok_or(DeskError::TimedOut)?;
         let (number, answer) = self.inner.asked.begin();
@@ -97,7 +100,7 @@ impl NodeDesk {
         Ok(waiting)
     }
 
-    /// Asks for a change of the catalog, on the shard that decides.
+    /// Asks the deciding shard for a change of the catalog.
     pub(super) async fn change(&self, command: Command) -> Result<Answer, DeskError> {
         let change = Question::Change(command);
         match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), change).await? {
@@ -106,7 +109,7 @@ impl NodeDesk {
         }
     }
 
-    /// Asks a queue. The shard puts the ticket into the request.
+    /// Sends a request to a queue and waits for its answer. The shard sets the ticket.
     pub(super) async fn ask_queue(&self, queue: QueueId, request: Request) -> Result<Effect, DeskError> {
         let question = Question::Queue { queue, request };
         match self.ask_within(CHANGE_DEADLINE, DECIDER.into(), question).await? {
@@ -115,7 +118,7 @@ impl NodeDesk {
         }
     }
 
-    /// Queues as the catalog knows them.
+    /// Asks for the catalog's records of queues.
     pub(super) async fn records(&self, question: Question) -> Result<Vec<Arc<QueueRecord>>, DeskError> {
         match self.ask(DECIDER.into(), question).await? {
             Reply::Records(records) => Ok(records),
@@ -123,7 +126,7 @@ impl NodeDesk {
         }
     }
 
-    /// A queue, found within as much time as what is asked of it has.
+    /// Returns the catalog's record of a queue. `deadline` is that of the operation that needs it.
     pub(super) async fn record(
         &self,
         deadline: Duration,
@@ -140,8 +143,9 @@ impl NodeDesk {
         }
     }
 
-    /// The numbers of queues, from where they live; zeros for those that live nowhere yet. Streams are asked for
-    /// themselves, for one that has not been used yet must be opened first; every shard delivers them to its consumers.
+    /// Returns the reports of queues, from the shards where they live; an empty report for a queue without a
+    /// home. Each stream is asked with a request of its own, because an unused stream must be opened first.
+    /// Its count of deliveries is the sum over all shards.
     pub(super) async fn reports(&self, records: &[Arc<QueueRecord>]) -> Result<Vec<Report>, DeskError> {
         let mut reports = vec![Report::default(); records.len()];
         let ids = |is_stream: bool| {
@@ -159,7 +163,7 @@ impl NodeDesk {
             })
             .collect::<Result<Vec<_>, DeskError>>()?;
         for (i, asked) in asked {
-            // Otherwise it has been deleted meanwhile.
+            // Any other reply means that the stream was deleted meanwhile.
             if let Reply::Effect(effect) = asked.answer(DEADLINE).await?
                 && let Effect::Report { report, .. } = *effect
             {
@@ -200,7 +204,7 @@ impl NodeDesk {
         Ok(reports)
     }
 
-    /// Asks a queue for something that is answered with a number of messages.
+    /// Sends a request to a queue whose answer is a number of messages.
     pub(super) async fn count(&self, record: Arc<QueueRecord>, request: Request) -> Result<u64, DeskError> {
         if let Some(locked) = record.locked_to(None) {
             return Err(DeskError::Catalog(locked));
@@ -216,7 +220,7 @@ fn ids_of(rows: &[(usize, QueueId)]) -> Vec<QueueId> {
     rows.iter().map(|(_, id)| *id).collect()
 }
 
-/// What a queue says instead of what it was asked for.
+/// Returns the error for an answer that is not the expected one.
 pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
     let (vhost, name) = (&record.vhost, &record.name);
     let reason = match answer {
@@ -226,12 +230,12 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         Effect::Refused { why: Refusal::InUse, .. } => "in use".into(),
         Effect::Refused { why: Refusal::NotEmpty, .. } => "not empty".into(),
         Effect::Refused { why: Refusal::NotSupported, .. } => {
-            format!("is a {} and does not do this", record.kind())
+            format!("is a {} and does not support this", record.kind())
         }
         Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
-        // No request that the desk makes has such an answer.
-        _ => "gave another answer than was asked for".into(),
+        // No request of the desk has this answer.
+        _ => "gave an unexpected answer".into(),
     };
     DeskError::Refused(format!("queue '{name}' in vhost '{vhost}' {reason}"))
 }

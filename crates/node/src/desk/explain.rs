@@ -1,4 +1,4 @@
-//! Why nothing moves: what the desk gathers of all shards, twice.
+//! Explains why nothing moves, from two observations of all shards.
 
 use std::time::Duration;
 
@@ -10,10 +10,11 @@ use super::NodeDesk;
 use super::ask::{DEADLINE, other_answer};
 use crate::questions::{PLACES_PER_PART, Question, Reply};
 
-/// Between two looks: long enough for something that moves to be seen moving.
+/// The time between the two observations: long enough to see progress if there is any.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Connections that a look takes, and no more parts then: a queue is explained by some of its consumers.
+/// The number of connections after which an observation of a shard ends. Some of its consumers are enough to
+/// explain a queue.
 const LOOK_MAX: usize = 1000;
 
 impl NodeDesk {
@@ -29,7 +30,7 @@ impl NodeDesk {
         tokio::time::sleep(LOOK_AGAIN).await;
         let now = self.look(who, subject).await?;
         let mut explanation = now.explain(&before, subject).map_err(DeskError::Catalog)?;
-        // A queue's reason may be found at somebody else's link: the reason is told, and not where.
+        // The cause may be found at another user's link. The cause is shown then, but not the place.
         let mine = |c: &ConnectionFacts| self.may_see(who, c).is_ok();
         let seen = |at: &Place| now.connections.iter().any(|c| c.name == at.connection && mine(c));
         explanation.at = explanation.at.filter(seen);
@@ -41,7 +42,7 @@ impl NodeDesk {
         self.permit(who, &connection.vhost, Verb::ExplainConnection, &[resource])
     }
 
-    /// Everything that may stop the subject, as it is now.
+    /// Collects everything that may stop the subject, as it is now.
     async fn look(&self, who: &Identity, subject: &Subject) -> Result<Look, DeskError> {
         let mut look = Look::default();
         let wanted = match subject {
@@ -64,7 +65,7 @@ impl NodeDesk {
                 };
                 look.connections.extend(part.rows);
                 from = part.next.filter(|_| look.connections.len() < LOOK_MAX);
-                // Said with every part.
+                // Every part repeats it, so only one is counted.
                 if from.is_none() {
                     look.log.add(log);
                 }

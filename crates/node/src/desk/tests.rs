@@ -40,7 +40,7 @@ fn ways(shards: Shards) -> Ways {
     Ways { shards, asked: Arc::default() }
 }
 
-/// A desk of these shards and nothing else.
+/// A desk with these shards and nothing else.
 fn desk(shards: Shards, access: Arc<Access>) -> NodeDesk {
     let checker = access.clone();
     let logins = Logins::start(shards.clone(), move |login| checker.check(login)).unwrap();
@@ -61,9 +61,9 @@ fn guest() -> User {
     }
 }
 
-/// What the log says of refusals over HTTP; whoever asks is not told.
+/// The log shows why a login over HTTP was refused. The client is not told.
 #[tokio::test]
-async fn why_a_login_is_refused_is_known() {
+async fn the_reason_of_a_refused_login_is_known() {
     let desk = desk(Vec::new(), Arc::new(Access::new([guest()])));
     let ask = async |password: &str| {
         desk.login("guest", &Secret::new(password.to_owned()), [127, 0, 0, 1].into()).await
@@ -74,7 +74,7 @@ async fn why_a_login_is_refused_is_known() {
     assert_eq!(ask("guest").await, because("too many failed logins from its address"));
 }
 
-/// The check takes for ever: whoever asks is told in time, and whoever asks for something else is not held up.
+/// The check never ends. The caller is notified in time, and other requests are not delayed.
 #[tokio::test(start_paused = true)]
 async fn a_login_that_nobody_checks_is_given_up() {
     let (go_on, never) = std::sync::mpsc::channel::<()>();
@@ -115,9 +115,10 @@ async fn logins_at_the_desk_are_attempts_like_others() {
     assert_eq!(counts, (4, 3, 1));
 }
 
-/// A disk that stalls holds its shard up. A purge was refused after a second though nothing was wrong with it.
+/// A stalled disk blocks its shard. A purge used to be refused after a second although nothing was wrong with
+/// it.
 #[tokio::test(start_paused = true)]
-async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
+async fn a_change_waits_for_a_blocked_shard_and_numbers_do_not() {
     let who = administrator();
     let (shard, _held_up) = mpsc::unbounded_channel();
     let desk = desk(vec![shard], Arc::new(Access::new([guest()])));
@@ -140,9 +141,9 @@ async fn a_change_waits_for_a_shard_that_is_held_up_and_numbers_do_not() {
     assert!(matches!(purged, Err(DeskError::TimedOut)), "{purged:?}");
 }
 
-/// Whoever asks over HTTP is no connection that could have declared it.
+/// An HTTP client is not a connection, so it cannot own an exclusive queue.
 #[tokio::test]
-async fn a_queue_that_is_a_connections_own_is_not_bound_from_here() {
+async fn an_exclusive_queue_cannot_be_bound_over_http() {
     let mut restored = Restored::default();
     let (exclusive, connection) = (true, Some(ConnectionId(1)));
     let declare = DeclareQueue { exclusive, connection, ..DeclareQueue::new("/", "own", Arguments::new()) };

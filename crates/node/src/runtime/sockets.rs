@@ -1,5 +1,5 @@
-//! The sockets of a shard's connections: a task reads each, and behind every turn all that have something to say are
-//! written to once.
+//! The sockets of a shard's connections. One task per connection reads. After each turn every connection with
+//! output is written once.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -25,44 +25,46 @@ use crate::admission::Admission;
 use crate::handshakes::Handshake;
 use crate::shard::{READ_MAX, Shard};
 
-/// Reads that one turn takes on, at most: what was read of thousands of connections is not to stand in memory at once.
+/// The most reads that one turn processes: input of thousands of connections must not be in memory at once.
 const READS_MAX: usize = 64;
 
-/// As many bytes count as a read, so a turn takes on 1 MiB. A consumer is sent a part of that before its socket is looked at
-/// again; with turns of 16 MiB a fast publisher of large messages ran away from it.
+/// A read counts once, and once more for each 16 KiB that it brings, so a turn processes about 1 MiB. A
+/// consumer is sent a part of that before its socket is read again. With turns of 16 MiB a fast publisher of
+/// large messages outran its consumer.
 const READ_BYTES: usize = 16 * 1024;
 
-/// A connection that is to be sent more than this has to stand in line: one with a word for its peer does not wait until others have
-/// been sent megabytes.
-const LITTLE: usize = 64 * 1024;
+/// A connection with more output than this waits in [`Host::large_outputs`], so that a connection with a
+/// short answer does not wait while others are sent megabytes.
+const SMALL_OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Bytes that one turn writes to those in line, until it has written them to one whole.
+/// Once a turn has written this many bytes to connections in [`Host::large_outputs`], it writes no further
+/// one.
 const WRITES_MAX: usize = 1024 * 1024;
 
-/// Slices of one vectored write.
+/// The most slices in one vectored write.
 const SLICES: usize = 64;
 
-/// A closed connection is kept this long for the peer to read the reason and close its side.
+/// A closed connection stays open for this long, so that the peer can read the reason and close its side.
 const LINGER: Duration = Duration::from_secs(3);
 
 /// The writing side of a connection.
 pub(super) struct Socket {
     write: OwnedWriteHalf,
     reader: Cell<Option<AbortHandle>>,
-    /// Wakes the reader: output has been written.
+    /// Wakes the reader when output has been written.
     written: Notify,
-    /// The socket is full and a task waits until it is not.
+    /// Set while the socket is full and a task waits until it is writable.
     blocked: Cell<bool>,
-    /// It stands in [`Host::line`].
-    in_line: Cell<bool>,
-    /// Our side is shut down since then.
+    /// Set while the connection is in [`Host::large_outputs`].
+    is_queued: Cell<bool>,
+    /// When our side was shut down.
     done: Cell<Option<Instant>>,
-    /// Until the client has logged in.
+    /// Present until the client has logged in.
     handshake: RefCell<Option<Handshake>>,
 }
 
 impl Socket {
-    /// Whether it is full.
+    /// Returns true if the socket is full.
     pub fn is_blocked(&self) -> bool {
         self.blocked.get()
     }
@@ -93,20 +95,20 @@ pub(super) fn evict(host: &Rc<Host>, key: usize, handshake: u64) {
     }
 }
 
-/// Ends a connection without a word. Whoever reads or writes it may wait for a long time: its descriptor is to be free
-/// now.
+/// Closes a connection without sending a reason. Its tasks are ended, because they may wait for a long time
+/// and the descriptor must be free now.
 fn cut(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Socket) {
     if let Some(reader) = socket.reader.take() {
         reader.abort();
     }
-    // Wakes who waits until it takes more.
+    // Wakes the task that waits until the socket is writable.
     drop(socket2::SockRef::from(socket.write.as_ref()).shutdown(std::net::Shutdown::Both));
     host.sockets.borrow_mut().remove(&key);
     shard.disconnect(key);
     host.wake.notify_one();
 }
 
-/// Reads and writes the socket of a connection from now on.
+/// Starts to serve the socket of a connection.
 pub(super) fn serve(
     host: &Rc<Host>,
     key: usize,
@@ -119,7 +121,7 @@ pub(super) fn serve(
         reader: Cell::new(None),
         written: Notify::new(),
         blocked: Cell::new(false),
-        in_line: Cell::new(false),
+        is_queued: Cell::new(false),
         done: Cell::new(None),
         handshake: RefCell::new(handshake),
     });
@@ -129,14 +131,14 @@ pub(super) fn serve(
     Ok(())
 }
 
-/// The task of a connection: reads until the peer has closed its side, and pauses while the peer leaves too much
-/// unread, or while its login is checked. Ends when the connection moves to another shard.
+/// The reading task of a connection. It reads until the peer closes its side. It pauses while too much output
+/// is unread by the peer, and while the login is checked. It ends when the connection moves to another shard.
 async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socket: Rc<Socket>) {
     loop {
         while !host.shard.borrow().takes_input(key) {
             socket.written.notified().await;
         }
-        // A client that said everything at once may have logged in meanwhile.
+        // The client may have logged in since the last read.
         if socket.handshake.borrow().is_some() && host.shard.borrow().is_open(key) {
             drop(socket.handshake.take());
         }
@@ -153,7 +155,8 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
                     true => host.wake.notify_one(),
                     false => {
                         turn(&host, &mut Vec::new());
-                        // Sockets that take more again are only seen when nobody runs.
+                        // The runtime notices that sockets are writable again only when all tasks have
+                        // yielded.
                         tokio::task::yield_now().await;
                     }
                 }
@@ -173,7 +176,7 @@ async fn read_all(host: Rc<Host>, key: usize, mut read: OwnedReadHalf, mut socke
     host.wake.notify_one();
 }
 
-/// Reads into the shard's buffer: another one, if frames have stayed in the last.
+/// Reads into the shard's read buffer. A new buffer is used if frames still refer to the last one.
 fn poll_input(
     host: &Rc<Host>,
     key: usize,
@@ -189,7 +192,7 @@ fn poll_input(
     result
 }
 
-/// Takes a connection to another shard; one whose socket is full stays and comes back.
+/// Moves a connection to another shard. If its socket is full, it stays here and is returned.
 fn move_away(
     host: &Rc<Host>,
     key: usize,
@@ -201,7 +204,7 @@ fn move_away(
     let mut shard = host.shard.borrow_mut();
     let socket = match Rc::try_unwrap(socket) {
         Ok(socket) => socket,
-        // The task that waits for it has it.
+        // The task that waits until the socket is writable also holds it.
         Err(socket) => {
             host.sockets.borrow_mut().insert(key, socket.clone());
             shard.stay(key);
@@ -211,16 +214,16 @@ fn move_away(
     let stream = read.reunite(socket.write).map_err(io::Error::other).and_then(TcpStream::into_std);
     match (stream, shard.release(key)) {
         (Ok(stream), Some(moved)) => {
-            // A shard that has ended serves nobody any more.
+            // A shard that has ended serves no connections.
             drop(host.shards[usize::from(to)].send(Incoming::Moved(Box::new(moved), stream)));
         }
-        (Err(error), _) => tracing::error!("a connection cannot be taken to another shard: {error}"),
+        (Err(error), _) => tracing::error!("a connection cannot be moved to another shard: {error}"),
         (Ok(_), None) => {}
     }
     None
 }
 
-/// Reads on at a large frame, straight into its buffer.
+/// Reads the rest of a large frame directly into that frame's buffer.
 async fn read_large(
     host: &Rc<Host>,
     key: usize,
@@ -233,8 +236,8 @@ async fn read_large(
     result
 }
 
-/// Writes each connection that has something to write once; those that have much stand in line. Those with room again for what
-/// waits in their sessions are added to `pending`.
+/// Writes each dirty connection once. Connections with much output are queued in [`Host::large_outputs`]
+/// instead. Connections that can now send what waits in their sessions are added to `pending`.
 pub(super) fn write_dirty(
     host: &Rc<Host>,
     shard: &mut Shard,
@@ -245,10 +248,10 @@ pub(super) fn write_dirty(
     for key in dirty.drain(..) {
         let socket = host.sockets.borrow().get(&key).cloned();
         let Some(socket) = socket else { continue };
-        let much = shard.conn(key).is_some_and(|conn| conn.gate.output().len() > LITTLE);
-        if much || socket.in_line.get() {
-            if !socket.in_line.replace(true) {
-                host.line.borrow_mut().push_back(key);
+        let is_large = shard.conn(key).is_some_and(|conn| conn.gate.output().len() > SMALL_OUTPUT_BYTES);
+        if is_large || socket.is_queued.get() {
+            if !socket.is_queued.replace(true) {
+                host.large_outputs.borrow_mut().push_back(key);
             }
         } else if write(host, shard, key, &socket).has_room {
             pending.push(key);
@@ -256,30 +259,30 @@ pub(super) fn write_dirty(
     }
 }
 
-/// Writes connections that stand in line, as many as one turn may. True if some are left.
-pub(super) fn write_line(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<usize>) -> bool {
+/// Writes the connections in [`Host::large_outputs`], up to [`WRITES_MAX`]. Returns true if some are left.
+pub(super) fn write_large(host: &Rc<Host>, shard: &mut Shard, pending: &mut Vec<usize>) -> bool {
     let mut room = WRITES_MAX;
     while room > 0 {
-        let Some(key) = host.line.borrow_mut().pop_front() else { return false };
+        let Some(key) = host.large_outputs.borrow_mut().pop_front() else { return false };
         let socket = host.sockets.borrow().get(&key).cloned();
-        // One that is gone may have left its place to another with the same key.
-        let Some(socket) = socket.filter(|socket| socket.in_line.take()) else { continue };
+        // The connection may be closed, and another may have its key.
+        let Some(socket) = socket.filter(|socket| socket.is_queued.take()) else { continue };
         let Written { bytes, has_room } = write(host, shard, key, &socket);
         pending.extend(has_room.then_some(key));
         room = room.saturating_sub(bytes);
     }
-    !host.line.borrow().is_empty()
+    !host.large_outputs.borrow().is_empty()
 }
 
-/// What came of writing a connection.
+/// The result of writing a connection.
 #[derive(Default)]
 struct Written {
     bytes: usize,
-    /// There is room again for what waits in its sessions.
+    /// The connection can send more of what waits in its sessions.
     has_room: bool,
 }
 
-/// Writes a connection's output, as far as the socket takes it.
+/// Writes a connection's output until the socket is full.
 fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) -> Written {
     let now_ms = shard.now_ms();
     let Some(conn) = shard.conn(key) else { return Written::default() };
@@ -327,17 +330,17 @@ fn write(host: &Rc<Host>, shard: &mut Shard, key: usize, socket: &Rc<Socket>) ->
     Written { bytes: written, has_room }
 }
 
-/// Waits until a full socket takes more.
+/// Waits until a full socket is writable.
 async fn unblock(host: Rc<Host>, key: usize, socket: Rc<Socket>) {
-    // An error shows at the next write.
+    // The next write reports an error, if there is one.
     drop(socket.write.writable().await);
     socket.blocked.set(false);
     host.shard.borrow_mut().touch(key);
     host.wake.notify_one();
 }
 
-/// Gives the peer of a closed connection time to read the reason and to close its side. When it has, nothing keeps the
-/// socket open.
+/// Gives the peer of a closed connection time to read the reason and to close its side. The socket is held
+/// weakly, so it is freed as soon as the peer has closed.
 async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     tokio::time::sleep(LINGER).await;
     let Some(socket) = socket.upgrade() else { return };
@@ -347,12 +350,13 @@ async fn linger(host: Rc<Host>, key: usize, socket: Weak<Socket>) {
     }
 }
 
-/// Accepts connections, as far as there is room, and gives each to the shard with the fewest.
+/// Accepts connections while descriptors are free, and gives each to the shard with the fewest connections.
 pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards, admission: Arc<Admission>) {
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
-                // One descriptor of the reserve is the newcomer's meanwhile: until there is one, nobody is closed for it.
+                // Meanwhile the new connection uses one of the reserved descriptors. No other connection is
+                // closed for it until it exists.
                 admission.wait_for_room().await;
                 if let Ok(stream) = stream.into_std() {
                     let (handshake, shard) = admission.begin(peer.ip());
@@ -360,7 +364,7 @@ pub(crate) async fn accept_all(listener: tokio::net::TcpListener, shards: Shards
                 }
             }
             Err(error) => {
-                // Out of memory or the like: others go on, and it may pass.
+                // A lack of memory, for example. Existing connections continue, and the condition may pass.
                 tracing::error!(target: PEER, "cannot accept connections: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }

@@ -1,14 +1,14 @@
-//! The budgets of memory that clients can make a shard take.
+//! The memory budgets of a shard. Clients can make a shard use this memory.
 
 use broker::desk::BudgetRow;
 
 use super::Shard;
 
-/// A budget: its name, what is used of it here, and the part of the node's limit that is this shard's, all in bytes. Some
-/// budgets know no parts: they are the node's, and the parts are only there to make up its limit.
+/// A budget: its name, the bytes used here, and this shard's part of the node's limit in bytes. Some budgets
+/// are only the node's as a whole; their parts only add up to its limit.
 type Budget = (&'static str, fn(&Shard) -> u64, fn(&Shard) -> u64);
 
-/// Every budget of the shards, in the order in which they are shown. `docs/operations.md` has a line for each.
+/// All budgets of a shard, in the order in which they are shown. `docs/operations.md` has a line for each.
 const BUDGETS: &[Budget] = &[
     (
         "unfinished_deliveries",
@@ -29,13 +29,13 @@ const BUDGETS: &[Budget] = &[
     ("backlog", |shard| shard.storage.backlog().0, |shard| shard.storage.backlog().1),
 ];
 
-/// What is counted of the whole node: the first shard tells it.
+/// A number that counts for the whole node is reported by the first shard only.
 fn of_node(shard: &Shard, bytes: u64) -> u64 {
     if shard.here.id == 0 { bytes } else { 0 }
 }
 
 impl Shard {
-    /// What is used of each budget here.
+    /// Returns what is used of each budget here.
     pub fn budgets(&self) -> Vec<BudgetRow> {
         let row = |&(name, used, limit): &Budget| BudgetRow { name, used: used(self), limit: limit(self) };
         BUDGETS.iter().map(row).collect()

@@ -1,12 +1,12 @@
 //! Deadlines of many rows, in the order in which they are due.
 //!
-//! Each row has at most one entry, and keeps the time of its entry itself. A deadline that moves to a later time leaves the
-//! entry where it is: the row is looked at too early, and noted again. So messages that come and go change nothing here, and
-//! the number of stale entries is bounded by the number of rows.
+//! Each row has at most one entry and stores the time of that entry itself. If a deadline moves to a later
+//! time, the entry stays where it is. The row is then visited too early and its entry is made again. So
+//! normal traffic changes nothing here, and the number of entries is bounded by the number of rows.
 
 use std::collections::BTreeSet;
 
-/// See the module. `K` names a row.
+/// Deadlines, see the module. `K` identifies a row.
 #[derive(Debug)]
 pub(super) struct Deadlines<K>(BTreeSet<(u64, K)>);
 
@@ -17,12 +17,13 @@ impl<K> Default for Deadlines<K> {
 }
 
 impl<K: Copy + Ord> Deadlines<K> {
-    /// The time of the first entry, in milliseconds.
+    /// Returns the time of the first entry, in milliseconds.
     pub fn first(&self) -> Option<u64> {
         self.0.first().map(|(at_ms, _)| *at_ms)
     }
 
-    /// Sees to it that the row is looked at no later than at `due_ms`. `noted_ms` is where the row keeps the time of its entry.
+    /// Ensures that the row is visited no later than at `due_ms`. `noted_ms` is where the row stores the time
+    /// of its entry.
     #[inline]
     pub fn note(&mut self, row: K, noted_ms: &mut Option<u64>, due_ms: Option<u64>) {
         if let Some(due_ms) = due_ms
@@ -41,7 +42,8 @@ impl<K: Copy + Ord> Deadlines<K> {
         }
     }
 
-    /// Takes at most `rows_max` entries that are due. Whoever takes one clears the time that its row keeps.
+    /// Takes at most `rows_max` entries that are due. The caller must clear the time stored in each of these
+    /// rows.
     pub fn take_due(&mut self, now_ms: u64, rows_max: usize) -> Vec<K> {
         let mut due = Vec::new();
         while due.len() < rows_max
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_has_one_entry_and_is_never_looked_at_too_late() {
+    fn a_row_has_one_entry_and_is_never_visited_too_late() {
         let (mut deadlines, mut noted) = (Deadlines::default(), [None; 3]);
         for due_ms in [50, 70, 40, 60] {
             deadlines.note(0, &mut noted[0], Some(due_ms));

@@ -1,4 +1,5 @@
-//! What the desk asks of a shard: questions that are answered at once, and others that wait for the catalog or a queue.
+//! Questions of the desk (the management front end) to a shard. Some are answered at once; others wait for
+//! the catalog or a queue.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,22 +17,23 @@ use queue::{ConsumerId, Request, Ticket};
 use super::Shard;
 use crate::questions::{PLACES_PER_PART, Part, Question, Reply, Totals};
 
-/// Questions that are not answered at once, and answers that have not been fetched. Bounded by the HTTP requests in flight.
+/// Questions in progress, and answers that have not been fetched. They are bounded by the HTTP requests in
+/// flight.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
-    /// The number of the question that a ticket is for.
+    /// The number of the question that each ticket belongs to.
     tickets: HashMap<Ticket, u64>,
-    /// What was asked of queues, by number.
+    /// Requests to queues, by the number of the question.
     queues: HashMap<u64, (QueueId, Ticket)>,
     replies: Vec<(u64, Reply)>,
-    /// Questions for which the turn in which they came had too few rows left, the oldest first.
-    line: VecDeque<(u64, Question)>,
+    /// Questions that wait because their turn had too few rows left, oldest first.
+    unanswered: VecDeque<(u64, Question)>,
 }
 
 impl Waiting {
     /// Returns true if questions wait for another turn.
     pub fn has_unanswered(&self) -> bool {
-        !self.line.is_empty()
+        !self.unanswered.is_empty()
     }
 }
 
@@ -40,32 +42,32 @@ impl Shard {
         self.metadata.catalog()
     }
 
-    /// Where queues live.
+    /// Returns the homes of the queues.
     pub fn placements(&self) -> &Placements {
         self.metadata.placements()
     }
 
-    /// A question of the desk. [`Shard::poll_replies`] brings the answer under this number.
+    /// Handles a question of the desk. [`Shard::poll_replies`] returns its answer under this number.
     pub fn handle_question(&mut self, number: u64, question: Question) {
         let rows = self.rows_for(&question);
         let waits = rows > 0 && (self.desk.has_unanswered() || !self.rows.have_room(rows));
         match waits {
-            true => self.desk.line.push_back((number, question)),
+            true => self.desk.unanswered.push_back((number, question)),
             false => self.answer(number, question),
         }
     }
 
-    /// Answers the questions that wait, as long as this turn has rows left for them.
-    pub(super) fn answer_line(&mut self) {
-        while let Some((_, question)) = self.desk.line.front()
+    /// Answers waiting questions while this turn has rows left for them.
+    pub(super) fn answer_waiting(&mut self) {
+        while let Some((_, question)) = self.desk.unanswered.front()
             && self.rows.have_room(self.rows_for(question))
-            && let Some((number, question)) = self.desk.line.pop_front()
+            && let Some((number, question)) = self.desk.unanswered.pop_front()
         {
             self.answer(number, question);
         }
     }
 
-    /// The number of rows that the answer looks at.
+    /// Returns the number of rows that answering visits.
     fn rows_for(&self, question: &Question) -> usize {
         let part = |from: usize, places: usize| places.saturating_sub(from).min(PLACES_PER_PART);
         let catalog = self.catalog();
@@ -175,9 +177,9 @@ impl Shard {
         self.desk.replies.push((number, reply));
     }
 
-    /// Nobody waits for the answer to this question any more.
+    /// Called when nobody waits for the answer to this question any more.
     pub fn give_up(&mut self, number: u64) {
-        self.desk.line.retain(|(waiting, _)| *waiting != number);
+        self.desk.unanswered.retain(|(waiting, _)| *waiting != number);
         if let Some((queue, ticket)) = self.desk.queues.remove(&number) {
             self.desk.tickets.remove(&ticket);
             self.connections.remove_ticket(ticket);
@@ -185,19 +187,20 @@ impl Shard {
         }
     }
 
-    /// Answers to the desk, with the numbers of the questions.
+    /// Returns answers to the desk, with the numbers of their questions.
     pub fn poll_replies(&mut self) -> vec::Drain<'_, (u64, Reply)> {
         self.desk.replies.drain(..)
     }
 
-    /// A ticket for a question that is not answered at once. Without one, whoever asks waits in vain until its deadline.
+    /// Returns a ticket for a question that is not answered at once. Without a ticket the question gets no
+    /// answer, and the asker's deadline passes.
     fn desk_ticket(&mut self, number: u64) -> Option<Ticket> {
         let ticket = self.connections.ticket(TicketOwner::Desk)?;
         self.desk.tickets.insert(ticket, number);
         Some(ticket)
     }
 
-    /// What was asked under this ticket is answered.
+    /// Called with the answer to what was asked under this ticket.
     pub(super) fn desk_answer(&mut self, ticket: Ticket, reply: Reply) {
         self.connections.remove_ticket(ticket);
         if let Some(number) = self.desk.tickets.remove(&ticket) {
@@ -206,7 +209,7 @@ impl Shard {
         }
     }
 
-    /// Sums over what lives here. The rooms keep them, so no row is looked at.
+    /// Returns sums over what lives here. They are maintained, so no row is visited.
     pub fn totals(&self) -> Totals {
         let (counters, budgets) = (self.counters.clone(), self.budgets());
         let (ready, unsettled) = self.queues.depth();
@@ -214,7 +217,8 @@ impl Shard {
         Totals { ready, unsettled, sessions, counters, budgets }
     }
 
-    /// What may stop the links of connections that matter, from a place on; and what may stop everything.
+    /// Returns what may stop the links of the wanted connections, from place `from` on, and the state of the
+    /// log.
     pub fn look(&self, wanted: &Wanted, from: usize) -> (Part<ConnectionFacts>, LogFacts) {
         let row = |key| {
             let c = self.connections.get(key).filter(|c| c.gate.is_wanted(wanted))?;
@@ -229,7 +233,7 @@ impl Shard {
         (Part::of(from, self.connections.places(), row), self.storage.facts())
     }
 
-    /// The queue at this end of a route.
+    /// Returns the queue at this end of a route.
     pub fn record_at(&self, end: &End) -> Option<Arc<QueueRecord>> {
         match end {
             End::Named(vhost, name) => self.catalog().queue(vhost, name),
@@ -237,10 +241,10 @@ impl Shard {
         }
     }
 
-    /// Closes the connection of this name; false if it is not here.
+    /// Closes the connection of this name. Returns false if it is not on this shard.
     ///
     /// # Errors
-    /// It is here, and the user may not close it.
+    /// The connection is here, but the user may not close it.
     pub fn close_connection(
         &mut self,
         who: &Identity,
@@ -257,7 +261,8 @@ impl Shard {
     }
 }
 
-/// Why a binding is none of the desk's business: its queue is a connection's own, and whoever asks there is none.
+/// Returns the reason why the desk may not change this binding: the queue belongs exclusively to a
+/// connection.
 fn locked(catalog: &Catalog, command: &Command) -> Option<CatalogError> {
     let (Command::Bind(binding) | Command::Unbind(binding)) = command else { return None };
     let Destination::Queue(name) = &binding.destination else { return None };

@@ -1,4 +1,4 @@
-//! Links that take replies: publishes and questions to them, from any shard (house.md section 3, `Direct(outlet)`).
+//! Links that receive replies directly, without a queue: publishes and probes to them, from any shard.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::Shard;
 use super::receipts::Receipt;
 
 impl Shard {
-    /// Takes mail to the shard of the link; a name that speaks of no shard is answered here.
+    /// Sends a request to the shard of the link. A name with an invalid shard is answered here.
     pub(super) fn dispatch_direct(&mut self, to: ReplyTo, vhost: Arc<str>, request: Direct) {
         let shard = match self.mail.shards().contains(&to.shard()) {
             true => to.shard(),
@@ -30,7 +30,7 @@ impl Shard {
                     Some(at) => {
                         self.gates().with(at.connection, |gate, cx| gate.handle_reply(at, &message, cx));
                     }
-                    // Gone, or never there: a name that was made up looks no different.
+                    // The link is closed or never existed. A publisher cannot tell the two apart.
                     None => self.counters.replies_dropped += 1,
                 }
                 let (queue, verdict) = (QueueId::NONE, Verdict::Accepted);

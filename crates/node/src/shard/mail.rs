@@ -1,11 +1,11 @@
-//! The mailroom of a shard: what gates and machines post, and the mail that goes from shard to shard.
+//! The mailroom of a shard: what gates and machines post, and the mail between shards.
 //!
 //! ```text
 //!   gates, machines ──> post ──Shard::dispatch_post──┬─> inbox ──> this shard
 //!   other shards ──────────────────────handle────┘  outboxes ──> other shards
 //! ```
 //!
-//! The same shard and other shards use the same boxes, so that mail keeps its order.
+//! Mail for this shard and for other shards passes the same boxes, so that it keeps its order.
 
 use std::ops::Range;
 
@@ -16,20 +16,20 @@ use queue::Request;
 use super::receipts::Receipts;
 use super::requests::Left;
 
-/// See the module.
+/// The boxes of a shard. See the module.
 #[derive(Debug)]
 pub(super) struct Mailroom {
     here: ShardId,
     /// What gates and machines have posted and [`super::Shard::dispatch_post`] has not dispatched.
     pub post: Post,
-    /// Empty: the memory for the requests that are posted next.
+    /// An empty vector whose memory is reused for the next posted requests.
     spare: Vec<(QueueId, Request)>,
-    /// Requests for queues of this shard that were too much for a turn.
+    /// Requests for queues of this shard that were left for another turn.
     pub left: Left,
     inbox: Vec<Mail>,
     /// By the shard that the mail is for.
     outboxes: Vec<Vec<Mail>>,
-    /// Receipts that leave at the end of this round.
+    /// Receipts that are sent at the end of this round.
     pub receipts: Receipts,
 }
 
@@ -47,39 +47,39 @@ impl Mailroom {
         }
     }
 
-    /// The shards of the node.
+    /// The numbers of the node's shards.
     pub fn shards(&self) -> Range<ShardId> {
         0..self.outboxes.len() as ShardId
     }
 
-    /// Whether nothing waits to be handled here in this turn.
+    /// Returns true if nothing is left to handle here in this turn.
     pub fn is_empty(&self) -> bool {
         self.inbox.is_empty() && self.post.is_empty()
     }
 
-    /// Mail from another shard.
+    /// Takes in mail from another shard.
     pub fn receive(&mut self, mail: Vec<Mail>) {
         self.inbox.extend(mail);
     }
 
-    /// Takes the mail for this shard. The empty box should come back with [`Self::give_inbox`].
+    /// Takes the mail for this shard. The caller should return the empty box with [`Self::give_inbox`].
     pub fn take_inbox(&mut self) -> Vec<Mail> {
         std::mem::take(&mut self.inbox)
     }
 
-    /// Gives the memory of an emptied inbox back.
+    /// Returns the memory of an emptied inbox.
     pub fn give_inbox(&mut self, empty: Vec<Mail>) {
         if self.inbox.is_empty() {
             self.inbox = empty;
         }
     }
 
-    /// Takes the posted requests. The empty box should come back with [`Self::give_requests`].
+    /// Takes the posted requests. The caller should return the empty box with [`Self::give_requests`].
     pub fn take_requests(&mut self) -> Vec<(QueueId, Request)> {
         std::mem::replace(&mut self.post.requests, std::mem::take(&mut self.spare))
     }
 
-    /// Gives the memory of emptied requests back.
+    /// Returns the memory of emptied requests.
     pub fn give_requests(&mut self, empty: Vec<(QueueId, Request)>) {
         self.spare = empty;
     }
@@ -93,7 +93,7 @@ impl Mailroom {
         }
     }
 
-    /// Sends a request for a queue to the queue's shard, together with those just before it.
+    /// Sends a request for a queue to the queue's shard. It joins the requests sent just before it.
     pub fn send_request(&mut self, to: ShardId, queue: QueueId, request: Request) {
         match self.outboxes.get_mut(usize::from(to)).and_then(|outbox| outbox.last_mut()) {
             Some(Mail::Requests(requests)) => requests.push((queue, request)),

@@ -1,4 +1,5 @@
-//! One shard: its connections, its queues, its copy of the catalog, and the turn that moves work between them.
+//! One shard: its connections, its queues, its copy of the catalog, and the turn that moves work between
+//! them. A turn is one iteration of the shard's event loop. A gate translates one connection's protocol.
 //!
 //! ```text
 //!   handle_input ──> gates ──> requests ──┐                      ┌──> records ──> write
@@ -6,23 +7,24 @@
 //!   handle_logged ──> receipts ───────────┘                      └──> output ───> dirty connections
 //! ```
 //!
-//! No sockets, no clock, no tasks: whoever drives it brings bytes and time and takes away what it made.
+//! A shard has no sockets, clock or tasks. Its driver (the runtime, or a test) supplies bytes and time, and
+//! takes away the results.
 //!
-//! A shard is made of rooms. What a room keeps is private to its folder; [`Shard`] is the hallway between them, and what
-//! needs two rooms is a method of it, in the folder of the room that it changes most.
+//! A shard consists of components. The fields of a component are private to its folder. A method of [`Shard`]
+//! that needs two components is in the folder of the component that it changes most.
 //!
-//! | room | what it keeps |
+//! | component | what it has |
 //! |---|---|
-//! | [`connections`] | sockets' gates, what gates share, what is dirty |
-//! | [`queues`] | machines of classic queues, requests without a home |
-//! | [`streams`] | streams that live here, readers that are here |
-//! | [`storage`] | journal, deferred writes, backlog, space |
-//! | [`metadata`] | catalog, placements, access, settings, and the decider |
-//! | [`mail`] | what is posted, boxes to and from shards, receipts |
+//! | [`connections`] | the gates of the sockets, what gates share, and which have output |
+//! | [`queues`] | machines of classic queues, and requests for queues without a home (an owning shard) |
+//! | [`streams`] | streams that live here, and readers that are here |
+//! | [`storage`] | journal, deferred writes, backlog in packs, and disk space |
+//! | [`metadata`] | catalog, placements, access and settings; on one shard also the decider |
+//! | [`mail`] | what is posted, boxes to and from other shards, and receipts |
 //!
-//! Whoever drives a shard calls, in this order: 1. [`Shard::set_now`]; 2. the `handle_*` of what has come;
-//! 3. [`Shard::handle_timeout`]; 4. [`Shard::turn`]; 5. [`Shard::write`]; 6. the other polls; 7. [`Shard::take_dirty`], and
-//! writes what those connections have.
+//! The driver calls, in this order: 1. [`Shard::set_now`]; 2. the `handle_*` of everything that arrived;
+//! 3. [`Shard::handle_timeout`]; 4. [`Shard::turn`]; 5. [`Shard::write`]; 6. the other polls;
+//! 7. [`Shard::take_dirty`], and then it writes the output of those connections.
 
 mod budgets;
 mod connections;
@@ -63,11 +65,11 @@ use self::streams::Streams;
 use self::walks::{Rows, Walks};
 use crate::tally::Tally;
 
-/// How often a shard looks after what nobody waits for: room in the log, runs that hold too much, what was read and is
-/// not wanted. Being woken for it is most of what a broker costs that does nothing.
+/// How often a shard does its chores: space in the log, runs that pin too much, loaded messages that nobody
+/// needs. Waking up for them is most of the cost of an idle broker.
 const CHORES_MS: u64 = 1000;
 
-/// What a shard is made with.
+/// What a shard is made from.
 #[derive(Debug)]
 pub struct Setup {
     pub id: ShardId,
@@ -76,15 +78,15 @@ pub struct Setup {
     pub access: Arc<Access>,
     pub catalog: Catalog,
     pub placements: Placements,
-    /// One number per shard: about the bytes that are alive in the log.
+    /// For each shard, the approximate number of live bytes in the log.
     pub live: Arc<[AtomicU64]>,
     pub limits: StorageLimits,
-    /// Makes names of reply links that cannot be guessed.
+    /// The keys that make the names of reply links impossible to guess.
     pub reply_keys: RandomState,
     pub(crate) tallies: Tallies,
 }
 
-/// What the shards of a node share to keep its budgets.
+/// What the shards of a node share to enforce its budgets.
 #[derive(Clone, Debug)]
 pub struct Tallies {
     unfinished: Arc<Tally>,
@@ -92,7 +94,7 @@ pub struct Tallies {
 }
 
 impl Tallies {
-    /// Of a node with so many shards.
+    /// Makes the tallies of a node with this many shards.
     pub fn new(shards: ShardId, settings: &Settings) -> Self {
         let unfinished = Tally::new(shards, settings.node_unfinished_memory());
         let readers = streams::node_budget(settings.reader_memory);
@@ -100,14 +102,14 @@ impl Tallies {
     }
 }
 
-/// Which shard this is, and what time it is there.
+/// The number of this shard, and its current time.
 #[derive(Clone, Copy, Debug)]
 struct Here {
     id: ShardId,
     now_ms: u64,
 }
 
-/// See the module.
+/// A shard. See the module.
 #[derive(Debug)]
 pub struct Shard {
     here: Here,
@@ -117,7 +119,7 @@ pub struct Shard {
     streams: Streams,
     storage: Storage,
     mail: Mailroom,
-    /// Questions of the desk that are not answered.
+    /// Questions of the desk that are not answered yet.
     desk: desk::Waiting,
     rows: Rows,
     walks: Walks,
@@ -151,7 +153,7 @@ impl Shard {
         self.here.id
     }
 
-    /// Time goes on. It never goes back.
+    /// Advances the time, in milliseconds since the epoch. An earlier time is ignored.
     pub fn set_now(&mut self, now_ms: u64) {
         self.here.now_ms = self.here.now_ms.max(now_ms);
     }
@@ -160,12 +162,13 @@ impl Shard {
         self.here.now_ms
     }
 
-    /// The gates of this shard. To be made once for a run of deliveries.
+    /// Returns the gates of this shard. Make them once for a run of deliveries.
     fn gates(&mut self) -> Gates<'_> {
         self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters)
     }
 
-    /// Timers of connections and queues, and the chores. Those over all queues are done by the turn.
+    /// Handles the timers of connections and queues, and starts the chores. Walks over all queues are part of
+    /// the turn.
     pub fn handle_timeout(&mut self) {
         self.connection_timeouts();
         self.stream_timeouts();
@@ -176,13 +179,13 @@ impl Shard {
             self.forget_again();
             self.reclaim();
             self.walks.chores.begin_if_idle();
-            if self.streams.have_less_room() {
+            if self.streams.shares_have_shrunk() {
                 self.walks.tails.begin();
             }
         }
     }
 
-    /// When [`Shard::handle_timeout`] has something to do.
+    /// Returns when [`Shard::handle_timeout`] must be called next, in milliseconds since the epoch.
     pub fn next_timeout(&self) -> u64 {
         let deadlines = [
             self.queues.next_due(),
@@ -198,22 +201,22 @@ impl Shard {
         self.rows.most()
     }
 
-    /// Lets a turn walk so many rows from now on, for tests.
+    /// Limits the rows that a turn walks, for tests.
     pub fn walk_at_most(&mut self, rows: usize) {
         self.rows.set_max(rows);
     }
 
-    /// Whether records wait for the log, or for its answer.
+    /// Returns true if records wait to be written, or for the log's answer.
     pub fn has_unlogged(&self) -> bool {
         self.storage.has_unlogged()
     }
 
-    /// Whether receipts wait for the disk.
+    /// Returns true if receipts wait for the disk.
     pub fn has_held_receipts(&self) -> bool {
         self.storage.holds_receipts() || self.streams.hold_receipts()
     }
 
-    /// Bytes that the end of this turn writes, so far: records and chunks.
+    /// Bytes of records and chunks that the end of this turn will write, so far.
     pub fn bytes_to_write(&self) -> u64 {
         self.storage.bytes_to_write() + self.streams.bytes_to_write()
     }

@@ -7,7 +7,7 @@ use ranges::{Range, Ranges};
 
 use super::Shard;
 
-/// What became of `first..=last` of one publisher at one queue.
+/// The verdict of one queue on the messages `first..=last` of one publisher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Receipt {
     pub queue: QueueId,
@@ -18,7 +18,7 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
-    /// What a queue says.
+    /// Converts a receipt of a queue.
     pub fn of(queue: QueueId, receipt: queue::Receipt) -> Self {
         let queue::Receipt { publisher, first, last, verdict, .. } = receipt;
         Self { queue, publisher, first, last, verdict }
@@ -42,7 +42,7 @@ impl Range for Receipt {
     }
 }
 
-/// Receipts in their order, those that continue each other as one.
+/// Receipts in their order. Consecutive receipts are joined.
 #[derive(Debug, Default)]
 pub(super) struct Receipts(Vec<Receipt>);
 
@@ -52,7 +52,7 @@ impl Receipts {
         self.0.push_joined(receipt);
     }
 
-    /// Adds receipts behind these, and leaves none there.
+    /// Moves all receipts of `newer` to the end of these.
     pub fn append(&mut self, newer: &mut Self) {
         self.0.append(&mut newer.0);
     }
@@ -61,7 +61,7 @@ impl Receipts {
         self.0.is_empty()
     }
 
-    /// The messages that they are for.
+    /// The number of messages that these receipts cover.
     pub fn messages(&self) -> u64 {
         self.0.iter().map(Receipt::messages).sum()
     }

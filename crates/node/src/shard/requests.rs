@@ -1,8 +1,8 @@
 //! Requests on their way to the machines of queues and streams, in runs.
 //!
-//! A turn applies what has come, as long as that does not make too many bytes of records. Then each queue gets one more run, and
-//! the rest of its requests wait here until the log has taken what there is: one frame that settles thousands of messages
-//! with annotations does not hold up the clients of other queues.
+//! A turn applies all requests until they have made too many bytes of records. Then each queue gets one more
+//! run, and the rest of its requests wait here until the log has accepted the records. So one frame that
+//! settles thousands of messages with annotations does not block the clients of other queues.
 
 use std::collections::VecDeque;
 use std::vec;
@@ -13,37 +13,37 @@ use queue::Request;
 
 use super::Shard;
 
-/// Requests of one queue that are applied in a row, before others have their turn: what the machine has to say of them stays
-/// in the nearest caches.
+/// The most requests of one queue that are applied in a row. A bounded run keeps the effects that it makes in
+/// the nearest caches.
 pub(super) const RUN_MAX: usize = 64;
 
-/// Requests that were sent together. Each is taken out where it is used, for it is large.
+/// Requests that were sent together. Each is taken out only where it is used, because it is large.
 pub(super) type Requests<'a> = vec::Drain<'a, (QueueId, Request)>;
 
-/// Bytes of records that one turn makes before requests have to wait, and that stand unwritten while they wait. A turn reads half
-/// as much from sockets.
+/// Bytes of records after which requests wait: those made in one turn, and those not yet written. A turn
+/// reads half as much from sockets.
 const RECORDS_MAX: u64 = 2 << 20;
 
-/// Requests that wait for another turn, and those of the same queues that have come behind them.
+/// Requests that wait for another turn, and later requests for the same queues.
 #[derive(Debug, Default)]
 pub(super) struct Left {
     by_queue: HashMap<QueueId, Vec<(QueueId, Request)>>,
-    /// Its queues; the one that has waited longest first.
-    line: VecDeque<QueueId>,
-    /// Queues that have had a run since this turn has made enough.
+    /// The queues in `by_queue`; the one that has waited longest is first.
+    order: VecDeque<QueueId>,
+    /// Queues that have had their run after this turn made too many records.
     served: HashSet<QueueId>,
 }
 
 impl Left {
     pub fn is_empty(&self) -> bool {
-        self.line.is_empty()
+        self.order.is_empty()
     }
 
-    /// Puts requests of a queue behind those that it has here.
+    /// Adds requests of a queue after those that wait already.
     fn push(&mut self, queue: QueueId, requests: impl IntoIterator<Item = (QueueId, Request)>) {
-        let line = &mut self.line;
+        let order = &mut self.order;
         let entry = self.by_queue.entry(queue).or_insert_with(|| {
-            line.push_back(queue);
+            order.push_back(queue);
             Vec::new()
         });
         entry.extend(requests);
@@ -51,22 +51,22 @@ impl Left {
 
     /// Takes the requests of the queue that has waited longest.
     fn pop(&mut self) -> Option<(QueueId, Vec<(QueueId, Request)>)> {
-        let queue = self.line.pop_front()?;
+        let queue = self.order.pop_front()?;
         self.by_queue.remove(&queue).map(|requests| (queue, requests))
     }
 
-    /// Whether a queue has to wait in a turn that has made enough.
+    /// Returns true if a queue's requests have to wait.
     fn must_wait(&mut self, queue: QueueId, has_made_enough: bool) -> bool {
         self.by_queue.contains_key(&queue) || has_made_enough && !self.served.insert(queue)
     }
 }
 
 impl Shard {
-    /// Begins a turn with the requests that were left.
+    /// Begins a turn with the requests that an earlier turn left.
     pub(super) fn apply_left(&mut self) {
         self.storage.begin_turn();
         self.mail.left.served.clear();
-        while self.goes_on_with_left()
+        while self.can_apply_left()
             && let Some((queue, mut requests)) = self.mail.left.pop()
         {
             let mut rest = requests.drain(..);
@@ -79,16 +79,17 @@ impl Shard {
         }
     }
 
-    /// Whether there are requests that another turn can apply. If there are others, they wait for the log.
-    pub(super) fn goes_on_with_left(&self) -> bool {
+    /// Returns true if waiting requests can be applied in another turn. Otherwise they wait for the log, or
+    /// there are none.
+    pub(super) fn can_apply_left(&self) -> bool {
         !self.mail.left.is_empty() && !self.has_made_enough() && self.storage.bytes_to_write() <= RECORDS_MAX
     }
 
-    /// Applies the first requests, which are for this queue of this shard, or lets them wait.
+    /// Applies the first of these requests, which are for a queue of this shard, or makes them wait.
     pub(super) fn apply_or_leave(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
         let has_made_enough = self.has_made_enough();
         let left = &mut self.mail.left;
-        // Hardly ever: no look at tables before.
+        // The cheap conditions come first, because requests hardly ever wait.
         if (has_made_enough || !left.is_empty()) && left.must_wait(queue, has_made_enough) {
             left.push(queue, requests.next());
         } else {
@@ -101,8 +102,8 @@ impl Shard {
     }
 }
 
-/// Whether a request concerns consumers, and stays on their shard.
-pub(super) fn is_of_readers(request: &Request) -> bool {
+/// Returns true if a request concerns consumers and is handled on the consumers' shard.
+pub(super) fn is_for_readers(request: &Request) -> bool {
     matches!(
         request,
         Request::Attach(_)

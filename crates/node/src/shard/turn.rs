@@ -1,4 +1,4 @@
-//! The turn: mail in, requests applied, effects carried out, until nothing is left to be moved.
+//! The turn: handles mail, applies requests and carries out effects until nothing is left to move.
 
 use broker::ids::{DECIDER, ShardId};
 use broker::mail::Mail;
@@ -6,21 +6,22 @@ use broker::mail::Mail;
 use super::Shard;
 use super::receipts::Receipt;
 
-/// Rounds of one turn: what is still there then waits for the next, so that sockets get their share.
+/// The most rounds of one turn. Work that is left waits for the next turn, so that sockets get their share of
+/// the time.
 const ROUNDS_MAX: usize = 64;
 
 impl Shard {
-    /// Mail from other shards.
+    /// Takes in mail from another shard.
     pub fn handle_mail(&mut self, mail: Vec<Mail>) {
         self.mail.receive(mail);
     }
 
-    /// Mail for another shard.
+    /// Returns the mail for another shard.
     pub fn poll_mail(&mut self, to: ShardId) -> Vec<Mail> {
         self.mail.poll(to)
     }
 
-    /// Moves everything that can be moved. True if something is left for another turn.
+    /// Moves everything that can be moved. Returns true if work is left for another turn.
     pub fn turn(&mut self) -> bool {
         let is_left = self.move_all();
         self.rows.end_turn();
@@ -29,16 +30,16 @@ impl Shard {
 
     fn move_all(&mut self) -> bool {
         self.apply_left();
-        self.answer_line();
-        self.go_on_reading();
-        // Those that waited for memory.
+        self.answer_waiting();
+        self.resume_reading();
+        // Receipts that waited for memory.
         self.send_receipts();
         for _ in 0..ROUNDS_MAX {
             if self.mail.is_empty() {
                 self.walk();
                 self.flush_gates();
                 if self.mail.is_empty() {
-                    return self.is_going_on();
+                    return self.has_work_left();
                 }
             }
             let mut inbox = self.mail.take_inbox();
@@ -49,17 +50,18 @@ impl Shard {
             self.dispatch_post();
             self.send_receipts();
         }
-        // Nobody would flush what the last round has told the gates: the next turn knows only its own connections.
+        // The list of dirty connections is taken after this turn. So the last round's output must be flushed
+        // now.
         self.flush_gates();
-        !self.mail.is_empty() || self.is_going_on()
+        !self.mail.is_empty() || self.has_work_left()
     }
 
-    /// Whether there is work that this turn has left to the next.
-    fn is_going_on(&self) -> bool {
-        self.goes_on_with_left() || self.streams.is_going() || self.is_walking()
+    /// Returns true if this turn has left work to the next.
+    fn has_work_left(&self) -> bool {
+        self.can_apply_left() || self.streams.has_interrupted() || self.is_walking()
     }
 
-    /// Has each marked gate write what this turn has brought. That may mark others.
+    /// Flushes each dirty gate. That may mark further gates as dirty.
     fn flush_gates(&mut self) {
         let mut at = 0;
         while let Some(key) = self.connections.dirty(at) {
@@ -68,8 +70,8 @@ impl Shard {
         }
     }
 
-    /// Does what gates and machines have posted, if it is to be done here, and sends the rest to those it is for. What is
-    /// posted meanwhile is for the next round.
+    /// Handles what gates and machines have posted for this shard, and sends the rest to other shards. What
+    /// is posted meanwhile waits for the next round.
     fn dispatch_post(&mut self) {
         let post = &mut self.mail.post;
         let (direct, proposals) = (std::mem::take(&mut post.direct), std::mem::take(&mut post.proposals));
@@ -87,7 +89,7 @@ impl Shard {
         }
     }
 
-    /// Handles mail for this shard at once; other mail is sent.
+    /// Handles mail for this shard at once. Sends other mail.
     pub(super) fn do_or_send(&mut self, to: ShardId, mail: Mail) {
         match to == self.here.id {
             true => self.handle_one(mail),

@@ -1,42 +1,42 @@
-//! How many rows a turn walks. A row is a queue, a stream, or a connection that is looked at because it is in a list, and
-//! not because something has come for it.
+//! Bounds the number of rows that a turn walks. A row is a queue, a stream, or a connection that is visited
+//! because it is in a list, and not because something arrived for it.
 //!
 //! ```text
-//!   the second is over ──> Walks::chores, tails ──┐
-//!   a policy has changed ──> policies, exchanges ─┼──> Shard::walk, at the end of each turn ──> left? another turn
-//!   alarm, stop ──> Walks::blocked, ending ───────┤
-//!   the log is mostly garbage ──> an evacuation ──┤
-//!   a pack is mostly garbage ──> Walks::sparse ───┤
-//!   the desk asks for more than a turn may ───────┘
+//!   a second has passed ─────> Walks::chores, tails ──┐
+//!   a policy has changed ────> policies, exchanges ───┤
+//!   alarm, stop ─────────────> Walks::blocked, ending ┤   Shard::walk,
+//!   the log is mostly dead ──> an evacuation ─────────┼─> at the end of each turn ──> left? another turn
+//!   a pack is mostly dead ───> Walks::sparse ─────────┤
+//!   a large desk question ────────────────────────────┘
 //! ```
 //!
-//! A walk keeps the place of its next row. Rows that come behind that place while it is under way need no visit: they are made
-//! with what the walk brings.
+//! An evacuation copies live records out of an old log file. A walk stores the place of its next row. Rows
+//! that are added after that place need no visit, because they already have what the walk brings.
 
 use std::ops::Range;
 
 use super::Shard;
 use crate::questions::PLACES_PER_PART;
 
-/// Rows that one turn walks, at most, so that sockets and queues do not wait for a walk. Whoever has more rows to walk goes on
-/// in the next turn. A question of the desk takes at most half of them, so that walks go on.
+/// The most rows that one turn walks, so that sockets and queues do not wait for a walk. Longer walks
+/// continue in the next turn. A question of the desk may use at most half of them, so that walks progress.
 pub(super) const ROWS_PER_TURN: usize = 2 * PLACES_PER_PART;
 
-/// To match a name against so many policies takes about as long as another walk needs for a row.
+/// Matching a name against this many policies takes about as long as a row of another walk.
 const POLICIES_PER_ROW: usize = 16;
 
 /// A walk over rows in the order of their places.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// The place of the next row. `None`: no walk is under way.
+    /// The place of the next row; `None` while no walk is under way.
     next: Option<usize>,
-    /// Another round follows.
+    /// Another round follows this one.
     again: bool,
 }
 
 impl Walk {
-    /// Begins at the first row. If a walk is under way, it comes to its end first, so that those who begin all the time
-    /// keep no row from its turn.
+    /// Begins at the first row. A walk that is under way first runs to its end and then starts again. So
+    /// callers that begin repeatedly cannot keep it from the last rows.
     pub fn begin(&mut self) {
         self.again = self.next.is_some_and(|place| place > 0);
         self.next.get_or_insert(0);
@@ -51,7 +51,8 @@ impl Walk {
         self.next.is_some()
     }
 
-    /// The next place to visit, of a table that has `len` places; `None` if there is none, or not in this turn.
+    /// Returns the next place to visit in a table of `len` places. Returns `None` at the end of the table, or
+    /// if this turn has no rows left.
     pub fn next(&mut self, len: usize, rows: &mut Rows) -> Option<usize> {
         let place = self.next?;
         if place >= len {
@@ -66,17 +67,17 @@ impl Walk {
         Some(place)
     }
 
-    /// The place that was visited last is visited once more: there is more to do than one turn may.
+    /// Makes the walk visit its last place once more, because more work is left there than one turn may do.
     pub fn stay(&mut self) {
         self.next = self.next.map(|place| place.saturating_sub(1));
     }
 
-    /// The places to visit in this turn, of a table that has `len` places.
+    /// Returns the places to visit in this turn, of a table of `len` places.
     pub fn part(&mut self, len: usize, rows: &mut Rows) -> Range<usize> {
         self.part_of_large(len, 1, rows)
     }
 
-    /// As [`Walk::part`], of a table whose rows count as many as `each` others: so long does a visit take.
+    /// As [`Walk::part`], for a table whose rows count as `each` rows because a visit takes that much longer.
     pub fn part_of_large(&mut self, len: usize, each: usize, rows: &mut Rows) -> Range<usize> {
         let Some(from) = self.next else { return 0..0 };
         let left = rows.left();
@@ -90,19 +91,20 @@ impl Walk {
 /// The walks of a shard.
 #[derive(Debug, Default)]
 pub(super) struct Walks {
-    /// Each second over queues: lets go of what was read and is not wanted, looks for runs that hold too much.
+    /// Each second, over queues: frees loaded messages that nobody needs, and looks for runs that pin too
+    /// much.
     pub chores: Walk,
-    /// Over queues: looks for the runs in a pack that holds little.
+    /// Over queues: looks for runs in a pack that is mostly dead.
     pub sparse: Walk,
-    /// Over the catalog's queues: streams that have readers here keep less for them.
+    /// Over the catalog's queues: shrinks what streams retain in memory for readers here.
     pub tails: Walk,
-    /// Over the catalog's queues: keeps their records up to date, and the settings of those that live here.
+    /// Over the catalog's queues: refreshes their records, and the settings of those that live here.
     pub policies: Walk,
-    /// Over the catalog's exchanges: keeps their records up to date.
+    /// Over the catalog's exchanges: refreshes their records.
     pub exchanges: Walk,
-    /// Over connections: publishing is stopped, or goes on.
+    /// Over connections: tells them that publishing is stopped or may continue.
     pub blocked: Walk,
-    /// Over connections: the node stops.
+    /// Over connections: tells them that the node stops.
     pub ending: Walk,
 }
 
@@ -114,12 +116,12 @@ impl Walks {
 }
 
 impl Shard {
-    /// Goes on with what is under way, as far as this turn may.
+    /// Continues the walks that are under way, as far as this turn may.
     pub(super) fn walk(&mut self) {
         if !self.is_walking() {
             return;
         }
-        // Those that somebody waits for come first.
+        // Walks that somebody waits for come first.
         self.walk_connections();
         self.walk_policies();
         self.walk_evacuation();
@@ -128,13 +130,14 @@ impl Shard {
         self.walk_chores();
     }
 
-    /// Whether a walk is under way. Then another turn must come.
+    /// Returns true if a walk is under way and another turn is needed.
     pub fn is_walking(&self) -> bool {
         self.walks.is_under_way() || self.storage.is_evacuating() || self.desk.has_unanswered()
     }
 
-    /// Whether there are connections that have not been told that publishing is stopped, or that the node stops.
-    pub fn is_telling(&self) -> bool {
+    /// Returns true if some connections have not been told yet that publishing is stopped, or that the node
+    /// stops.
+    pub fn is_notifying(&self) -> bool {
         self.walks.blocked.is_under_way() || self.walks.ending.is_under_way()
     }
 
@@ -176,13 +179,13 @@ impl Shard {
     }
 }
 
-/// The rows of this turn.
+/// The rows that this turn has walked.
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// How many a turn may walk.
+    /// The most rows that a turn may walk.
     max: usize,
     walked: usize,
-    /// The most that one turn has walked.
+    /// The most rows that one turn has walked so far.
     most: usize,
 }
 
@@ -193,33 +196,35 @@ impl Default for Rows {
 }
 
 impl Rows {
-    /// How many more rows this turn may walk.
+    /// The number of rows that this turn may still walk.
     pub fn left(&self) -> usize {
         self.max.saturating_sub(self.walked)
     }
 
-    /// How many rows that are due this turn may look at: something is left for others, however many are due.
+    /// The number of due rows that this turn may visit. It is half of what is left, so that walks progress
+    /// however many rows are due.
     pub fn left_for_due(&self) -> usize {
         self.left() / 2
     }
 
-    /// Returns true if a question that looks at so many rows may be answered in this turn. The first one always may.
+    /// Returns true if a question that visits this many rows may be answered in this turn. The first one
+    /// always may.
     pub fn have_room(&self, rows: usize) -> bool {
         self.walked == 0 || rows <= self.left_for_due()
     }
 
-    /// Counts rows that are walked, also those that nothing bounds.
+    /// Counts rows that were walked, including those without a bound.
     pub fn count(&mut self, rows: usize) {
         self.walked += rows;
         self.most = self.most.max(self.walked);
     }
 
-    /// From now on a turn walks so many rows.
+    /// Sets the most rows that a turn walks.
     pub fn set_max(&mut self, max: usize) {
         self.max = max;
     }
 
-    /// The turn is over.
+    /// Called at the end of a turn.
     pub fn end_turn(&mut self) {
         self.walked = 0;
     }

@@ -1,4 +1,4 @@
-//! Questions to shards, as the desk asks them. A test says at once what is to be done with each answer.
+//! Questions to shards, as the desk asks them. A test passes a callback for each answer.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ pub type Then = Box<dyn FnOnce(Reply)>;
 type OnAnswer = Box<dyn FnOnce(Result<Answer, CatalogError>)>;
 
 thread_local! {
-    /// The last number, and what is to be done with answers, by number.
+    /// The last number, and the callbacks for answers, by number.
     static ASKED: RefCell<(u64, BTreeMap<u64, Then>)> = const { RefCell::new((0, BTreeMap::new())) };
 }
 
 pub trait Asks {
-    /// Asks for a change of the catalog.
+    /// Proposes a change of the catalog.
     fn propose(&mut self, command: Command, then: OnAnswer);
 
-    /// Does what is to be done with the answers that have come. To be called behind a turn.
+    /// Calls the callbacks of the answers that have arrived. Called after a turn.
     fn take_replies(&mut self);
 }
 
@@ -40,7 +40,7 @@ impl Asks for Shard {
     }
 }
 
-/// Keeps what is to be done with an answer. Returns the number for the question.
+/// Stores the callback of an answer. Returns the number for the question.
 pub fn keep(then: Then) -> u64 {
     ASKED.with_borrow_mut(|(last, waiting)| {
         *last += 1;

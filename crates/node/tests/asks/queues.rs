@@ -8,7 +8,7 @@ use queue::{Effect, Request, Ticket};
 use crate::asks::keep;
 
 pub trait AsksQueues {
-    /// Asks a queue. Returns the number of the question.
+    /// Sends a request to a queue. Returns the number of the question.
     fn ask(
         &mut self,
         queue: QueueId,

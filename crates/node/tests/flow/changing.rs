@@ -1,4 +1,4 @@
-//! Consumers whose credit is never the same for long, and many messages.
+//! Consumers whose credit changes all the time, and many messages.
 
 use amqp10::DeliveryState;
 use broker::settings::Settings;
@@ -9,12 +9,13 @@ use crate::world::World;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
 const WINDOW: u32 = 1_000_000;
-/// A FLOW in front of so few messages changes credit all the time.
+/// The largest credit: so low that credit changes all the time.
 const CREDIT_MAX: u64 = 300;
-/// Bytes of one delivery frame, at least: whoever reads no more sees every single one.
+/// The smallest size of one delivery frame, in bytes. A client that reads this much at a time sees every
+/// single frame.
 const DELIVERY: usize = 60;
 
-/// A queue on the first shard, its publisher there, and its consumer on the other one.
+/// Makes a queue on the first shard, its publisher there, and its consumer on the second shard.
 fn world() -> (World, Client, Client) {
     let mut world = World::new(2, Settings { heartbeat_s: 0, ..Settings::default() });
     world.declare("q", &[]);
@@ -29,12 +30,12 @@ fn world() -> (World, Client, Client) {
     (world, publisher, consumer)
 }
 
-/// As many as link and session let it, up to `max`. Returns how many.
+/// Publishes as many messages as link and session allow, up to `max`. Returns the number.
 fn publish(world: &mut World, client: &mut Client, max: u64) -> u64 {
     (0..max).take_while(|_| client.publish(world, 0, (true, true), 12, 1)).count() as u64
 }
 
-/// Deliveries so far, those that are not settled, and credit.
+/// Returns the number of deliveries so far, of unsettled ones, and the credit.
 fn standing(client: &Client) -> (u64, usize, u64) {
     match &client.links[&0].end {
         End::Consumer(consumer) => (consumer.got, consumer.unsettled.len(), consumer.credit()),
@@ -56,7 +57,7 @@ fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
         consumer.flow(&mut world, Some((0, credit)), WINDOW, random.one_in(10), random.one_in(10));
         flows += 1;
         assert!(flows < MESSAGES, "it stalls with {sent} sent: {:?}", standing(&consumer));
-        // What the broker has of it, and what the consumer knows of that, is different each time.
+        // The broker and the consumer know a different part of the other's state each time.
         for _ in 0..random.below(12) {
             let (a, b) = (random.below(2) as usize, random.below(2) as usize);
             match random.below(4) {
@@ -81,7 +82,8 @@ fn a_hundred_thousand_messages_under_credit_that_changes_all_the_time() {
     let report = world.report("q").expect("it lives");
     assert_eq!((sent, got, flows > 500), (MESSAGES, MESSAGES, true), "{flows} changes");
     assert_eq!((report.published, report.acknowledged), (MESSAGES, MESSAGES));
-    // What had been on its way to the link when credit was withdrawn went back, and came again.
+    // Deliveries that were on their way to the link when credit was withdrawn were requeued and delivered
+    // again.
     assert!(report.redelivered > 0);
     assert_eq!(report.delivered - report.redelivered, MESSAGES);
     assert_eq!((report.ready, report.unsettled), (0, 0));
@@ -123,7 +125,7 @@ fn two_hundred_credits_topped_up_at_half_keep_a_consumer_supplied() {
             "{before:?} and then {got}, {credit}"
         );
     }
-    // The first one, and one for each half.
+    // One FLOW at first, and one for each half of the credit.
     let halves = MESSAGES / half;
     assert_eq!((sent, flows), (MESSAGES, 1 + halves));
     assert_eq!(world.report("q").map(|report| (report.ready, report.unsettled)), Some((0, 0)));

@@ -1,5 +1,6 @@
-//! A strict client. It has a codec, and everything else of its own: it keeps counts that never wrap and compares
-//! every frame with the bare formulas of the standard [2.5.6, 2.6.7]. Whatever the broker may not do is a panic.
+//! A strict client. It uses the codec and nothing else of the product. It keeps counts that never wrap and
+//! compares every frame with the bare formulas of the standard [2.5.6, 2.6.7]. Any violation by the broker is
+//! a panic.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,15 +14,15 @@ use bytes::BytesMut;
 
 use crate::world::{Socket, World};
 
-/// The queue of this name is a stream: whoever consumes from it reads all of it.
+/// The queue of this name is a stream. A consumer reads all of it.
 pub const STREAM: &str = "stream";
 
-/// What a client says of itself when it connects.
+/// What a client announces when it connects.
 #[derive(Clone, Copy, Debug)]
 pub struct Hello {
     pub max_frame_size: u32,
     pub window: u32,
-    /// Where its transfer-ids, delivery-ids and delivery-counts start.
+    /// The first transfer-id, delivery-id and delivery-count of the client.
     pub start: u32,
 }
 
@@ -29,29 +30,30 @@ pub struct Client {
     pub at: Socket,
     hello: Hello,
     input: Vec<u8>,
-    /// Bytes of the broker's output that have been understood.
+    /// Bytes of the broker's output that have been decoded.
     heard: u64,
     opened: bool,
-    /// Frames on the way to a broker that does not read.
+    /// Frames that wait because the broker does not read.
     unsent: VecDeque<BytesMut>,
     pub links: BTreeMap<u32, Link>,
-    /// Our handles by the broker's.
+    /// Our handles, by the broker's handles.
     by_remote: BTreeMap<u32, u32>,
     /// Transfers, counted from the start without wrapping.
     frames_sent: u64,
     deliveries_sent: u64,
-    /// How many transfers the broker lets us send in all.
+    /// The total number of transfers that the broker lets us send.
     may_send: u64,
     pub frames_got: u64,
     pub deliveries_got: u64,
     /// The broker's first transfer-id.
     first_id: u32,
-    /// How many transfers we let the broker send in all, from which byte of its output on.
+    /// The total number of transfers that we let the broker send, each with the byte of its output from which
+    /// it applies.
     windows: VecDeque<(u64, u64)>,
-    /// Of ours that have no outcome: the link of each.
+    /// Our deliveries without an outcome, with the link of each.
     pub unconfirmed: BTreeMap<u64, u32>,
     pub confirmed: u64,
-    /// Payload of deliveries taken.
+    /// Bytes of payload received.
     pub bytes_got: u64,
     pub dispositions_got: u64,
 }
@@ -68,7 +70,7 @@ pub enum State {
     Attached,
     /// We have sent DETACH.
     Detaching,
-    /// Both have.
+    /// Both sides have sent DETACH.
     Gone,
 }
 
@@ -81,7 +83,7 @@ pub enum End {
 pub struct Publisher {
     /// Deliveries begun.
     pub sent: u64,
-    /// How many we may begin in all.
+    /// The total number of deliveries that we may begin.
     pub limit: u64,
     /// The largest number of deliveries that had no outcome at once.
     pub unconfirmed: u64,
@@ -89,15 +91,15 @@ pub struct Publisher {
 
 pub struct Consumer {
     pub settled: bool,
-    /// Deliveries begun by the broker, and credit that it has used up in a drain.
+    /// Deliveries begun by the broker, and credit that it has used up in drains.
     pub count: u64,
-    /// FLOWs that may be in force at the broker, oldest first; what it says tells which are not any more.
+    /// FLOWs that may be in force at the broker, oldest first. Its frames show which are not any more.
     flows: VecDeque<Granted>,
-    /// FLOWs that want an answer, and answers.
+    /// The numbers of FLOWs that want an answer, and of answers.
     asked: u64,
     answered: u64,
-    /// The bytes of the broker's output from which on an echo and a drain must be answered. Whoever takes a drain
-    /// back is owed no answer to it.
+    /// The bytes of the broker's output from which on an echo and a drain must be answered. A drain that is
+    /// withdrawn needs no answer.
     echo_from: Option<u64>,
     drain_from: Option<u64>,
     /// The byte where the last answer began, and that answer.
@@ -107,13 +109,13 @@ pub struct Consumer {
     /// In the middle of a delivery.
     partial: bool,
     pub got: u64,
-    /// Whether it is the active one, if its queue has a single active consumer.
+    /// Whether it is the active consumer, if its queue has a single active consumer.
     pub active: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
-    /// Deliveries may be begun while the count is below.
+    /// Deliveries may begin while the count is below this.
     limit: u64,
     drain: bool,
 }
@@ -127,7 +129,7 @@ pub struct Answer {
 }
 
 impl Client {
-    /// Connects, logs in, opens and begins one session.
+    /// Connects, logs in, opens the connection and begins one session.
     pub fn connect(world: &mut World, shard: usize, hello: Hello) -> Self {
         let at = world.connect(shard);
         // The broker's ids start near the wrap as well.
@@ -168,7 +170,8 @@ impl Client {
         client
     }
 
-    // ---- what it says -----------------------------------------------------------------------------------------
+    // ---- frames that it sends
+    // ---------------------------------------------------------------------------------
 
     fn say(&mut self, world: &mut World, frame: &dyn Encode) {
         let mut out = BytesMut::new();
@@ -184,7 +187,8 @@ impl Client {
         }
     }
 
-    /// Frames that the broker would not read go to it, as far as it reads. A client with some says nothing new.
+    /// Sends waiting frames as far as the broker reads. Returns true if none are left. Until then the client
+    /// sends nothing new.
     pub fn push(&mut self, world: &mut World) -> bool {
         while world.takes_input(self.at)
             && let Some(frame) = self.unsent.pop_front()
@@ -217,7 +221,7 @@ impl Client {
         let consumer = Consumer {
             settled,
             count: 0,
-            // Before the first FLOW there is no credit.
+            // There is no credit before the first FLOW.
             flows: VecDeque::from([Granted { limit: 0, drain: false }]),
             asked: 0,
             answered: 0,
@@ -243,7 +247,8 @@ impl Client {
         }
     }
 
-    /// Lets the broker send so many transfers more than we have seen, and with a link so many deliveries.
+    /// Lets the broker send `window` more transfers than we have received, and on a link `credit` more
+    /// deliveries.
     pub fn flow(
         &mut self,
         world: &mut World,
@@ -271,7 +276,7 @@ impl Client {
         self.say(world, &flow);
     }
 
-    /// A FLOW of the session alone, with echo.
+    /// Sends a FLOW of the session alone, with echo.
     pub fn ask(&mut self, world: &mut World) {
         let mut flow = Flow::new(self.hello.window, wire(self.hello.start, self.frames_sent), u32::MAX);
         flow.next_incoming_id = Some(wire(self.first_id, self.frames_got));
@@ -280,7 +285,7 @@ impl Client {
         self.say(world, &flow);
     }
 
-    /// Deliveries that may be begun on a link, as far as the link knows.
+    /// The number of deliveries that may begin on a link, as far as the client knows.
     pub fn credit(&self, handle: u32) -> u64 {
         match self.links.get(&handle) {
             Some(Link { end: End::Publisher(p), state: State::Attached, .. }) => p.limit - p.sent,
@@ -288,7 +293,7 @@ impl Client {
         }
     }
 
-    /// Publishes, if link and session let it: in as many transfers as `parts`.
+    /// Publishes one message in `parts` transfers, if link and session allow it.
     pub fn publish(
         &mut self,
         world: &mut World,
@@ -352,9 +357,10 @@ impl Client {
         }
     }
 
-    // ---- what it hears ----------------------------------------------------------------------------------------
+    // ---- frames that it receives
+    // ------------------------------------------------------------------------------
 
-    /// Reads up to `max` bytes, and understands what is whole. Returns how many bytes came.
+    /// Reads up to `max` bytes and handles complete frames. Returns the number of bytes read.
     pub fn read(&mut self, world: &mut World, max: usize) -> usize {
         let n = world.output(self.at, max, &mut self.input);
         let mut input = std::mem::take(&mut self.input);
@@ -425,7 +431,7 @@ impl Client {
                     let last = self.unwire_delivery(disposition.last.unwrap_or(disposition.first));
                     assert!(first <= last && disposition.settled);
                     for id in first..=last {
-                        // Those of a link that is gone may still be told.
+                        // Outcomes for a detached link may still arrive.
                         self.confirmed += u64::from(self.unconfirmed.remove(&id).is_some());
                     }
                 }
@@ -441,7 +447,8 @@ impl Client {
         last.checked_sub(back.into()).expect("an outcome of what was sent")
     }
 
-    /// One transfer. The window is exact: what the broker says after it has heard a FLOW obeys that FLOW.
+    /// Handles one transfer. The window is exact: frames that the broker sends after it has read a FLOW obey
+    /// that FLOW.
     fn hear_transfer(
         &mut self,
         remote: u32,
@@ -501,9 +508,10 @@ impl Client {
         }
     }
 
-    // ---- what must be true when nothing moves any more --------------------------------------------------------
+    // ---- what must hold when nothing moves any more
+    // -----------------------------------------------------------
 
-    /// Everything asked has been answered, everything sent has its outcome.
+    /// Asserts that every request was answered and every delivery has its outcome.
     pub fn check_settled(&self) {
         assert!(self.unconfirmed.is_empty(), "without outcome: {:?}", self.unconfirmed);
         for (handle, link) in &self.links {
@@ -526,7 +534,7 @@ impl Client {
 }
 
 impl Consumer {
-    /// Deliveries that the broker may still begin, when it has heard everything.
+    /// The number of deliveries that the broker may still begin, once it has read everything.
     pub fn credit(&self) -> u64 {
         self.flows.back().map_or(0, |flow| flow.limit.saturating_sub(self.count))
     }
@@ -535,13 +543,13 @@ impl Consumer {
         self.last_answer.map(|(_, answer)| answer)
     }
 
-    /// What the broker says of the link must follow from one of the FLOWs that it can have in force; those before
-    /// that one are not any more.
+    /// The broker's FLOW for the link must follow from one of our FLOWs that may be in force. Earlier ones
+    /// are then no longer in force.
     fn hear_flow(&mut self, at: u64, (count, credit): (u32, u64), flow: &Flow) {
         let active = flow.properties.as_ref().map(|p| p.get("rabbitmq:active").expect("the link state"));
         if let Some(active) = active {
             let active = active.as_bool().expect("true or false");
-            assert_ne!(self.active, Some(active), "only changes are told");
+            assert_ne!(self.active, Some(active), "only changes are reported");
             self.active = Some(active);
             assert!(!flow.drain && (active || flow.available == Some(0)), "{flow:?}");
             let follows = |f: &Granted| credit == f.limit.saturating_sub(self.count);
@@ -551,7 +559,7 @@ impl Consumer {
         }
         self.answered += 1;
         assert!(self.answered <= self.asked, "an answer that nobody asked for");
-        // Deliveries come before the FLOW that counts them; what is more was used up by a drain.
+        // Deliveries come before the FLOW that counts them. A higher count was used up by a drain.
         let count = self.count + u64::from(count.wrapping_sub(self.count as u32));
         let drained = |flows: &VecDeque<Granted>| flows.iter().any(|f| f.drain && f.limit == count);
         assert!(count == self.count || drained(&self.flows), "count {count} after {}", self.count);
@@ -568,7 +576,7 @@ impl Consumer {
     }
 }
 
-/// The number on the wire of what is counted without wrapping.
+/// Returns the number on the wire for a count that does not wrap.
 fn wire(start: u32, n: u64) -> u32 {
     start.wrapping_add(n as u32)
 }
@@ -589,14 +597,14 @@ fn attach(handle: u32, queue: &str, role: Role) -> Attach {
     attach
 }
 
-/// The filter of a stream's reader that wants everything.
+/// Returns the filter of a reader that wants the whole stream.
 fn from_the_first() -> Map {
     let name = Symbol::from_static("rabbitmq:stream-offset-spec");
     let place = Described { descriptor: name.clone().into(), value: "first".into() };
     Map(vec![(name.into(), Value::Described(Box::new(place)))])
 }
 
-/// A message with a header and a body of so many bytes.
+/// Returns a message with a header and a body of `size` bytes.
 pub fn message(size: usize, durable: bool) -> Vec<u8> {
     let mut message = vec![0x00, 0x53, 0x70, 0xc0, 0x02, 0x01, if durable { 0x41 } else { 0x42 }];
     message.extend_from_slice(&[0x00, 0x53, 0x75, 0xb0]);

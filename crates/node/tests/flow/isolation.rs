@@ -1,5 +1,6 @@
-//! Whoever is slow is slow alone. Each neighbour is measured against the same run without it: the same deliveries in
-//! the same number of turns, and the bounds of what is kept for the slow one, in bytes and entries.
+//! A slow peer slows down nobody else. Each run with a slow neighbour is compared with the same run without
+//! it. It must have the same deliveries in the same number of turns. What is held for the slow peer is
+//! bounded, in bytes and entries.
 
 use amqp10::DeliveryState;
 use amqp10::Value;
@@ -12,11 +13,11 @@ use crate::world::World;
 /// Messages of one measured run.
 const MESSAGES: u64 = 5_000;
 const FOUR_BILLION: u32 = u32::MAX;
-/// The most that a publisher can have under way: link credit, granted again at half.
+/// The most messages that a publisher can have in flight: link credit, granted again at half.
 const UNCONFIRMED_MAX: u64 = 255;
-/// How long receipts wait for consumers to settle.
+/// How long receipts wait for consumers to settle, in milliseconds.
 const PATIENCE_MS: u64 = 20;
-/// So many at a time, a publisher is granted credit again before it is stopped.
+/// With this many messages at a time, a publisher is granted credit again before it is stopped.
 const HALF: u64 = 85;
 
 const HELLO: Hello = Hello { max_frame_size: 65_536, window: 1_000_000, start: u32::MAX - 9 };
@@ -33,7 +34,7 @@ fn world(settings: Settings) -> World {
     world
 }
 
-/// As many as credit and window allow.
+/// Publishes as many messages as credit and window allow, up to `max`.
 fn publish(
     world: &mut World,
     client: &mut Client,
@@ -59,8 +60,8 @@ fn got(client: &Client, handle: u32) -> u64 {
     }
 }
 
-/// Turns of the first shard until all messages published on link 0 are confirmed and, with a consumer on link 1,
-/// received and settled. `meanwhile` runs beside it.
+/// Returns the turns of the first shard until all messages published on link 0 are confirmed. If there is a
+/// consumer on link 1, they must also be received and settled. `meanwhile` runs before each turn.
 fn turns(
     world: &mut World,
     client: &mut Client,
@@ -95,7 +96,7 @@ fn turns(
     turns
 }
 
-/// A client with a publisher of `fast` and, if asked, a consumer of it.
+/// Makes a client with a publisher to `fast` and, if asked, a consumer of it.
 fn fast_client(world: &mut World, consumes: bool) -> Client {
     let mut client = Client::connect(world, 0, HELLO);
     client.publisher(world, 0, "fast");
@@ -123,7 +124,7 @@ fn alone(how: (bool, bool), consumes: bool) -> u64 {
 }
 
 #[test]
-fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
+fn a_stalled_queue_slows_only_its_own_link() {
     for how in [DURABLE, TRANSIENT, SETTLED] {
         let mut world = world(Settings::default());
         let mut client = fast_client(&mut world, true);
@@ -140,7 +141,7 @@ fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
         assert_eq!(unconfirmed, [0, 0, UNCONFIRMED_MAX], "fast, its consumer, slow");
         assert_eq!((session.outgoing_pending, world.waiting(client.at)), (0, 0));
         assert_eq!(world.mail_len(0, 1), UNCONFIRMED_MAX as usize);
-        // It goes on where it stopped.
+        // The link continues where it stopped.
         world.stalled[1] = false;
         settle(&mut world, &mut [&mut client]);
         assert_eq!((client.unconfirmed.len(), client.credit(2)), (0, 170));
@@ -149,7 +150,7 @@ fn a_stalled_queue_costs_its_own_link_its_credit_and_nobody_else_anything() {
 }
 
 #[test]
-fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
+fn a_stalled_log_delays_only_what_waits_for_it() {
     let mut world = world(Settings::default());
     let mut client = fast_client(&mut world, true);
     client.publisher(&mut world, 2, "slow");
@@ -166,8 +167,8 @@ fn a_stalled_log_holds_up_only_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_sync_under_way_holds_up_only_those_who_wait_for_it() {
-    // On the fast queue's shard, where their records share each hand-over, and on another one.
+fn a_sync_in_flight_delays_only_what_waits_for_it() {
+    // First on the shard of the fast queue, where both share each handover, then on another one.
     for shard in [0, 1] {
         let mut world = world(Settings::default());
         world.declare("synced", &[("x-fsync", Value::Boolean(true))]);
@@ -193,7 +194,7 @@ fn a_sync_under_way_holds_up_only_those_who_wait_for_it() {
 }
 
 #[test]
-fn a_consumer_that_never_settles_holds_up_nobody() {
+fn a_consumer_that_never_settles_delays_no_other() {
     let max = 1_000;
     let settings = Settings { max_unsettled_per_link: max, ..Settings::default() };
     let mut world = world(settings);
@@ -212,7 +213,7 @@ fn a_consumer_that_never_settles_holds_up_nobody() {
             kept.push(kept_for(&mut world, &client));
         }
     }
-    assert!(kept.len() > 5, "it has long been full");
+    assert!(kept.len() > 5, "the consumer holds as much as it may");
     assert!(kept.iter().all(|k| *k == kept[0]), "{kept:?}");
     assert_eq!(kept[0], Kept { unsettled: max.into(), pending: 0, output: 0 });
     let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
@@ -220,7 +221,7 @@ fn a_consumer_that_never_settles_holds_up_nobody() {
     assert_eq!(got(&client, 3), max.into());
 }
 
-/// What a connection keeps, in entries and bytes.
+/// What the broker holds for a connection, in entries and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Kept {
     unsettled: u64,
@@ -254,14 +255,15 @@ fn a_consumer_with_four_billion_that_stops_reading_is_flat_in_memory() {
             settle(&mut world, &mut [&mut client]);
             kept.push(kept_for(&mut world, &stalled));
         }
-        // The socket holds nothing, so the output fills, then the session's batch, then the queue keeps the rest.
+        // The socket takes nothing. So first the output fills, then the session's batch, and then the queue
+        // keeps the rest.
         let full = kept[kept.len() / 2..].to_vec();
         assert!(full.iter().all(|k| *k == full[0]), "{kept:?}");
         assert!(full[0].pending <= 256 && full[0].output < OUTPUT_HIGH_WATER + 1_200, "{:?}", full[0]);
         assert!(world.report("slow").unwrap().ready > 1_000);
         let turns = turns(&mut world, &mut client, DURABLE, |_, _| {});
         assert_eq!(turns, alone(DURABLE, true));
-        // It reads again and gets everything.
+        // The consumer reads again and receives everything.
         let total = sent(&client, 2);
         while got(&stalled, 0) < total {
             let before = got(&stalled, 0);
@@ -284,7 +286,7 @@ fn a_closed_window_is_flat_in_memory_whatever_is_asked() {
         flood.flow(&mut world, Some((0, 2 + n % 7)), 0, n % 5 == 0, true);
         world.settle();
         let kept = kept_for(&mut world, &flood);
-        // What the first FLOWs fetched, and one report behind it.
+        // What the first FLOWs fetched, and one report after it.
         assert!(kept.pending <= 9 && kept.output == 0, "{kept:?} after {n} FLOWs");
     }
     flood.flow(&mut world, Some((0, 0)), 1_000_000, false, true);
@@ -343,7 +345,7 @@ fn a_turn_that_ends_at_its_bound_leaves_nothing_undone() {
 }
 
 #[test]
-fn a_link_that_goes_frees_those_it_held_up() {
+fn a_detached_link_unblocks_the_links_that_waited_for_it() {
     let mut world = World::new(1, Settings { max_queue_credit: 1, ..Settings::default() });
     world.declare("fast", &[]);
     world.declare("slow", &[]);
@@ -355,7 +357,8 @@ fn a_link_that_goes_frees_those_it_held_up() {
     settle(&mut world, &mut [&mut client]);
     client.flow(&mut world, Some((3, 10)), 1_000_000, false, false);
     settle(&mut world, &mut [&mut client]);
-    // In one turn a small delivery leaves, and a large one fills the output: the small one's link asks for no more.
+    // In one turn a small delivery is sent and a large one fills the output. The small one's link then
+    // requests no more from its queue.
     publish(&mut world, &mut client, 0, SETTLED, 12, 1);
     assert!(client.publish(&mut world, 2, SETTLED, 1_000_000, 10));
     world.settle();

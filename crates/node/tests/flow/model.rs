@@ -1,5 +1,5 @@
-//! Random clients, queues and orders of events against the strict client. 100 runs of 1,000 steps; `SLUICE_SOAK`
-//! multiplies the runs, `SLUICE_SEED` names the first.
+//! Random clients, queues and orders of events against the strict client: 100 runs of 1,000 steps.
+//! `SLUICE_SOAK` multiplies the runs, `SLUICE_SEED` is the first seed.
 
 use amqp10::{DeliveryState, Modified, Value};
 use broker::settings::{LinkCredit, Settings};
@@ -10,13 +10,14 @@ use crate::world::World;
 
 const RUNS: u64 = 100;
 const STEPS: u64 = 1_000;
-/// Of these, a client does something in some, and the broker moves in the others.
+/// The number of clients. In some steps a client acts, in the others the broker.
 const CLIENTS: usize = 3;
-/// Handles below are for publishing links.
+/// Handles below this are publishing links.
 const PUBLISHERS: u32 = 2;
 const LINKS: u32 = 5;
 
-/// One that is deleted and declared again, one with a single active consumer, one whose messages expire, and a stream.
+/// A queue that is deleted and declared again, one with a single active consumer, one whose messages expire,
+/// and a stream.
 const QUEUES: [&str; 4] = ["plain", "single", "short", STREAM];
 
 struct Run {
@@ -25,7 +26,7 @@ struct Run {
     clients: Vec<Client>,
     settings: Settings,
     alarm: bool,
-    /// What a run must not be without.
+    /// Counts of what must happen: each of it once per run on average.
     pub seen: Seen,
 }
 
@@ -217,7 +218,7 @@ impl Run {
         }
     }
 
-    /// Windows open, everybody reads, and everything that can move moves.
+    /// Lets everyone read, and moves everything that can move.
     fn quiet(&mut self) {
         loop {
             self.world.settle();
@@ -226,7 +227,7 @@ impl Run {
                 read += client.read(&mut self.world, usize::MAX);
                 client.push(&mut self.world);
             }
-            // A receipt may wait so long for a consumer to settle.
+            // A receipt may wait this long for a consumer to settle.
             let waits = self.world.shards.iter().any(|shard| shard.has_held_receipts());
             if read == 0 && !waits {
                 return;
@@ -252,7 +253,8 @@ impl Run {
         self.answers_are_exact();
     }
 
-    /// Of the consumers of a queue that serves only one, one has been told that it is the one.
+    /// Asserts that exactly one consumer of a queue with a single active consumer has been told that it is
+    /// active.
     fn one_is_active(&self) {
         let links = self.clients.iter().flat_map(|c| c.links.values());
         let links = links.filter(|l| l.queue == "single" && l.state == State::Attached);
@@ -266,7 +268,7 @@ impl Run {
         assert_eq!(active, usize::from(!told.is_empty()), "{told:?}");
     }
 
-    /// A message is ready only if nobody may have it.
+    /// Asserts that a message is ready only if no consumer can take it.
     fn nobody_waits(&mut self) {
         let max = match self.settings.max_unsettled_per_link {
             0 => usize::MAX,
@@ -278,16 +280,16 @@ impl Run {
             let hungry = links.filter(|l| l.queue == queue && l.state == State::Attached).filter(|l| {
                 matches!(&l.end, End::Consumer(c) if c.credit() > 0 && (c.settled || c.unsettled.len() < max))
             });
-            // Whoever has read all of a stream waits for more.
+            // A reader that has read all of a stream waits for more.
             let hungry = hungry
                 .filter(|l| matches!(&l.end, End::Consumer(c) if ready_for(queue, c, report.ready) > 0));
-            // Of a single active consumer's companions each may wait in vain, and has been told so.
+            // The other consumers of a single-active queue wait, and have been told so.
             let hungry = hungry.filter(|l| matches!(&l.end, End::Consumer(c) if c.active != Some(false)));
             assert_eq!(hungry.count(), 0, "{queue} stalls: {report:?}");
         }
     }
 
-    /// Asked when nothing moves, the broker says exactly what the client knows.
+    /// Asserts that the broker's answer equals the client's own count when nothing moves.
     fn answers_are_exact(&mut self) {
         for n in 0..CLIENTS {
             let handles: Vec<u32> = self.clients[n].links.keys().copied().collect();
@@ -332,7 +334,7 @@ impl Run {
     }
 }
 
-/// Of the ready messages of a queue, those that this consumer may have. Every reader of a stream has its own.
+/// Returns how many of a queue's ready messages this consumer may have. Every reader of a stream has its own.
 fn ready_for(queue: &str, consumer: &Consumer, ready: u64) -> u64 {
     match consumer.active {
         Some(false) => 0,

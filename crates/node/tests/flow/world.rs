@@ -1,5 +1,5 @@
-//! Shards, their mail and what they hand to the log, without sockets, clock and disk. Whoever runs it says what moves
-//! next; [`World::settle`] moves everything.
+//! Shards, their mail and what they hand to the log, without sockets, clock and disk. The test decides what
+//! moves next; [`World::settle`] moves everything.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::IoSlice;
@@ -24,10 +24,10 @@ use queue::{Report, Request};
 use wal::testing::FalseDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamJob, StreamReader, Streams};
 
-/// Rounds after which the broker is taken to run in a circle.
+/// Rounds after which the broker is assumed to run in an endless loop.
 const ROUNDS_MAX: usize = 10_000;
 
-/// The socket of one client: its connection, and how far its output has been taken.
+/// The socket of one client: the shard and the key of its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Socket {
     pub shard: usize,
@@ -38,17 +38,17 @@ pub struct World {
     pub now_ms: u64,
     pub shards: Vec<Shard>,
     mail: BTreeMap<(usize, usize), VecDeque<Vec<Mail>>>,
-    /// By shard: what the log has not answered, and what it has not synced.
+    /// By shard: handovers that the log has not answered, and tickets that it has not synced.
     handovers: Vec<VecDeque<Handover>>,
     unsynced: Vec<VecDeque<u64>>,
-    /// By shard: what is to be written of streams, and what is to be read.
+    /// By shard: stream chunks to be written, and to be read.
     stream_jobs: Vec<VecDeque<StreamJob>>,
     chunk_jobs: Vec<VecDeque<ChunkJob>>,
     streams: Streams<FalseDisk>,
     stream_reader: StreamReader<FalseDisk>,
     /// Bytes taken of each connection's output.
     taken: BTreeMap<Socket, u64>,
-    /// Shards that have no turns: whatever lives there is stalled.
+    /// Shards that run no turns. Everything that lives there is stalled.
     pub stalled: Vec<bool>,
     /// Shards whose records the log does not answer.
     pub log_stalled: Vec<bool>,
@@ -109,7 +109,7 @@ impl World {
         self.shards[at.shard].handle_input(at.key, &mut BytesMut::from(bytes));
     }
 
-    /// Bytes that the broker has said to a connection so far, taken or not.
+    /// Bytes that the broker has sent to a connection so far, taken or not.
     pub fn said(&mut self, at: Socket) -> u64 {
         let waiting = self.waiting(at) as u64;
         self.taken.get(&at).copied().unwrap_or(0) + waiting
@@ -120,7 +120,7 @@ impl World {
         self.shards[at.shard].conn(at.key).map_or(0, |c| c.gate.output().len())
     }
 
-    /// The socket takes up to `max` bytes of output.
+    /// Takes up to `max` bytes of output, as the socket does.
     pub fn output(&mut self, at: Socket, max: usize, into: &mut Vec<u8>) -> usize {
         let now_ms = self.now_ms;
         let Some(conn) = self.shards[at.shard].conn(at.key) else { return 0 };
@@ -147,9 +147,10 @@ impl World {
         taken
     }
 
-    // ---- the broker works -------------------------------------------------------------------------------------
+    // ---- the broker
+    // -------------------------------------------------------------------------------------------
 
-    /// One turn of a shard, and what it has made goes on its way. True if something moved.
+    /// Runs one turn of a shard and passes on its results. Returns true if something moved.
     pub fn turn(&mut self, id: usize) -> bool {
         if self.stalled[id] {
             return false;
@@ -194,13 +195,13 @@ impl World {
         moved
     }
 
-    /// Pieces of mail on their way.
+    /// The number of requests and other items in mail that is in flight.
     pub fn mail_len(&self, from: usize, to: usize) -> usize {
         let len = |mail: &Mail| if let Mail::Requests(requests) = mail { requests.len() } else { 1 };
         self.mail.get(&(from, to)).into_iter().flatten().flatten().map(len).sum()
     }
 
-    /// The log answers a shard's oldest handover, and what it has synced.
+    /// Answers a shard's oldest handover, and its syncs.
     pub fn answer_log(&mut self, id: usize) -> bool {
         if self.log_stalled[id] {
             return false;
@@ -218,7 +219,7 @@ impl World {
         moved || synced > 0
     }
 
-    /// The oldest chunk of a shard is written to its stream.
+    /// Does a shard's oldest stream job.
     pub fn write_stream(&mut self, id: usize) -> bool {
         let Some(job) = self.stream_jobs[id].pop_front() else { return false };
         let mut answers = Vec::new();
@@ -227,7 +228,7 @@ impl World {
         true
     }
 
-    /// What a shard has first asked for of a stream is read.
+    /// Does a shard's oldest chunk job.
     pub fn read_stream(&mut self, id: usize) -> bool {
         let Some(job) = self.chunk_jobs[id].pop_front() else { return false };
         let ChunkJob { shard, ticket, .. } = job;
@@ -241,7 +242,7 @@ impl World {
         self.shards[id].handle_logged(Completion { shard, ticket, step, result: Ok(()), file: 0, size });
     }
 
-    /// Everything that can move has moved, but for what clients leave unread.
+    /// Moves everything that can move. Output that clients leave unread stays.
     pub fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut moved = false;
@@ -259,12 +260,13 @@ impl World {
                 return;
             }
         }
-        panic!("the broker runs in a circle");
+        panic!("the broker runs in an endless loop");
     }
 
-    // ---- the operator -----------------------------------------------------------------------------------------
+    // ---- the operator
+    // -----------------------------------------------------------------------------------------
 
-    /// Asks for a queue; it is there after [`World::settle`].
+    /// Proposes a queue. It exists after [`World::settle`].
     pub fn declare(&mut self, name: &str, arguments: &[(&str, Value)]) {
         let declare = DeclareQueue::new(
             "/",
@@ -274,14 +276,14 @@ impl World {
         self.shards[0].propose(Command::DeclareQueue(declare), Box::new(|_| {}));
     }
 
-    /// Asks for the end of a queue.
+    /// Requests the deletion of a queue.
     pub fn delete(&mut self, name: &str) {
         let Some(id) = self.queue(name) else { return };
         let request = |ticket| Request::Delete { ticket, if_unused: false, if_empty: false };
         self.shards[0].ask(id, request, Box::new(|_| {}));
     }
 
-    /// Gives a queue its home on this shard.
+    /// Makes this shard the home of a queue.
     pub fn place(&mut self, name: &str, shard: usize) {
         self.settle();
         let id = self.queue(name).expect("it is declared");
@@ -297,13 +299,13 @@ impl World {
         self.shards[0].catalog().queue("/", name).map(|q| q.id)
     }
 
-    /// The numbers of a queue, if it has a home.
+    /// Returns the report of a queue, if it has a home.
     pub fn report(&self, name: &str) -> Option<Report> {
         let id = self.queue(name)?;
         self.shards.iter().find_map(|shard| shard.queue_report(id))
     }
 
-    /// What a connection says of its first session.
+    /// Returns the report of a connection's first session.
     pub fn session(&mut self, at: Socket) -> SessionRow {
         let conn = self.shards[at.shard].conn(at.key).expect("it is there");
         let node: Arc<str> = "n".into();

@@ -7,10 +7,10 @@ use wal::{Extent, PackJob, Packed, WriteFailure};
 
 use super::house::House;
 
-/// What messages may take in memory, and the body of one. Some 30 of them take twice as much.
+/// The memory for messages, and the body of one message. Some 30 messages take twice this memory.
 const MEMORY: u64 = 64 * 1024;
 const BODY: [u8; 4096] = [b'x'; 4096];
-/// More than memory, and more than twice.
+/// More than the memory, and more than twice.
 const FEW: usize = 20;
 const MANY: usize = 40;
 
@@ -25,7 +25,7 @@ struct Backlog {
 }
 
 impl Backlog {
-    /// A queue that nobody reads, on a broker with little memory.
+    /// Makes a queue without consumers, on a broker with little memory.
     fn new() -> Self {
         let mut house = house(MEMORY);
         house.declare("q", Arguments::new());
@@ -42,7 +42,7 @@ impl Backlog {
         self.house.peers[self.publisher].outcomes.len()
     }
 
-    /// What is to be written, all that is in memory.
+    /// Returns the job that writes everything in memory.
     fn job(&mut self) -> PackJob {
         self.house.shards[0].poll_pack_job().expect("there is too much in memory")
     }
@@ -57,24 +57,24 @@ impl Backlog {
 }
 
 #[test]
-fn what_a_pack_takes_is_no_room_for_all_who_wait() {
+fn receipts_wait_until_enough_memory_is_paged_out() {
     let mut backlog = Backlog::new();
     backlog.publish(FEW);
     let first = backlog.job();
     backlog.publish(MANY);
     let receipts = backlog.receipts();
-    assert!((25..35).contains(&receipts), "those behind twice the memory wait: {receipts}");
+    assert!((25..35).contains(&receipts), "receipts beyond twice the memory wait: {receipts}");
     backlog.written(first);
     assert_eq!(backlog.receipts(), receipts, "there is still too much in memory");
     let second = backlog.job();
     backlog.house.settle();
-    assert_eq!(backlog.receipts(), receipts, "nothing of it has left yet");
+    assert_eq!(backlog.receipts(), receipts, "nothing of it is paged out yet");
     backlog.written(second);
     assert_eq!(backlog.receipts(), FEW + MANY);
 }
 
 #[test]
-fn who_waits_is_told_when_the_disk_takes_nothing() {
+fn waiting_publishers_are_answered_when_the_disk_fails() {
     let mut backlog = Backlog::new();
     backlog.publish(FEW);
     let PackJob { shard, ticket, runs } = backlog.job();
@@ -83,15 +83,15 @@ fn who_waits_is_told_when_the_disk_takes_nothing() {
     let result = Err(WriteFailure { file: "1.pack".into(), error, runs });
     backlog.house.shards[0].handle_packed(Packed { shard, ticket, result });
     backlog.house.settle();
-    assert_eq!(backlog.receipts(), FEW + MANY, "what was taken is taken");
+    assert_eq!(backlog.receipts(), FEW + MANY, "accepted messages stay accepted");
     backlog.publish(1);
     let outcomes = &backlog.house.peers[backlog.publisher].outcomes;
     assert!(outcomes[FEW + MANY].starts_with("Rejected"), "{outcomes:?}");
 }
 
-/// More queues than memory has room for what consumers will ask for next, which is less than a head.
+/// With very many queues, the heads that stay in memory for consumers exceed the budget.
 #[test]
-fn the_heads_of_very_many_queues_leave_memory() {
+fn the_heads_of_very_many_queues_are_paged_out() {
     const EACH: u64 = 3 * 4096;
     let mut house = house(4 * MEMORY);
     for n in 1..=8 * MEMORY / EACH + 1 {
@@ -101,7 +101,7 @@ fn the_heads_of_very_many_queues_leave_memory() {
         house.receiver(peer, &address);
         let link = house.sender(peer, &address);
         (0..3).for_each(|_| house.send(peer, link, &BODY));
-        // Longer than after a look that found nothing.
+        // Longer than the pause after nothing could be paged out.
         house.now_ms += 100;
         house.settle();
         let runs = house.shards[0].poll_pack_job().map(|job| job.runs.len() as u64);

@@ -1,4 +1,4 @@
-//! What the counters of shards tell of definitions and sessions.
+//! The counters of shards for definitions, sessions and deliveries.
 
 use broker::catalog::Arguments;
 use broker::settings::Settings;

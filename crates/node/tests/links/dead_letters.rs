@@ -7,7 +7,7 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// The log says whether it lives on its reserve.
+/// Reports to the shard whether the log uses its reserve.
 fn short(house: &mut House, short: bool) {
     let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
     house.shards[0].handle_mail(vec![mail]);
@@ -15,7 +15,7 @@ fn short(house: &mut House, short: bool) {
 }
 
 #[test]
-fn what_a_full_disk_refuses_arrives_when_it_has_room_again() {
+fn dead_letters_refused_by_a_full_disk_arrive_when_it_has_space() {
     let mut house = House::new(1, Settings::default());
     let to_dead = [("x-dead-letter-exchange", ""), ("x-dead-letter-routing-key", "dead")];
     let arguments = to_dead.map(|(key, value)| (key.to_owned(), value.into()));

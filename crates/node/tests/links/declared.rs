@@ -13,7 +13,7 @@ use crate::asks::Asks;
 
 type Answers = Arc<Mutex<Vec<(&'static str, Result<Answer, CatalogError>)>>>;
 
-/// Proposes a command on a shard. Its answer goes to `answers` under this name.
+/// Proposes a command on a shard. Its answer is added to `answers` under this name.
 fn propose(house: &mut House, shard: usize, command: Command, name: &'static str, answers: &Answers) {
     let into = answers.clone();
     house.shards[shard].propose(command, Box::new(move |answer| into.lock().unwrap().push((name, answer))));
@@ -29,15 +29,15 @@ fn declare(name: &str) -> Command {
     Command::DeclareQueue(DeclareQueue::new("/", name, Arguments::new()))
 }
 
-/// A process that is killed meanwhile would come back without the queue, and without what was confirmed in it.
+/// If the process were killed meanwhile, the queue would be lost, and with it what was confirmed in it.
 #[test]
-fn nobody_sees_a_queue_that_may_be_lost() {
+fn no_client_sees_a_queue_that_may_be_lost() {
     let mut house = House::new(2, Settings::default());
     let answers = Answers::default();
     (house.log_stopped, house.at_once) = (true, true);
     propose(&mut house, 0, declare("q"), "q", &answers);
     house.settle();
-    // Somebody else does not wait for the answer. Its shard can write; the one that decides cannot.
+    // Another client does not wait for the answer. Its shard can write, but the deciding shard cannot.
     let peer = house.connect(1);
     house.sender(peer, "/queues/q");
     assert_eq!(house.peers[peer].detached, ["amqp:not-found"]);
@@ -54,7 +54,7 @@ fn nobody_sees_a_queue_that_may_be_lost() {
 }
 
 #[test]
-fn a_queue_that_goes_is_there_until_that_is_synced() {
+fn a_deleted_queue_exists_until_its_deletion_is_synced() {
     let mut house = House::new(2, Settings::default());
     let queue = house.declare("q", Arguments::new());
     let answers = Answers::default();
@@ -71,9 +71,9 @@ fn a_queue_that_goes_is_there_until_that_is_synced() {
     assert!(again.into_iter().all(|id| id.slot() == queue.slot() && id != queue), "its place is free");
 }
 
-/// They are proposed without waiting for the answers.
+/// The commands are proposed without waiting for the answers.
 #[test]
-fn what_depends_on_declarations_waits_for_them() {
+fn commands_that_depend_on_declarations_wait_for_them() {
     let mut house = House::new(2, Settings::default());
     let answers = Answers::default();
     house.log_stopped = true;
@@ -97,7 +97,7 @@ fn what_depends_on_declarations_waits_for_them() {
     propose(&mut house, 1, declare("q"), "q", &answers);
     propose(&mut house, 1, bind, "bound", &answers);
     propose(&mut house, 1, declare("other"), "other", &answers);
-    // Nothing of this one survives a restart: it waits for no disk.
+    // Nothing of this queue survives a restart, so it waits for no disk.
     let own = DeclareQueue { durable: false, exclusive: true, ..DeclareQueue::new("/", "own", [].into()) };
     let own = DeclareQueue { connection: Some(ConnectionId(1)), ..own };
     propose(&mut house, 1, Command::DeclareQueue(own), "own", &answers);

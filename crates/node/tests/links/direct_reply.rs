@@ -1,4 +1,5 @@
-//! Direct reply-to between shards: who asks, who answers and what is said of it live on three of them.
+//! Direct reply-to between shards. The requester, the responder and the deciding shard are on three different
+//! shards.
 
 use super::house::House;
 use amqp10::Value;
@@ -7,7 +8,7 @@ use broker::settings::Settings;
 
 const ACCEPTED: &str = "Accepted";
 
-/// Who asks on shard 1, who answers on shard 2.
+/// Makes a requester on shard 1 and a responder on shard 2.
 fn asked() -> (House, usize, u32, String, usize) {
     let mut house = House::new(3, Settings::default());
     let (asks, answers) = (house.connect(1), house.connect(2));
@@ -28,7 +29,7 @@ fn a_reply_finds_its_way_to_another_shard() {
 }
 
 #[test]
-fn without_credit_it_is_dropped_and_counted_where_the_link_is() {
+fn a_reply_without_credit_is_dropped_and_counted_at_the_link() {
     let (mut house, asks, link, address, answers) = asked();
     let out = house.sender(answers, &address);
     house.send(answers, out, b"lost");
@@ -41,7 +42,7 @@ fn without_credit_it_is_dropped_and_counted_where_the_link_is() {
 }
 
 #[test]
-fn no_shard_keeps_anything_of_a_link_that_has_gone() {
+fn no_shard_keeps_anything_of_a_detached_link() {
     let (mut house, asks, link, address, answers) = asked();
     let out = house.sender(answers, &address);
     house.peers[asks].conn.detach(0, link, None);
@@ -50,7 +51,7 @@ fn no_shard_keeps_anything_of_a_link_that_has_gone() {
     assert_eq!(house.peers[answers].outcomes, [ACCEPTED]);
     house.sender(answers, &address);
     assert_eq!(house.peers[answers].detached, ["amqp:not-found"]);
-    // Its place is taken by the next one, which is somebody else.
+    // A new link takes its place, with another address.
     let (next, other) = house.replies(asks);
     house.grant(asks, next, 9);
     assert_ne!(address, other);

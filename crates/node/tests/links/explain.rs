@@ -1,4 +1,4 @@
-//! Every cause, produced by the machines themselves.
+//! Every cause of `sluice explain`, produced by the real machines.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ impl House {
         QueueFacts::new(record, report.unwrap_or_default())
     }
 
-    /// What the desk gathers, of all shards at once.
+    /// Returns what the desk collects from all shards.
     fn look(&self, subject: &Subject) -> Look {
         let wanted = match subject {
             Subject::Link { vhost, name, .. } => Wanted::Link { vhost: vhost.clone(), name: name.clone() },
@@ -57,7 +57,7 @@ impl House {
         look.explain(&look, subject).expect("it is there")
     }
 
-    /// Of the first link of a peer.
+    /// The link number `nth` of a peer.
     fn link(&self, peer: usize, nth: usize) -> Subject {
         Subject::Link { vhost: None, name: format!("link-{peer}-{nth}"), connection: None }
     }
@@ -73,8 +73,8 @@ fn queue() -> Subject {
     Subject::Queue { vhost: "/".into(), name: "q".into() }
 }
 
-/// A queue, somebody who publishes on one shard and somebody who consumes on the other; it lives where the first
-/// message went. Returns the peers and the publisher's link.
+/// Makes a queue, a publisher on one shard and a consumer on the other. The queue lives on the shard that its
+/// first message comes from. Returns the house, the two peers, and the publisher's link.
 fn house(settings: Settings, arguments: &[(&str, Value)]) -> (House, usize, usize, u32) {
     let mut house = House::new(2, settings);
     house.declare("q", arguments.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect());
@@ -91,7 +91,7 @@ fn text(text: &str) -> Value {
     Value::String(text.into())
 }
 
-/// The cause that a case must have, what was found, and numbers that must be among it.
+/// The expected cause, the explanation found, and numbers that it must contain.
 type Case = (Cause, Explanation, &'static [(&'static str, u64)]);
 
 fn cases() -> Vec<Case> {
@@ -236,7 +236,8 @@ fn cases() -> Vec<Case> {
     h.sender(publisher, "/queues/q");
     h.mail_stopped = true;
     h.send(publisher, out, b"1");
-    // It has no home yet: asking for one needs no mail on the shard that decides.
+    // The queue has no home yet. Asking for one needs no mail between shards, because this is the deciding
+    // shard.
     case(Cause::DeadLettersLeaving, h.explain(&queue()), &[("queue_ready", 0), ("queue_leaving", 1)]);
 
     let (mut h, publisher, _, _) = plain();
@@ -302,7 +303,7 @@ fn cases() -> Vec<Case> {
 }
 
 #[test]
-fn every_cause_is_found_where_it_is() {
+fn every_cause_is_found() {
     let cases = cases();
     for (i, (cause, explanation, numbers)) in cases.iter().enumerate() {
         assert_eq!(explanation.cause, *cause, "case {i}: {explanation:?}");
@@ -316,7 +317,7 @@ fn every_cause_is_found_where_it_is() {
 }
 
 #[test]
-fn a_dynamic_link_that_waits_is_there() {
+fn a_dynamic_link_that_waits_is_found() {
     let mut house = House::new(2, Settings::default());
     let peer = house.connect(1);
     house.mail_stopped = true;
@@ -344,7 +345,7 @@ fn filters_that_are_not_in_place_are_named() {
 }
 
 #[test]
-fn a_link_is_looked_for_in_the_virtual_host_of_its_connection() {
+fn a_link_is_searched_in_the_virtual_host_of_its_connection() {
     let (h, publisher, _, _) = plain();
     let of = |vhost: &str| {
         let Subject::Link { name, .. } = h.link(publisher, 0) else { unreachable!() };

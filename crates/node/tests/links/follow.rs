@@ -6,7 +6,7 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// Two shards; queue `a` lives on the first and `b` on the second, each with its consumer.
+/// Makes two shards. Queue `a` lives on the first and `b` on the second, each with its consumer.
 fn house() -> (House, [(usize, u32); 2]) {
     let mut house = House::new(2, Settings::default());
     house.follow_queues();
@@ -40,7 +40,7 @@ fn a_publisher_follows_its_queue_and_stays() {
 }
 
 #[test]
-fn what_stands_behind_the_attach_is_looked_at_where_the_connection_has_gone() {
+fn frames_after_the_attach_are_handled_on_the_new_shard() {
     let (mut house, [(consumer, _), _]) = house();
     let publisher = house.connect(1);
     let attach = |queue: &str| Attach {
@@ -56,7 +56,7 @@ fn what_stands_behind_the_attach_is_looked_at_where_the_connection_has_gone() {
     let links = ["a", "b", "none"].map(|queue| conn.attach(0, None, attach(queue)).expect("a free handle"));
     house.settle();
     assert_eq!(house.peers[publisher].shard, 0);
-    assert_eq!(house.peers[publisher].detached, ["amqp:not-found"], "of the third");
+    assert_eq!(house.peers[publisher].detached, ["amqp:not-found"], "the third link");
     house.send(publisher, links[0], b"1");
     house.send(publisher, links[1], b"2");
     assert_eq!(bodies(&house, consumer), [b"1"]);
@@ -64,7 +64,7 @@ fn what_stands_behind_the_attach_is_looked_at_where_the_connection_has_gone() {
 }
 
 #[test]
-fn a_consumer_follows_too_and_a_full_shard_takes_nobody() {
+fn a_consumer_follows_too_and_a_full_shard_takes_no_connection() {
     let (mut house, _) = house();
     let followed: Vec<usize> = (0..8)
         .map(|_| {
@@ -80,7 +80,7 @@ fn a_consumer_follows_too_and_a_full_shard_takes_nobody() {
 }
 
 #[test]
-fn an_exchange_with_one_queue_leads_there() {
+fn a_connection_follows_the_only_queue_of_an_exchange() {
     let (mut house, [(consumer, _), _]) = house();
     house.bind("amq.direct", "a", "k");
     let publisher = house.connect(1);
@@ -91,13 +91,13 @@ fn an_exchange_with_one_queue_leads_there() {
     house.bind("amq.direct", "b", "k");
     let publisher = house.connect(1);
     house.sender(publisher, "/exchanges/amq.direct/k");
-    assert_eq!(house.peers[publisher].shard, 1, "two queues: none is nearer");
+    assert_eq!(house.peers[publisher].shard, 1, "with two queues the connection stays");
 }
 
 #[test]
-fn a_connection_that_cannot_go_goes_on() {
+fn a_connection_that_cannot_move_continues() {
     let (mut house, [(consumer, _), _]) = house();
-    house.rooted = true;
+    house.cannot_move = true;
     let publisher = house.connect(1);
     let link = house.sender(publisher, "/queues/a");
     assert_eq!(house.peers[publisher].shard, 1);

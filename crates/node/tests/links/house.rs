@@ -1,5 +1,5 @@
-//! Whole shards in one thread, and peers of our own endpoints whose every frame is looked at. The log writes behind the
-//! turns of a round, streams in them.
+//! Whole shards in one thread, and peers built from our own endpoints. Every frame of a peer is checked. The
+//! log writes after the turns of a round; streams write during the turns.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -27,54 +27,54 @@ use queue::{Request, Ticket};
 use wal::testing::FalseDisk;
 use wal::{ChunkJob, ChunksRead, Completion, Handover, Step, StreamAnswer, StreamJob, StreamReader, Streams};
 
-/// The capability of a link that takes replies.
+/// The capability of a link that receives direct replies.
 const REPLIES: &str = "rabbitmq:volatile-queue";
 
 pub struct House {
     pub shards: Vec<Shard>,
     pub peers: Vec<Peer>,
-    /// The log keeps what it is given to itself.
+    /// The log does not write what it was given.
     pub log_stopped: bool,
-    /// Shards write themselves.
+    /// Shards write records themselves, if no sync is needed.
     pub at_once: bool,
-    /// Mail between shards stays where it is.
+    /// Mail between shards is not delivered.
     pub mail_stopped: bool,
     /// Chunks of streams are not read.
     pub reads_stopped: bool,
-    /// Those that are to be.
+    /// The chunk jobs that wait.
     pub reads: Vec<ChunkJob>,
     mail: VecDeque<(usize, Vec<Mail>)>,
     with_log: Vec<Handover>,
     streams: Streams<FalseDisk>,
     stream_reader: StreamReader<FalseDisk>,
     occupancy: Option<Arc<Occupancy>>,
-    /// No connection can be taken from one shard to another.
-    pub rooted: bool,
+    /// No connection can move to another shard.
+    pub cannot_move: bool,
     pub now_ms: u64,
     access: Arc<Access>,
     /// Logins are not checked.
     pub logins_stopped: bool,
-    /// Those that are to be, with their shard.
+    /// The logins that wait, with their shard.
     pub logins: Vec<(usize, Ticket, Login)>,
 }
 
-/// One client: it logs in and begins a session by itself.
+/// A client. It logs in and begins a session by itself.
 pub struct Peer {
     pub shard: usize,
     pub key: usize,
     pub conn: Connection,
-    /// It reads nothing, and its socket takes nothing.
+    /// It reads nothing, so its socket is full.
     pub deaf: bool,
     input: Vec<u8>,
-    /// Addresses of sources that the broker has named, by link.
+    /// Addresses of sources that the broker has assigned, by link.
     pub sources: Vec<(u32, String)>,
-    /// Bodies of deliveries, with the link.
+    /// Bodies of deliveries, each with its link.
     pub got: Vec<(u32, Bytes)>,
-    /// States of its deliveries.
+    /// Outcomes of its own deliveries.
     pub outcomes: Vec<String>,
-    /// Conditions of links that the broker has detached.
+    /// Error conditions of links that the broker has detached.
     pub detached: Vec<String>,
-    /// It may be closed.
+    /// The broker may close the connection.
     pub doomed: bool,
     /// Condition and description with which the broker has closed the connection.
     pub closed: Option<(String, String)>,
@@ -109,7 +109,7 @@ impl House {
             stream_reader: StreamReader::new(disk.clone()),
             streams: Streams::new(disk).expect("an empty disk"),
             occupancy: None,
-            rooted: false,
+            cannot_move: false,
             now_ms: 1000,
             access,
             logins_stopped: false,
@@ -125,7 +125,7 @@ impl House {
         self.occupancy = Some(occupancy);
     }
 
-    /// A client on a shard, with a session. Returns its number.
+    /// Connects a client to a shard, with a session. Returns its number.
     pub fn connect(&mut self, shard: usize) -> usize {
         self.occupancy.iter().for_each(|occupancy| occupancy.add(shard as ShardId));
         let local: SocketAddr = ([127, 0, 0, 1], 1000 + self.peers.len() as u16).into();
@@ -155,7 +155,7 @@ impl House {
         self.peers.len() - 1
     }
 
-    /// A link to publish on, to an address. Returns its number.
+    /// Attaches a link that publishes to an address. Returns its number.
     pub fn sender(&mut self, peer: usize, address: &str) -> u32 {
         let target = Target { address: Some(address.to_owned()), ..Target::default() };
         self.attach(peer, Role::Sender, Source::default(), target)
@@ -166,14 +166,14 @@ impl House {
         self.attach(peer, Role::Receiver, source, Target::default())
     }
 
-    /// One that takes no larger messages than this, in bytes.
+    /// Attaches a receiver that takes messages up to `max_message_size` bytes.
     pub fn small_receiver(&mut self, peer: usize, address: &str, max_message_size: u64) -> u32 {
         let source = Source { address: Some(address.to_owned()), ..Source::default() };
         let attach = self.attach_of(peer, Role::Receiver, source, Target::default());
         self.attach_as(peer, Attach { max_message_size: Some(max_message_size), ..attach })
     }
 
-    /// A link that reads a stream from its first message on.
+    /// Attaches a link that reads a stream from its first message on.
     pub fn reader(&mut self, peer: usize, address: &str) -> u32 {
         let name = Symbol::from_static("rabbitmq:stream-offset-spec");
         let place = Described { descriptor: name.clone().into(), value: "first".into() };
@@ -182,7 +182,7 @@ impl House {
         self.attach(peer, Role::Receiver, source, Target::default())
     }
 
-    /// A link that takes replies: its number and its address.
+    /// Attaches a link that receives direct replies. Returns its number and its address.
     pub fn replies(&mut self, peer: usize) -> (u32, String) {
         let source = Source {
             dynamic: true,
@@ -195,7 +195,7 @@ impl House {
         (link, found.expect("the broker names the source").1.clone())
     }
 
-    /// The link of a peer is called `link-PEER-NUMBER`.
+    /// Attaches a link, called `link-PEER-NUMBER`. Returns its number.
     pub fn attach(&mut self, peer: usize, role: Role, source: Source, target: Target) -> u32 {
         let attach = self.attach_of(peer, role, source, target);
         self.attach_as(peer, attach)
@@ -216,7 +216,7 @@ impl House {
         }
     }
 
-    /// The same, whose ATTACH is sent in the next round.
+    /// As [`Self::attach`], but the ATTACH is sent in the next round.
     pub fn begin_attach(&mut self, peer: usize, role: Role, source: Source, target: Target) {
         let attach = self.attach_of(peer, role, source, target);
         self.peers[peer].conn.attach(0, None, attach).expect("a free handle");
@@ -238,19 +238,19 @@ impl House {
         self.settle();
     }
 
-    /// To be read in the next round.
+    /// Sends a message, which is read in the next round.
     pub fn say(&mut self, peer: usize, link: u32, body: &[u8]) {
         self.say_message(peer, link, &message(body));
     }
 
-    /// The same, with all sections of the message.
+    /// As [`Self::say`], with all sections of the message.
     pub fn say_message(&mut self, peer: usize, link: u32, message: &Bytes) {
         let sent = Outgoing::whole(Tag::from_number(1), false, message, 1);
         let taken = self.peers[peer].conn.send(0, link, &sent);
         assert!(taken, "the link has credit: {:?}", self.peers[peer].detached);
     }
 
-    /// Sends one transfer of delivery 0 of a link by hand, with this payload.
+    /// Sends one TRANSFER with this head and payload, and settles.
     pub fn transfer(&mut self, peer: usize, head: &TransferHead<'_>, payload: &[u8]) {
         let output = self.peers[peer].conn.output();
         put_transfer_frame(output.buffer(), 0, head, payload.len());
@@ -258,7 +258,7 @@ impl House {
         self.settle();
     }
 
-    /// Bytes that all shards use of a budget, and its limit.
+    /// Returns the bytes that all shards use of a budget, and its limit.
     pub fn budget(&self, name: &str) -> (u64, u64) {
         let rows = self.shards.iter().flat_map(|shard| shard.budgets()).filter(|row| row.name == name);
         rows.fold((0, 0), |(used, limit), row| (used + row.used, limit + row.limit))
@@ -298,22 +298,22 @@ impl House {
         self.settle();
     }
 
-    /// What the log has been given and has not written.
+    /// Takes the handovers that the log has not written.
     pub fn take_handovers(&mut self) -> Vec<Handover> {
         std::mem::take(&mut self.with_log)
     }
 
-    /// Gives the log what [`Self::take_handovers`] has taken.
+    /// Gives back to the log what [`Self::take_handovers`] has taken.
     pub fn give_back(&mut self, handovers: Vec<Handover>) {
         self.with_log.splice(0..0, handovers);
     }
 
-    /// Bytes of what the log has been given and has not written.
+    /// Bytes of the handovers that the log has not written.
     pub fn unlogged_bytes(&self) -> usize {
         self.with_log.iter().map(|handover| handover.records.bytes()).sum()
     }
 
-    /// The log writes and syncs what it has been given.
+    /// Writes and syncs what the log was given.
     pub fn answer_as_log(&mut self) {
         for handover in self.with_log.drain(..) {
             for step in [Step::Written, Step::Synced] {
@@ -322,14 +322,14 @@ impl House {
         }
     }
 
-    /// Until nobody has anything to do.
+    /// Runs rounds until no work is left.
     pub fn settle(&mut self) {
         for _ in 0..10_000 {
             if !self.round() {
                 return;
             }
         }
-        panic!("the house does not come to rest");
+        panic!("the shards do not become idle");
     }
 
     fn check_logins(&mut self) -> bool {
@@ -346,7 +346,7 @@ impl House {
         moved
     }
 
-    /// One turn of each shard, and what goes from one to the other. False if nothing has moved.
+    /// Runs one turn of each shard and passes on the results. Returns false if nothing has moved.
     pub fn round(&mut self) -> bool {
         let (mut moved, count) = (false, self.shards.len());
         for shard in &mut self.shards {
@@ -356,7 +356,7 @@ impl House {
             shard.take_replies();
             let (at_once, with_log, streams) = (self.at_once, &mut self.with_log, &mut self.streams);
             moved |= shard.write(&mut Threads { at_once, with_log, streams });
-            // Every peer looks at its output in every round.
+            // Every peer checks its output in every round.
             shard.take_dirty(&mut Vec::new());
             self.reads.extend(shard.poll_chunk_jobs());
             for to in 0..count {
@@ -384,13 +384,13 @@ impl House {
             }
         }
         for peer in &mut self.peers {
-            moved |= peer.round(&mut self.shards, self.rooted, self.now_ms);
+            moved |= peer.round(&mut self.shards, self.cannot_move, self.now_ms);
         }
         moved
     }
 }
 
-/// What writes for a shard.
+/// The log and the streams of all shards.
 struct Threads<'a> {
     at_once: bool,
     with_log: &'a mut Vec<Handover>,
@@ -418,7 +418,7 @@ fn done(&Handover { shard, ticket, .. }: &Handover, step: Step) -> Completion {
 }
 
 impl Peer {
-    /// What it says.
+    /// Returns the bytes that the peer sends.
     pub fn up(&mut self) -> Vec<u8> {
         self.conn.pump();
         let mut up = Vec::new();
@@ -426,10 +426,10 @@ impl Peer {
         up
     }
 
-    fn round(&mut self, shards: &mut [Shard], rooted: bool, now_ms: u64) -> bool {
+    fn round(&mut self, shards: &mut [Shard], cannot_move: bool, now_ms: u64) -> bool {
         let up = self.up();
         shards[self.shard].handle_input(self.key, &mut BytesMut::from(&up[..]));
-        if rooted {
+        if cannot_move {
             shards[self.shard].stay(self.key);
         } else if let Some(to) = shards[self.shard].leaving(self.key) {
             let gone = shards[self.shard].release(self.key).expect("it is leaving");
@@ -456,7 +456,7 @@ impl Peer {
     fn read(&mut self, now_ms: u64) {
         let input = std::mem::take(&mut self.input);
         let mut used = 0;
-        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly")
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker's frames are valid")
             && input.len() - used >= len
         {
             let frame = Bytes::copy_from_slice(&input[used..used + len]);
@@ -478,7 +478,7 @@ impl Peer {
                 }
                 Some(Event::Transfer { link, delivery, .. }) => {
                     let found = amqp10::sections::scan(&delivery.message[..]).expect("a message");
-                    // Behind the descriptor, the type and the length.
+                    // After the descriptor, the type and the length.
                     let section = &delivery.message[found.body.start as usize..];
                     let body = &section[if section[3] == 0xb0 { 8 } else { 5 }..];
                     self.got.push((link, Bytes::copy_from_slice(body)));
@@ -503,7 +503,7 @@ impl Peer {
     }
 }
 
-/// A message of one data section.
+/// Returns a message of one data section.
 pub fn message(body: &[u8]) -> Bytes {
     let mut message = b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x75".to_vec();
     if let Ok(len) = u8::try_from(body.len()) {
@@ -516,7 +516,7 @@ pub fn message(body: &[u8]) -> Bytes {
     message.into()
 }
 
-/// Takes all of an output.
+/// Takes all bytes of an output.
 pub fn take(output: &mut amqp10::Output, into: &mut Vec<u8>) {
     while !output.is_empty() {
         let mut slices = [std::io::IoSlice::new(&[]); 16];

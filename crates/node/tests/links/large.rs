@@ -1,4 +1,4 @@
-//! Large frames stay where the socket was read to, if they are a fair part of it.
+//! Large frames stay in the buffer that they were read into, if they are a fair part of it.
 
 use std::io::IoSlice;
 
@@ -9,11 +9,11 @@ use bytes::BytesMut;
 
 use super::house::House;
 
-/// Bytes of a read buffer, and the most of it that a read fills.
+/// The size of a read buffer, and the most bytes of one read.
 const READ_BUFFER: usize = 272 * 1024;
 const READ_MAX: usize = 256 * 1024;
 
-/// A publisher, its link and a queue.
+/// Makes a queue, a publisher and its link.
 fn publisher() -> (House, usize, u32) {
     let mut h = House::new(1, Settings::default());
     h.declare("q", Arguments::new());
@@ -22,7 +22,7 @@ fn publisher() -> (House, usize, u32) {
     (h, peer, link)
 }
 
-/// Sends messages of these sizes in one read. Returns the bodies, and whether the broker has kept the buffer.
+/// Sends messages of these sizes in one read. Returns the bodies, and whether the broker keeps the buffer.
 fn send(sizes: &[usize]) -> (House, Vec<Vec<u8>>, bool) {
     let (mut h, peer, link) = publisher();
     let bodies: Vec<Vec<u8>> = sizes.iter().zip(b'a'..).map(|(len, byte)| vec![byte; *len]).collect();
@@ -44,7 +44,7 @@ fn received(h: &mut House) -> Vec<Vec<u8>> {
     h.peers[peer].got.iter().map(|(_, body)| body.to_vec()).collect()
 }
 
-/// Sizes of `large` messages of 20 KiB with small ones between them.
+/// Returns the sizes of `large` messages of 20 KiB with small ones between them.
 fn interleaved(large: usize) -> Vec<usize> {
     let mut sizes = [20 * 1024, 12, 500, 12].repeat(large);
     sizes.push(12);
@@ -60,9 +60,9 @@ fn large_frames_that_are_a_fair_part_of_a_read_keep_its_buffer() {
     }
 }
 
-/// What is kept of a read is a quarter of the most that it can be, or nothing.
+/// What is kept of a read is at least a quarter of the largest read, or nothing.
 #[test]
-fn large_frames_that_are_less_are_copied() {
+fn large_frames_that_are_a_small_part_of_a_read_are_copied() {
     for sizes in [vec![12; 40], vec![60 * 1024], interleaved(3), [16_000, 12, 12].repeat(15)] {
         let (mut h, bodies, kept) = send(&sizes);
         assert!(!kept, "{sizes:?}");
@@ -70,10 +70,10 @@ fn large_frames_that_are_less_are_copied() {
     }
 }
 
-/// What leaves lies where it came, also of the frame whose end was not there; and when all is settled, the buffer is read
-/// into again.
+/// The output refers to the read buffer, also for the frame that was incomplete. When everything is settled,
+/// the buffer is reused.
 #[test]
-fn a_frame_that_is_not_whole_stays_with_the_others() {
+fn an_incomplete_frame_stays_with_the_others() {
     let (mut h, peer, link) = publisher();
     let consumer = h.connect(0);
     let from = h.receiver(consumer, "/queues/q");
@@ -100,7 +100,7 @@ fn a_frame_that_is_not_whole_stays_with_the_others() {
     h.peers[consumer].deaf = false;
     h.settle();
     buffer.clear();
-    assert!(!buffer.try_reclaim(READ_BUFFER), "what is not settled is still in it");
+    assert!(!buffer.try_reclaim(READ_BUFFER), "unsettled messages are still in it");
     h.peers[consumer].conn.disposition(0, Role::Receiver, (0, 3), true, &DeliveryState::Accepted);
     h.settle();
     assert!(buffer.try_reclaim(READ_BUFFER));

@@ -1,4 +1,4 @@
-//! A frame that makes more to be written than one turn should.
+//! A frame that makes more bytes of records than one turn should write.
 
 use amqp10::{DeliveryState, Map, Modified, Role, Symbol};
 use broker::catalog::Arguments;
@@ -9,13 +9,14 @@ use super::house::House;
 
 const MESSAGES: u32 = 1000;
 
-/// Of the annotations of each: nearly as many as a message may have.
+/// The size of each message's annotations: nearly the most that is allowed.
 const ANNOTATED: usize = 15_000;
 
-/// What a turn may write beyond what one more run of each queue makes.
+/// The most bytes that a turn may write, besides those of one more run of each queue.
 const TURN_MAX: usize = 4 << 20;
 
-/// A queue whose messages are all with a consumer that says of them, in one frame, that they come back with annotations.
+/// A queue with all its messages at one consumer. The consumer requeues all of them in one frame, with
+/// annotations.
 struct Flood {
     house: House,
     queue: QueueId,
@@ -49,7 +50,7 @@ impl Flood {
 }
 
 #[test]
-fn a_turn_writes_a_part_of_it_and_goes_on_when_that_is_written() {
+fn a_turn_writes_a_part_and_continues_when_that_is_written() {
     let mut flood = Flood::new();
     flood.house.log_stopped = true;
     flood.annotate();
@@ -70,7 +71,7 @@ fn a_turn_writes_a_part_of_it_and_goes_on_when_that_is_written() {
 }
 
 #[test]
-fn others_are_served_meanwhile() {
+fn other_queues_are_served_meanwhile() {
     let mut flood = Flood::new();
     flood.house.declare("quiet", Arguments::new());
     let quiet = flood.house.connect(0);

@@ -1,5 +1,6 @@
-//! The gate of the line protocol against a naive model: random publishers, consumers and fetches, which settle, give back,
-//! cancel and vanish. What is confirmed is delivered until it is settled, to one at a time, in order, within its credit.
+//! Compares the gate of the line protocol with a naive model. Random publishers, consumers and fetches
+//! settle, give back, cancel and lose their connections. A confirmed message is delivered until it is
+//! settled, to one consumer at a time, in order, and within its credit.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -14,32 +15,32 @@ use super::house::{House, take};
 const QUEUES: u64 = 3;
 const STEPS: usize = 250;
 
-/// What the broker says.
+/// The commands that the broker sends.
 const WORDS: [&str; 10] =
     ["OK", "DECLARED", "CREDIT", "DONE", "SUBBED", "CANCELLED", "MSG", "GOT", "DRAINED", "SETTLED"];
 
-/// What a client's number stands for.
+/// What a number of a client is used for.
 enum Role {
     Publisher { queue: Option<u64>, credit: u64, tag: u64, unanswered: BTreeMap<u64, u64> },
     Consumer(Consumer),
 }
 
-/// A consumer, or a number under which messages are fetched.
+/// A consumer, or a number that is used for fetching.
 #[derive(Default)]
 struct Consumer {
     queue: u64,
     fetches: bool,
-    /// The queue has taken it, and it has not cancelled.
+    /// The queue has accepted it, and it has not cancelled.
     subscribed: bool,
     cancelled: bool,
     credit: u64,
-    /// Fetched messages that have not come yet, by fetch.
+    /// The numbers of messages asked for by unanswered fetches.
     fetching: VecDeque<u64>,
     got: u64,
     drains: bool,
-    /// Messages by delivery number.
+    /// Bodies of held messages, by delivery number.
     held: BTreeMap<u64, u64>,
-    /// The newest message of each publisher that came for the first time.
+    /// The newest message of each publisher among first deliveries.
     newest: BTreeMap<u64, u64>,
     settling: VecDeque<(u64, u64)>,
 }
@@ -51,7 +52,7 @@ struct Client {
     roles: BTreeMap<u64, Role>,
 }
 
-/// A message: its body is its number.
+/// A message. Its body is its number.
 struct Sent {
     queue: u64,
     publisher: u64,
@@ -64,10 +65,10 @@ struct Model {
     house: House,
     clients: Vec<Client>,
     sent: BTreeMap<u64, Sent>,
-    /// Messages that a client has and has not settled.
+    /// Messages that a client holds unsettled.
     held: BTreeSet<u64>,
     numbers: u64,
-    /// Deliveries that a consumer may leave unsettled.
+    /// The most deliveries that a consumer may leave unsettled.
     unsettled_max: u64,
     counts: BTreeMap<&'static str, u64>,
 }
@@ -101,7 +102,7 @@ impl Model {
         client
     }
 
-    /// Sends a line, in two reads at times.
+    /// Sends a line, sometimes in two reads.
     fn say(&mut self, client: usize, line: &str) {
         let Client { shard, key, .. } = self.clients[client];
         let line = format!("{line}\n");
@@ -116,7 +117,7 @@ impl Model {
         self.numbers
     }
 
-    /// Everybody hears what there is to be heard.
+    /// Lets every client read everything, and checks that all requests are answered.
     fn listen(&mut self) {
         loop {
             self.house.settle();
@@ -144,7 +145,7 @@ impl Model {
         self.check_served();
     }
 
-    /// Nobody who has credit and room is left without a message that could be delivered.
+    /// Asserts that no message waits while a consumer of its queue has credit and may hold more.
     fn check_served(&self) {
         let waits = |(body, sent): (&u64, &Sent)| {
             (sent.confirmed && !sent.settled && !self.held.contains(body)).then_some(sent.queue)
@@ -153,7 +154,11 @@ impl Model {
         for role in self.clients.iter().flat_map(|client| client.roles.values()) {
             let Role::Consumer(c) = role else { continue };
             let hungry = c.subscribed && c.credit > 0 && (c.held.len() as u64) < self.unsettled_max;
-            assert!(!(hungry && waiting.contains(&c.queue)), "queue q{} keeps what it has", c.queue);
+            assert!(
+                !(hungry && waiting.contains(&c.queue)),
+                "queue q{} does not deliver its messages",
+                c.queue
+            );
         }
     }
 
@@ -182,11 +187,11 @@ impl Model {
                     c.got += 1;
                 } else {
                     c.credit = c.credit.checked_sub(1).expect("credit is never exceeded");
-                    assert!(!c.cancelled, "nothing comes behind CANCELLED");
+                    assert!(!c.cancelled, "nothing comes after CANCELLED");
                 }
                 let sent = &self.sent[&body];
                 assert_eq!(sent.queue, c.queue);
-                assert!(!sent.settled && self.held.insert(body), "{body} is somebody's already");
+                assert!(!sent.settled && self.held.insert(body), "{body} is held by another consumer");
                 if words[3] == "0" {
                     let newest = c.newest.insert(sent.publisher, body);
                     assert!(newest.is_none_or(|newest| newest < body), "out of order");
@@ -209,7 +214,7 @@ impl Model {
         }
     }
 
-    /// One thing that somebody does.
+    /// Lets a random client do one thing.
     fn step(&mut self) {
         if self.clients.len() < 2 || self.random.one_in(40) {
             self.connect();
@@ -276,7 +281,7 @@ impl Model {
         }
     }
 
-    /// A client opens a publisher, a consumer, or begins to fetch.
+    /// Opens a publisher or a consumer, or begins to fetch.
     fn open(&mut self, client: usize) {
         let (place, queue) = (self.fresh(), self.random.below(QUEUES));
         let consumer = Consumer { queue, ..Consumer::default() };
@@ -298,14 +303,14 @@ impl Model {
         self.say(client, &line);
     }
 
-    /// What it holds goes back.
+    /// Ends the use of a number. Its unsettled messages are requeued.
     fn drop_role(&mut self, client: usize, place: u64) {
         if let Some(Role::Consumer(c)) = self.clients[client].roles.remove(&place) {
             c.held.values().for_each(|body| assert!(self.held.remove(body)));
         }
     }
 
-    /// The socket of a client breaks.
+    /// Breaks the connection of a client.
     fn vanish(&mut self, client: usize) {
         let places: Vec<u64> = self.clients[client].roles.keys().copied().collect();
         places.into_iter().for_each(|place| self.drop_role(client, place));
@@ -313,7 +318,7 @@ impl Model {
         self.house.shards[shard].disconnect(key);
     }
 
-    /// All clients have gone: a last one takes everything.
+    /// Disconnects all clients. A last one then takes all messages and compares them with what was sent.
     fn finish(mut self) -> BTreeMap<&'static str, u64> {
         self.listen();
         (0..self.clients.len()).rev().for_each(|client| self.vanish(client));
@@ -354,12 +359,12 @@ fn another_protocol_lives_in_the_same_rooms() {
     if seed.is_none() {
         let unheard: Vec<_> =
             WORDS.iter().filter(|word| counts.get(*word).is_none_or(|n: &u64| *n < 20)).collect();
-        assert!(unheard.is_empty(), "seldom or never heard: {unheard:?}");
+        assert!(unheard.is_empty(), "received too seldom or never: {unheard:?}");
     }
 }
 
 #[test]
-fn the_end_of_a_line_waits_for_its_own_queues() {
+fn closing_a_connection_waits_for_its_own_queues() {
     let mut house = House::new(2, Settings::default());
     let local: SocketAddr = ([127, 0, 0, 1], 9).into();
     let keys = [house.shards[0].connect(local, local), house.shards[1].connect(local, local)];

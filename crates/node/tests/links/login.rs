@@ -1,4 +1,4 @@
-//! A login is checked elsewhere, and the answer may come late or to nobody.
+//! A login is checked on another thread. The answer may arrive late, or after the connection has closed.
 
 use amqp10::frame::{AMQP_HEADER, SASL_HEADER};
 use amqp10::sasl::Secret;
@@ -12,10 +12,10 @@ use bytes::{Bytes, BytesMut};
 use super::house::House;
 use crate::asks::Asks;
 
-/// SASL-OUTCOME with the code for "try again" [5.3.3.6].
+/// The end of a SASL-OUTCOME with the code for "try again" [5.3.3.6].
 const TRY_AGAIN: &[u8] = &[0x50, 4];
 
-/// Everything that a client in a hurry says before it has heard anything.
+/// Returns all frames that a client may send before it receives an answer.
 fn hello() -> BytesMut {
     let mut init = SaslInit::new(Symbol::from_static("PLAIN"));
     init.initial_response = Some(Secret::new(Bytes::from_static(b"\0guest\0guest")));
@@ -26,7 +26,7 @@ fn hello() -> BytesMut {
     hello
 }
 
-/// A connection of shard 0 whose login waits.
+/// Opens a connection on shard 0 whose login waits.
 fn waiting(house: &mut House) -> usize {
     let address = "127.0.0.1:1".parse().unwrap();
     let key = house.shards[0].connect(address, address);
@@ -46,7 +46,7 @@ fn guest() -> Identity {
 }
 
 #[test]
-fn others_go_on_while_a_login_is_checked() {
+fn other_connections_continue_while_a_login_is_checked() {
     let mut house = House::new(1, Settings::default());
     let (a, b) = (house.connect(0), house.connect(0));
     house.declare("q", Default::default());
@@ -61,12 +61,12 @@ fn others_go_on_while_a_login_is_checked() {
 
     house.logins_stopped = false;
     house.settle();
-    assert_eq!(phase(&mut house, key), Some(Phase::Open), "what came meanwhile is looked at");
+    assert_eq!(phase(&mut house, key), Some(Phase::Open), "input that arrived meanwhile is handled");
     let attempts = &house.shards[0].counters;
     assert_eq!((attempts.auth_attempts, attempts.auth_attempts_succeeded), (3, 3));
 }
 
-/// The next login, and what is asked of the catalog, know the users as they are now. The connection stays.
+/// The next login and the next permission check use the changed users. The existing connection stays open.
 #[test]
 fn users_change_while_they_are_connected() {
     let mut house = House::new(2, Settings::default());
@@ -98,7 +98,7 @@ fn users_change_while_they_are_connected() {
 }
 
 #[test]
-fn a_late_answer_is_for_its_own_connection_alone() {
+fn a_late_login_result_reaches_only_its_own_connection() {
     let mut house = House::new(1, Settings::default());
     house.logins_stopped = true;
     let first = waiting(&mut house);
@@ -106,7 +106,7 @@ fn a_late_answer_is_for_its_own_connection_alone() {
     house.shards[0].disconnect(first);
     house.settle();
     let second = waiting(&mut house);
-    assert_eq!(second, first, "it has the place of the one that has gone");
+    assert_eq!(second, first, "it has the key of the closed connection");
     house.shards[0].handle_login(ticket, Ok(guest()));
     house.settle();
     assert_eq!(phase(&mut house, second), Some(Phase::Login));
@@ -116,7 +116,7 @@ fn a_late_answer_is_for_its_own_connection_alone() {
 }
 
 #[test]
-fn a_login_that_nobody_answers_has_a_deadline() {
+fn an_unanswered_login_has_a_deadline() {
     let settings = Settings::default();
     let timeout_ms = settings.handshake_timeout_ms;
     let mut house = House::new(1, settings);
@@ -135,14 +135,14 @@ fn a_login_that_nobody_answers_has_a_deadline() {
         output.advance(len);
     }
     assert!(said.ends_with(TRY_AGAIN), "{said:x?}");
-    // The answer comes all the same.
+    // The answer arrives nevertheless.
     house.logins_stopped = false;
     house.settle();
     assert_eq!(phase(&mut house, key), Some(Phase::Done));
 }
 
 #[test]
-fn a_client_that_names_no_virtual_host_comes_to_the_default_one() {
+fn a_client_that_names_no_virtual_host_gets_the_default_one() {
     let mut house = House::new(1, Settings { default_vhost: "shop".into(), ..Settings::default() });
     house.logins_stopped = true;
     let (user, vhost, permissions) = ("guest".into(), "shop".into(), Permissions::ALL);

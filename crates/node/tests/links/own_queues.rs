@@ -1,15 +1,15 @@
-//! Queues that are made for one link, and go with it or with its connection.
+//! Queues that are made for one link, and are deleted with it or with its connection.
 
 use amqp10::{Role, Source, Symbol, Target};
 use broker::settings::Settings;
 
 use super::house::House;
 
-/// Enough rounds for any such link to be attached.
+/// Enough rounds to attach any of these links.
 const ROUNDS: usize = 40;
 
-/// Attaches a receiver to this source and lets its connection go after so many rounds. Returns the queues that are left,
-/// and whether the link had been attached.
+/// Attaches a receiver to this source and breaks its connection after `rounds` rounds. Returns the queues
+/// that are left, and whether the link had been attached.
 fn cut(source: &Source, shard: usize, rounds: usize) -> (Vec<String>, bool) {
     let mut house = House::new(2, Settings { permit_address_v1: true, ..Settings::default() });
     let peer = house.connect(shard);
@@ -23,7 +23,7 @@ fn cut(source: &Source, shard: usize, rounds: usize) -> (Vec<String>, bool) {
 }
 
 #[test]
-fn no_queue_of_a_link_is_left_wherever_its_connection_goes() {
+fn no_queue_of_a_link_is_left_whenever_its_connection_breaks() {
     let bound = Source { address: Some("/exchange/amq.fanout/k".to_owned()), ..Source::default() };
     let capabilities = vec![Symbol::from_static("temporary-queue")];
     let dynamic = Source { dynamic: true, capabilities, ..Source::default() };
@@ -39,7 +39,7 @@ fn no_queue_of_a_link_is_left_wherever_its_connection_goes() {
                     attached
                 })
                 .collect();
-            assert!(!cuts[0] && cuts[ROUNDS - 1], "some cuts come before the link is attached, some after");
+            assert!(!cuts[0] && cuts[ROUNDS - 1], "some break before the link is attached, some after");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is in memory for readers of streams is bounded, whatever they do not read, and everybody gets on.
+//! The memory for stream readers is bounded, whatever they do not read, and every reader makes progress.
 
 use broker::settings::Settings;
 use bytes::Bytes;
@@ -7,20 +7,20 @@ use super::house::House;
 
 const BUDGET: &str = "stream_readers";
 
-/// Bytes that may be in memory for the readers of one connection, and that one read brings.
+/// The most bytes in memory for the readers of one connection, and the bytes of one load.
 const CONNECTION_BYTES_MAX: u64 = 32 << 20;
 const LOAD_BYTES: u64 = 256 << 10;
 
 const BODY: usize = 100_000;
 
-/// A message that tells its number.
+/// Returns a body that contains its number.
 fn body(number: usize, bytes: usize) -> Vec<u8> {
     let mut body = vec![b'x'; bytes];
     body[..8].copy_from_slice(&(number as u64).to_be_bytes());
     body
 }
 
-/// A stream `s` of so many messages of so many bytes.
+/// Makes a stream `s` with `messages` messages of `bytes` bytes.
 fn stream(messages: usize, bytes: usize, reader_memory: u64) -> House {
     let mut h = House::new(1, Settings { reader_memory, ..Settings::default() });
     let arguments = [("x-queue-type".to_owned(), "stream".into())];
@@ -31,7 +31,7 @@ fn stream(messages: usize, bytes: usize, reader_memory: u64) -> House {
     h
 }
 
-/// Numbers of the messages that a link has got.
+/// Returns the numbers of the messages that a link has received.
 fn numbers(got: &[(u32, Bytes)], link: u32) -> Vec<usize> {
     let number = |body: &Bytes| body.first_chunk().map_or(0, |first| u64::from_be_bytes(*first)) as usize;
     got.iter().filter(|(of, _)| *of == link).map(|(_, body)| number(body)).collect()
@@ -54,7 +54,7 @@ fn a_connection_that_is_not_read_stops_reading_ahead() {
     let links: Vec<u32> = (0..200).map(|_| h.reader(peer, "/queues/s")).collect();
     h.peers[peer].deaf = true;
     links.iter().for_each(|link| h.grant(peer, *link, 5));
-    assert!(used(&h) > LOAD_BYTES, "somebody reads");
+    assert!(used(&h) > LOAD_BYTES, "something is read");
     assert!(used(&h) <= CONNECTION_BYTES_MAX, "{} bytes for one connection", used(&h));
     h.peers[peer].deaf = false;
     h.settle();
@@ -66,7 +66,7 @@ fn a_connection_that_is_not_read_stops_reading_ahead() {
 }
 
 #[test]
-fn a_lone_reader_gets_on_however_small_the_budget_and_large_the_messages() {
+fn a_lone_reader_makes_progress_with_a_tiny_budget_and_large_messages() {
     for bytes in [1000, BODY, 200_000, 1_000_000] {
         let mut h = stream(30, bytes, 1);
         assert_eq!(h.budget(BUDGET).1, 1);
@@ -82,7 +82,7 @@ fn a_lone_reader_gets_on_however_small_the_budget_and_large_the_messages() {
 }
 
 #[test]
-fn who_does_not_read_holds_up_no_other_connection() {
+fn a_client_that_does_not_read_delays_no_other_connection() {
     let limit = 2 << 20;
     let mut h = stream(60, BODY, limit);
     let deaf: Vec<usize> = (0..4).map(|_| h.connect(0)).collect();
@@ -91,7 +91,8 @@ fn who_does_not_read_holds_up_no_other_connection() {
         h.peers[*peer].deaf = true;
         links.iter().for_each(|link| h.grant(*peer, *link, 100));
     }
-    // What each connection may have whatever others hold, and a read beyond.
+    // Besides the limit, each connection may have one load, whatever the others hold, and may exceed that by
+    // one load.
     let most = limit + deaf.len() as u64 * 2 * LOAD_BYTES;
     assert!(used(&h) <= most, "{} bytes", used(&h));
     let reader = h.connect(0);
@@ -105,7 +106,7 @@ fn who_does_not_read_holds_up_no_other_connection() {
     }
 }
 
-/// Each of them wants one that is larger than what everybody may have.
+/// Each reader wants a message that is larger than the memory that every connection always gets.
 #[test]
 fn slow_readers_of_large_messages_wait_for_each_other() {
     let limit = 4 << 20;
@@ -125,10 +126,10 @@ fn slow_readers_of_large_messages_wait_for_each_other() {
     }
 }
 
-/// Each holds what was read for it; together that is more than their connection may have.
+/// Each link holds what was read for it. Together that is more than their connection may hold.
 #[test]
-fn links_without_credit_hold_up_no_other_of_their_connection() {
-    // Many messages, one, and a part of one are what one read brings.
+fn links_without_credit_delay_no_other_link_of_their_connection() {
+    // One load brings many messages, one message, or a part of one.
     for (links, bytes) in [(200, 1000), (200, BODY), (60, 1_000_000)] {
         idle_links(links, bytes);
     }
@@ -151,9 +152,9 @@ fn idle_links(links: u32, bytes: usize) {
     }
 }
 
-/// [2.6.7] The answer to a drain comes behind what it speaks of, also if that had to wait.
+/// [2.6.7] The answer to a drain comes after the deliveries that it covers, even if those had to wait.
 #[test]
-fn a_drain_ends_behind_what_there_was_no_room_for() {
+fn a_drain_ends_after_deliveries_that_had_to_wait() {
     let mut h = stream(30, BODY, 1 << 30);
     let peer = h.connect(0);
     let link = h.reader(peer, "/queues/s");
@@ -168,9 +169,9 @@ fn a_drain_ends_behind_what_there_was_no_room_for() {
     assert_eq!(credit, Some(0), "the drain is answered");
 }
 
-/// Readers of all streams share the memory for new messages; whoever does not read in time reads the disk.
+/// Readers of all streams share the memory for new messages. A slow reader reads from the disk.
 #[test]
-fn new_messages_are_kept_for_readers_up_to_a_bound() {
+fn new_messages_are_retained_for_readers_up_to_a_limit() {
     let mut h = House::new(1, Settings::default());
     let publisher = h.connect(0);
     let streams: Vec<String> = (0..40).map(|number| format!("s{number}")).collect();
@@ -193,5 +194,5 @@ fn new_messages_are_kept_for_readers_up_to_a_bound() {
         h.grant(peer, link, 100);
         assert_eq!(numbers(&h.peers[peer].got, link), [0]);
     }
-    assert_eq!(h.budget("stream_tails").0, 0, "everybody has them");
+    assert_eq!(h.budget("stream_tails").0, 0, "every reader has received them");
 }

@@ -1,4 +1,4 @@
-//! What is told of streams, and looks into them.
+//! Reports about streams, and browsing them.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use wal::{ChunkJob, ChunksRead, StreamError};
 use super::house::House;
 use crate::asks_queues::AsksQueues;
 
-/// A stream of so many messages, and two clients, each on a shard of its own.
+/// Makes a stream with `messages` messages, and a client on each of two shards.
 fn stream(messages: usize) -> (House, QueueId, [usize; 2]) {
     let mut house = House::new(2, Settings::default());
     let arguments = [("x-queue-type".to_owned(), "stream".into())];
@@ -32,7 +32,7 @@ fn deliveries_are_counted_wherever_they_are_made() {
     assert_eq!(delivered(&house), [3, 2]);
     house.peers[peers[0]].conn.detach(0, links[0], None);
     house.settle();
-    assert_eq!(delivered(&house), [3, 2], "what was delivered stays so when its consumer is gone");
+    assert_eq!(delivered(&house), [3, 2], "deliveries still count after the consumer is detached");
     let link = house.reader(peers[0], "/queues/s");
     house.grant(peers[0], link, 1);
     assert_eq!(delivered(&house), [4, 2]);
@@ -52,7 +52,7 @@ fn browse(house: &mut House, stream: QueueId, n: u32) -> (u64, Answers) {
 }
 
 #[test]
-fn a_stream_is_looked_into_from_afar() {
+fn a_stream_on_another_shard_can_be_browsed() {
     let (mut house, stream, _) = stream(3);
     let (_, answers) = browse(&mut house, stream, 2);
     match &answers.lock().unwrap()[..] {
@@ -65,9 +65,9 @@ fn a_stream_is_looked_into_from_afar() {
     assert_eq!(house.shards[0].stream_delivered(stream), 0, "nobody consumes");
 }
 
-/// A message that is larger than one read is read when the node has room for it. A look for it waits alone.
+/// A message larger than one load is read when the node has memory for it. Only its own browse waits.
 #[test]
-fn a_look_that_waits_for_memory_holds_up_no_other() {
+fn a_browse_that_waits_for_memory_delays_no_other() {
     let mut house = House::new(1, Settings { reader_memory: 1 << 20, ..Settings::default() });
     let publisher = house.connect(0);
     let [large, small] = [("large", 1_000_000), ("small", 100_000)].map(|(name, bytes)| {
@@ -82,19 +82,19 @@ fn a_look_that_waits_for_memory_holds_up_no_other() {
     house.peers[deaf].deaf = true;
     house.grant(deaf, link, 100);
     let (_, first) = browse(&mut house, large, 1);
-    assert!(first.lock().unwrap().is_empty(), "the node has no room for a large message");
+    assert!(first.lock().unwrap().is_empty(), "the node has no memory for a large message");
     let (_, second) = browse(&mut house, small, 1);
-    // What a look has brought counts until it is gone.
-    assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always room for a small read");
+    // What a browse has read counts until it is dropped.
+    assert_eq!(second.lock().unwrap().drain(..).count(), 1, "there is always memory for a small read");
     let key = house.peers[deaf].key;
     house.shards[0].disconnect(key);
     house.settle();
     assert_eq!(first.lock().unwrap().len(), 1);
 }
 
-/// Also when the disk fails all the time, and is asked again until it does not.
+/// The same holds if the disk keeps failing and is tried again until the browse is given up.
 #[test]
-fn a_look_that_nobody_waits_for_leaves_nothing() {
+fn a_browse_that_is_given_up_leaves_nothing() {
     let (mut house, stream, _) = stream(3);
     house.reads_stopped = true;
     let (number, answers) = browse(&mut house, stream, 2);

@@ -1,4 +1,5 @@
-//! Deliveries whose end does not come: what all connections hold of them is bounded, and who holds most pays.
+//! Incomplete deliveries. What all connections hold of them is bounded, and the connection that holds most is
+//! closed.
 
 use amqp10::TransferHead;
 use broker::catalog::Arguments;
@@ -9,7 +10,7 @@ use super::house::{House, message};
 
 const BUDGET: &str = "unfinished_deliveries";
 
-/// A shard looks at the others after so many bytes, and reads so many before it looks at all.
+/// A shard compares its use with the others' after this many bytes, counted at the end of a read.
 const STEP_BYTES: u64 = 64 * 1024 + PART as u64;
 
 /// Bytes of one transfer.
@@ -24,7 +25,7 @@ fn house(shards: u8) -> House {
     h
 }
 
-/// The first transfer of a delivery, and not its last.
+/// The first transfer of a delivery that continues.
 const FIRST: TransferHead<'static> = TransferHead {
     handle: 0,
     delivery_id: Some(0),
@@ -35,19 +36,19 @@ const FIRST: TransferHead<'static> = TransferHead {
     aborted: false,
 };
 
-/// One that follows, and the last.
+/// A following transfer, and the last one.
 const NEXT: TransferHead<'static> =
     TransferHead { delivery_id: None, delivery_tag: None, message_format: None, settled: None, ..FIRST };
 const LAST: TransferHead<'static> = TransferHead { more: false, ..NEXT };
 
-/// A publisher with so many bytes of a delivery under way.
+/// Makes a publisher with `bytes` bytes of an incomplete delivery.
 fn publisher(h: &mut House, shard: usize, bytes: usize) -> usize {
     let peer = h.connect(shard);
     h.peers[peer].doomed = true;
     let handle = h.sender(peer, "/queues/q");
     let mut head = TransferHead { handle, ..FIRST };
     for part in vec![0; bytes].chunks(PART) {
-        // Who is closed says no more.
+        // A closed client sends nothing more.
         if h.peers[peer].closed.is_none() {
             h.transfer(peer, &head, part);
         }
@@ -57,7 +58,7 @@ fn publisher(h: &mut House, shard: usize, bytes: usize) -> usize {
 }
 
 #[test]
-fn every_byte_is_counted_until_it_is_gone() {
+fn incomplete_bytes_are_counted_until_they_are_freed() {
     let mut h = house(1);
     let used = |h: &House| h.budget(BUDGET).0;
     let modest = publisher(&mut h, 0, 2 * PART);
@@ -67,7 +68,7 @@ fn every_byte_is_counted_until_it_is_gone() {
     h.shards[0].handle_input(key, &mut BytesMut::from(&b"\x00\x00\x01\x00\x02\x00\x00\x00half"[..]));
     assert_eq!(used(&h), 2 * PART as u64 + 12);
     h.shards[0].disconnect(key);
-    // The next connection gets its key.
+    // The next connection gets this key.
     h.peers[modest].key = usize::MAX;
     assert_eq!(used(&h), 0, "gone with its connection");
 
@@ -77,7 +78,7 @@ fn every_byte_is_counted_until_it_is_gone() {
 
     let peer = publisher(&mut h, 0, PART);
     h.transfer(peer, &LAST, &[0; 10]);
-    assert_eq!(used(&h), 0, "what cannot be read ends the link");
+    assert_eq!(used(&h), 0, "an invalid message ends the link");
     assert_eq!(h.peers[peer].detached, ["amqp:decode-error"]);
 
     let peer = publisher(&mut h, 0, PART);
@@ -90,7 +91,7 @@ fn every_byte_is_counted_until_it_is_gone() {
     h.settle();
     assert_eq!(used(&h), 0, "its session has ended");
 
-    // The queue goes, the broker detaches, and the client never answers.
+    // The queue is deleted, the broker detaches the link, and the client never answers.
     let mut h = house(1);
     let peer = publisher(&mut h, 0, PART);
     h.peers[peer].deaf = true;
@@ -103,9 +104,9 @@ fn every_byte_is_counted_until_it_is_gone() {
 }
 
 #[test]
-fn who_holds_most_of_all_shards_is_closed_and_nobody_else() {
+fn only_the_connections_that_hold_most_are_closed() {
     let mut h = house(2);
-    // It is there before and after the flood, on the shard of half of it.
+    // This publisher exists before and after the flood, on a shard with half of the flood.
     let modest = h.connect(0);
     let handle = h.sender(modest, "/queues/q");
     let body = message(&[7; 3 * PART]);
@@ -114,7 +115,7 @@ fn who_holds_most_of_all_shards_is_closed_and_nobody_else() {
     let (used, limit) = h.budget(BUDGET);
     assert_eq!(limit, LIMIT);
     assert!(used <= limit + STEP_BYTES, "{used} bytes are held");
-    assert!(used > limit / 2, "no more are closed than must be: {used} bytes are held");
+    assert!(used > limit / 2, "no more connections are closed than necessary: {used} bytes are held");
     let closed: Vec<_> = flood.iter().filter_map(|peer| h.peers[*peer].closed.clone()).collect();
     assert!(closed.len() >= flood.len() - 5, "{} are closed", closed.len());
     for (condition, description) in &closed {

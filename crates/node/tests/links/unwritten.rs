@@ -1,4 +1,4 @@
-//! Messages that are settled before they are written never get to the log.
+//! Messages that are settled before they are written are never written to the log (docs/decisions/0022).
 
 use amqp10::{DeliveryState, Role, Value};
 use broker::catalog::{Arguments, Command};
@@ -11,10 +11,10 @@ use crate::asks::Asks;
 
 const LARGE: usize = 20 * 1024;
 
-/// As many without receipts make a publisher patient.
-const PATIENT: usize = 22;
+/// With this many unconfirmed messages, a publisher is assumed to pipeline.
+const PIPELINED: usize = 22;
 
-/// A queue, somebody who publishes to it, and somebody who consumes from it.
+/// A queue with a publisher and a consumer.
 struct Pair {
     house: House,
     queue: QueueId,
@@ -23,16 +23,16 @@ struct Pair {
     consumer: usize,
     /// The consumer's link.
     link: Option<u32>,
-    /// Deliveries of the beginning.
+    /// Deliveries settled during the setup.
     settled: u32,
     /// Those of them that were never written.
     unwritten: u64,
 }
 
 impl Pair {
-    /// A queue with somebody who grants credit for all, or nobody, and a publisher that waits for each receipt, or not. The
-    /// log keeps what it is given to itself.
-    fn new(arguments: &[(&str, Value)], consumed: bool, patient: bool) -> Self {
+    /// Makes a queue, with or without a consumer that grants credit for everything. The publisher pipelines
+    /// if `pipelines` is set; otherwise it waits for each receipt. The log does not write what it is given.
+    fn new(arguments: &[(&str, Value)], consumed: bool, pipelines: bool) -> Self {
         let mut house = House::new(1, Settings::default());
         let arguments = arguments.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let queue = house.declare("q", arguments.collect::<Arguments>());
@@ -41,17 +41,17 @@ impl Pair {
         let link = consumed.then(|| house.receiver(consumer, "/queues/q"));
         let mut pair = Self { house, queue, publisher, out, consumer, link, settled: 0, unwritten: 0 };
         pair.grant(100);
-        if patient {
+        if pipelines {
             pair.house.log_stopped = true;
-            pair.publish(&[1; PATIENT]);
+            pair.publish(&[1; PIPELINED]);
             pair.house.log_stopped = false;
             pair.house.settle();
             if consumed {
-                pair.settle(0, PATIENT as u32 - 1, &DeliveryState::Accepted);
-                pair.settled = PATIENT as u32;
+                pair.settle(0, PIPELINED as u32 - 1, &DeliveryState::Accepted);
+                pair.settled = PIPELINED as u32;
             }
             pair.later(20);
-            assert_eq!(pair.accepted(), PATIENT);
+            assert_eq!(pair.accepted(), PIPELINED);
             pair.house.peers[pair.publisher].outcomes.clear();
             pair.unwritten = pair.never_written();
         }
@@ -59,11 +59,11 @@ impl Pair {
         pair
     }
 
-    fn patient() -> Self {
+    fn pipelining() -> Self {
         Self::new(&[], true, true)
     }
 
-    /// So much credit from now on, if there is a consumer.
+    /// Grants this much credit, if there is a consumer.
     fn grant(&mut self, credit: u32) {
         if let Some(link) = self.link {
             self.house.grant(self.consumer, link, credit);
@@ -74,7 +74,7 @@ impl Pair {
         sizes.iter().for_each(|&size| self.house.send(self.publisher, self.out, &vec![b'x'; size]));
     }
 
-    /// By numbers from 0 on.
+    /// Settles deliveries, by their numbers from 0 on.
     fn settle(&mut self, first: u32, last: u32, state: &DeliveryState) {
         let conn = &mut self.house.peers[self.consumer].conn;
         let of = (self.settled + first, self.settled + last);
@@ -88,24 +88,24 @@ impl Pair {
         outcomes.len()
     }
 
-    /// Messages that were settled before they were written.
+    /// The number of messages that were settled before they were written.
     fn never_written(&self) -> u64 {
         self.house.shards[0].counters.never_written - self.unwritten
     }
 
-    /// Somebody else sends, and waits for each receipt.
+    /// Another client sends `n` messages and waits for each receipt.
     fn publish_one_by_one(&mut self, n: usize) {
         let other = self.house.connect(0);
         let out = self.house.sender(other, "/queues/q");
         (0..n).for_each(|_| self.house.send(other, out, b"x"));
     }
 
-    /// Bytes that the log has been given since it was asked last, and has not answered.
+    /// Bytes that the log was given since the last call.
     fn given(&mut self) -> usize {
         self.house.take_handovers().iter().map(|handover| handover.records.bytes()).sum()
     }
 
-    /// The log says whether it lives on its reserve.
+    /// Reports to the shard whether the log uses its reserve.
     fn short(&mut self, short: bool) {
         let mail = Mail::LogFull { bytes: 0, oldest: 1, newest: 1, short };
         self.house.shards[0].handle_mail(vec![mail]);
@@ -119,8 +119,8 @@ impl Pair {
 }
 
 #[test]
-fn what_is_settled_in_time_is_confirmed_and_never_written() {
-    let mut pair = Pair::patient();
+fn messages_settled_in_time_are_confirmed_and_never_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE, 12, 12, LARGE]);
     assert_eq!((pair.accepted(), pair.given()), (0, 0));
     pair.settle(1, 2, &DeliveryState::Accepted);
@@ -129,12 +129,12 @@ fn what_is_settled_in_time_is_confirmed_and_never_written() {
     pair.settle(0, 0, &DeliveryState::Accepted);
     assert_eq!((pair.accepted(), pair.never_written()), (4, 4));
     pair.later(1000);
-    assert_eq!(pair.given(), 0, "the log never hears of them");
+    assert_eq!(pair.given(), 0, "they are never written to the log");
 }
 
 #[test]
-fn what_is_not_settled_in_time_is_written() {
-    let mut pair = Pair::patient();
+fn messages_not_settled_in_time_are_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.later(10);
     pair.publish(&[LARGE]);
@@ -147,57 +147,57 @@ fn what_is_not_settled_in_time_is_written() {
     assert_eq!((pair.accepted(), pair.never_written()), (3, 1));
     pair.later(20);
     let gone = pair.given();
-    assert!((1..100).contains(&gone), "that the two are gone: {gone}");
+    assert!((1..100).contains(&gone), "a record that the two are settled: {gone}");
 }
 
 #[test]
-fn whoever_is_slow_is_waited_for_once_a_second() {
-    let mut pair = Pair::patient();
+fn a_slow_consumer_is_waited_for_once_a_second() {
+    let mut pair = Pair::pipelining();
     pair.house.log_stopped = false;
     let mut kept = Vec::new();
-    // Patient all the time; in the first second the consumer might still be what it was at the beginning.
+    // The publisher pipelines all the time. During the first second the consumer may still count as fast.
     for _ in 0..180 {
         let before = pair.accepted();
-        (0..PATIENT).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
+        (0..PIPELINED).for_each(|_| pair.house.say(pair.publisher, pair.out, b"x"));
         pair.house.settle();
-        kept.push(pair.accepted() < before + PATIENT);
+        kept.push(pair.accepted() < before + PIPELINED);
         pair.later(20);
-        assert_eq!(pair.accepted(), before + PATIENT);
+        assert_eq!(pair.accepted(), before + PIPELINED);
     }
     let waits = kept[50..].iter().filter(|kept| **kept).count();
     assert!((8..16).contains(&waits), "a tenth of 2.6 seconds: {kept:?}");
 }
 
 #[test]
-fn nobody_waits_longer_who_waits_for_it() {
+fn messages_are_written_at_once_unless_deferring_helps() {
     let fsync = [("x-fsync", Value::Boolean(true))];
-    for (arguments, consumed, patient, size) in
+    for (arguments, consumed, pipelines, size) in
         [(&[][..], true, false, LARGE), (&[], false, true, LARGE), (&fsync, true, true, LARGE)]
     {
-        let mut pair = Pair::new(arguments, consumed, patient);
+        let mut pair = Pair::new(arguments, consumed, pipelines);
         pair.publish(&[size]);
-        assert!(pair.given() > size, "{arguments:?}, {consumed}, {patient}");
+        assert!(pair.given() > size, "{arguments:?}, {consumed}, {pipelines}");
     }
 }
 
 #[test]
-fn behind_a_backlog_there_is_nothing_to_wait_for() {
+fn nothing_is_deferred_with_a_large_backlog() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
-    // Beyond the consumer's credit.
+    // More than the consumer's credit.
     pair.publish_one_by_one(4_096 + 100);
     pair.house.log_stopped = true;
     pair.publish(&[LARGE]);
     assert!(pair.given() > LARGE);
 }
 
-/// What has piled up in a bad moment would never be gone if the publisher did not wait for fast consumers then.
+/// A backlog from a short stall would never shrink if writing were not deferred for fast consumers.
 #[test]
-fn behind_a_backlog_that_is_soon_gone_there_is() {
+fn messages_are_deferred_while_a_backlog_shrinks_fast() {
     let mut pair = Pair::new(&[], true, true);
     pair.house.log_stopped = false;
     pair.publish_one_by_one(6_000);
-    // A sixth of them in a tenth of a second.
+    // A sixth of the backlog in a tenth of a second.
     for n in 0..5 {
         pair.grant(200);
         pair.settle(200 * n, 200 * n + 199, &DeliveryState::Accepted);
@@ -208,20 +208,20 @@ fn behind_a_backlog_that_is_soon_gone_there_is() {
     assert_eq!(pair.given(), 0);
 }
 
-/// The log must know a message before it is told what became of it.
+/// A message must be in the log before a record refers to it.
 #[test]
-fn what_comes_back_is_written() {
-    let mut pair = Pair::patient();
+fn a_requeued_message_is_written() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     let failed = amqp10::Modified { delivery_failed: Some(true), ..Default::default() };
     pair.settle(1, 1, &DeliveryState::Modified(failed));
     assert!((3 * LARGE..3 * LARGE + 500).contains(&pair.given()), "all three, and the mark");
 }
 
-/// One that was written lies between two that were not.
+/// A written message lies between two that were never written.
 #[test]
-fn what_is_gone_of_both_kinds_is_said() {
-    let mut pair = Pair::patient();
+fn settling_a_written_message_between_unwritten_ones_is_recorded() {
+    let mut pair = Pair::pipelining();
     pair.house.log_stopped = false;
     pair.publish(&[LARGE]);
     pair.publish_one_by_one(1);
@@ -233,20 +233,21 @@ fn what_is_gone_of_both_kinds_is_said() {
     assert!((1..100).contains(&gone), "{gone}");
 }
 
-/// Or what is written once more would come back if it were settled then, and nobody said so.
+/// Otherwise a message that is written again could be settled without a record, and would return after a
+/// restart.
 #[test]
-fn an_evacuation_begins_with_what_is_left() {
-    let mut pair = Pair::patient();
+fn an_evacuation_also_writes_deferred_messages() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.house.shards[0].handle_mail(vec![Mail::Evacuate { file: 1 }]);
     pair.house.settle();
     assert!(pair.given() > 2 * LARGE);
 }
 
-/// Nobody has it, and nobody said that he had.
+/// Nobody has the messages, and nobody confirmed them.
 #[test]
-fn what_ends_with_its_queue_is_released() {
-    let mut pair = Pair::patient();
+fn deferred_messages_of_a_deleted_queue_are_released() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     pair.house.log_stopped = false;
     let queue = pair.queue;
@@ -258,10 +259,10 @@ fn what_ends_with_its_queue_is_released() {
     assert!(!pair.house.shards[0].has_held_receipts());
 }
 
-/// The log's reserve is for what frees space.
+/// The log's reserve is for records that free space.
 #[test]
-fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
-    let mut pair = Pair::patient();
+fn deferred_messages_are_not_written_to_a_full_disk() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 2]);
     pair.short(true);
     pair.later(1000);
@@ -274,8 +275,8 @@ fn a_full_disk_is_given_nothing_that_may_be_settled_yet() {
 }
 
 #[test]
-fn a_stop_writes_what_is_left() {
-    let mut pair = Pair::patient();
+fn a_stop_writes_deferred_messages() {
+    let mut pair = Pair::pipelining();
     pair.publish(&[LARGE; 3]);
     assert!(pair.house.shards[0].has_held_receipts() && pair.house.shards[0].has_unlogged());
     pair.house.shards[0].shut_down("the test is over");

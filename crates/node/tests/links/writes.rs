@@ -1,4 +1,4 @@
-//! What is written within a turn is told within it.
+//! A write that completes within a turn is answered within that turn.
 
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -10,12 +10,13 @@ use broker::settings::Settings;
 
 use super::house::House;
 
-/// Turns that a publisher's shard takes from the message to the receipt, with a queue that lives on it, or not.
+/// Returns the turns of the publisher's shard from the message to the receipt. The queue lives on that shard,
+/// or on another.
 fn turns(kind: &str, shards: usize, at_once: bool) -> usize {
     let mut house = House::new(shards as u8, Settings::default());
     let arguments = [("x-queue-type".to_owned(), kind.into())];
     house.declare("q", arguments.into_iter().collect::<Arguments>());
-    // The queue lives with its first link.
+    // The queue lives on the shard of its first link.
     let home = house.connect(0);
     let receiver = house.receiver(home, "/queues/q");
     house.grant(home, receiver, 10);
@@ -34,12 +35,12 @@ fn turns(kind: &str, shards: usize, at_once: bool) -> usize {
 #[test]
 fn a_receipt_leaves_in_the_turn_that_writes() {
     assert_eq!((turns("classic", 1, false), turns("classic", 1, true)), (2, 1));
-    // And two more: the message goes to the other shard, and the receipt comes back.
+    // Two more turns: the message goes to the other shard, and the receipt returns.
     assert_eq!((turns("classic", 2, false), turns("classic", 2, true)), (4, 3));
     assert_eq!((turns("stream", 1, true), turns("stream", 2, true)), (1, 3));
 }
 
-/// Slices of one vectored write of the runtime.
+/// The most slices of one vectored write of the runtime.
 const SLICES: usize = 64;
 const SESSIONS: u16 = 20;
 
@@ -65,7 +66,7 @@ fn the_frames_of_twenty_sessions_leave_in_one_write() {
         conn.grant(session, link, 1, false, false);
         house.settle();
     }
-    // One message for each, in one piece.
+    // One message for each session, all in one read.
     (0..SESSIONS).for_each(|_| house.say(publisher, sender, b"x"));
     let up = house.peers[publisher].up();
     let (shard, publishers) = (&mut house.shards[0], house.peers[publisher].key);

@@ -1,4 +1,4 @@
-//! A client of our own endpoints, without a socket.
+//! A client built from our own endpoint, without a socket.
 
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -14,7 +14,7 @@ use wal::testing::Random;
 
 use super::{ADDRESS, Story};
 
-/// Bytes that a record of the log has beside its message, at most.
+/// The most bytes that a record of the log has besides its message.
 const RECORD_BYTES: u64 = 64;
 
 pub struct Client {
@@ -23,15 +23,15 @@ pub struct Client {
     what: What,
     address: String,
     attached: bool,
-    /// The broker has said that what it was attached to is damaged.
+    /// The broker has reported that the client's queue or stream is damaged.
     pub over: bool,
-    /// What this consumer has received, in order.
+    /// The message numbers that this consumer has received, in order.
     pub got: Vec<u64>,
-    /// Deliveries it has not settled yet.
+    /// Deliveries that it has not settled yet.
     unsettled: Vec<(u32, u64)>,
-    /// Message numbers, and the bytes of their records, by what the endpoint calls them.
-    under_way: BTreeMap<u64, (u64, u64)>,
-    /// It gives some messages back, and may leave at any time.
+    /// Message numbers and the bytes of their records, by the endpoint's cookie.
+    in_flight: BTreeMap<u64, (u64, u64)>,
+    /// It requeues some messages, and may disconnect at any time.
     pub fickle: bool,
 }
 
@@ -43,7 +43,7 @@ enum What {
     /// A consumer of a stream.
     Reader {
         start: Value,
-        /// The offset that is to come, once that is known.
+        /// The next expected offset, if it is known.
         next: Option<u64>,
     },
 }
@@ -57,7 +57,7 @@ impl Client {
         Self::new(What::Consumer { credit }, address, now_ms)
     }
 
-    /// A consumer of a stream, from there on.
+    /// Makes a consumer of a stream that begins at `start`.
     pub fn reader(address: &str, start: Value, now_ms: u64) -> Self {
         let next = start.as_u64().or_else(|| (start.as_str() == Some("first")).then_some(0));
         Self::new(What::Reader { start, next }, address, now_ms)
@@ -81,19 +81,19 @@ impl Client {
             over: false,
             got: Vec::new(),
             unsettled: Vec::new(),
-            under_way: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             fickle: true,
         }
     }
 
-    /// Messages it has sent and heard nothing of.
+    /// The number of messages sent without a receipt yet.
     pub fn waits_for(&self) -> usize {
-        self.under_way.len()
+        self.in_flight.len()
     }
 
-    /// Bytes that the log may have to write of messages that have no answer.
-    pub fn under_way_bytes(&self) -> u64 {
-        self.under_way.values().map(|(_, bytes)| bytes).sum()
+    /// Bytes that the log may have to write for messages without a receipt.
+    pub fn in_flight_bytes(&self) -> u64 {
+        self.in_flight.values().map(|(_, bytes)| bytes).sum()
     }
 
     pub fn take_output(&mut self, into: &mut Vec<u8>) {
@@ -104,7 +104,7 @@ impl Client {
         self.input.extend_from_slice(bytes);
         let mut input = std::mem::take(&mut self.input);
         let mut used = 0;
-        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker frames rightly") {
+        while let Some(len) = self.conn.frame_len(&input[used..]).expect("the broker's frames are valid") {
             if input.len() - used < len {
                 break;
             }
@@ -157,7 +157,7 @@ impl Client {
                 self.unsettled.push((id, number));
                 assert!(story.sent.contains_key(&number), "message {number} was never sent");
                 if let What::Reader { next, .. } = &mut self.what {
-                    let offset = offset.expect("a message of a stream tells its offset");
+                    let offset = offset.expect("a message of a stream has its offset");
                     story.show(offset, number, *next);
                     *next = Some(offset + 1);
                 }
@@ -165,8 +165,8 @@ impl Client {
             Seen::Outcomes(numbers, accepted) => {
                 for cookie in numbers {
                     let (number, bytes) =
-                        self.under_way.remove(&cookie).expect("one receipt for each message");
-                    story.under_way -= bytes;
+                        self.in_flight.remove(&cookie).expect("one receipt for each message");
+                    story.in_flight -= bytes;
                     let known = if accepted { &mut story.confirmed } else { &mut story.rejected };
                     known.insert(number);
                 }
@@ -174,13 +174,13 @@ impl Client {
             Seen::Nothing => {}
             Seen::Trouble(_) if story.is_damaged => {
                 self.over = true;
-                self.under_way.clear();
+                self.in_flight.clear();
             }
-            Seen::Trouble(what) => panic!("the broker does not like us: {what}"),
+            Seen::Trouble(what) => panic!("the broker reports an error: {what}"),
         }
     }
 
-    /// Publishes, settles or grants.
+    /// Publishes, settles or grants credit.
     pub fn act(&mut self, story: &mut Story, random: &mut Random, now_ms: u64) {
         let _ = now_ms;
         if !self.attached || self.over {
@@ -203,13 +203,13 @@ impl Client {
                     let bytes = message.len() as u64 + RECORD_BYTES;
                     let sent = Outgoing::whole(Tag::from_number(number), false, &message, number);
                     assert!(self.conn.send(0, 0, &sent));
-                    self.under_way.insert(number, (number, bytes));
-                    story.under_way += bytes;
+                    self.in_flight.insert(number, (number, bytes));
+                    story.in_flight += bytes;
                 }
             }
             What::Consumer { credit } => {
                 let (n, credit) = (random.below(self.unsettled.len() as u64 + 1) as usize, *credit);
-                // What nobody wants of the dead letters comes back to them.
+                // Rejected dead letters would go to the dead-letter queue again.
                 let unwanted = story.has_dead_letters && self.address == ADDRESS;
                 for (id, number) in self.unsettled.drain(..n).collect::<Vec<_>>() {
                     if self.fickle && unwanted && random.one_in(10) {
@@ -231,7 +231,7 @@ impl Client {
             What::Reader { .. } => {
                 let n = random.below(self.unsettled.len() as u64 + 1) as usize;
                 for (id, _) in self.unsettled.drain(..n) {
-                    // Whatever becomes of it, it stays where it is.
+                    // The outcome does not matter: the message stays in the stream.
                     let state =
                         if random.one_in(3) { DeliveryState::Released } else { DeliveryState::Accepted };
                     self.conn.disposition(0, Role::Receiver, (id, id), true, &state);
@@ -244,7 +244,7 @@ impl Client {
     }
 }
 
-/// The filter that tells where to begin.
+/// Returns the filter for the place where reading begins.
 fn begin_at(start: &Value) -> Map {
     let symbol = |name| Value::Symbol(Symbol::from_static(name));
     let descriptor = symbol("rabbitmq:stream-offset-spec");
@@ -252,7 +252,7 @@ fn begin_at(start: &Value) -> Map {
     Map(vec![(symbol("rabbitmq:stream-offset-spec"), Value::Described(Box::new(described)))])
 }
 
-/// What an event comes to.
+/// What an event means for the test.
 enum Seen {
     Mechanisms,
     Header,
@@ -301,12 +301,12 @@ impl Seen {
     }
 }
 
-/// The number that a message ends with.
+/// Returns the number at the end of a message.
 pub fn number_in(message: &[u8]) -> u64 {
     message.last_chunk().copied().map(u64::from_be_bytes).expect("a message has a number")
 }
 
-/// A message whose body ends with its number.
+/// Returns a message whose body ends with its number.
 fn message(number: u64, size: usize) -> Bytes {
     let mut body = vec![b'x'; size.max(8) - 8];
     body.extend_from_slice(&number.to_be_bytes());

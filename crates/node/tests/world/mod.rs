@@ -1,5 +1,5 @@
-//! The world of the simulation: everything that `runtime` does, done one small step at a time in an order that
-//! the seed decides.
+//! The world of the simulation. It does everything that `runtime` does, in small steps, in an order that the
+//! seed decides.
 
 #[path = "../asks/mod.rs"]
 mod asks;
@@ -30,21 +30,22 @@ use asks::Asks;
 use client::Client;
 use streams::StreamWorld;
 
-/// What may fail of packs: also reading.
+/// The operations of packs that may fail, reads included.
 const ANY: [Op; 6] = [Op::Create, Op::Open, Op::Write, Op::Sync, Op::Read, Op::SyncDir];
 
-/// Steps after which everybody must have everything.
+/// Steps after which all messages must have been received.
 const DRAIN_STEPS_MAX: u32 = 1_000_000;
 
 const QUEUE: &str = "q";
 const ADDRESS: &str = "/queues/q";
-/// Where its dead letters go, in worlds that have some.
+/// The queue for dead letters, in worlds that have one.
 const DEAD_QUEUE: &str = "dead";
 const DEAD_ADDRESS: &str = "/queues/dead";
-/// Messages that are published in one run, at most.
+/// The most messages that one run publishes.
 const MESSAGES_MAX: u64 = 3000;
 
-/// What may be under way is this part of the log's reserve. The other half is for the copies that free space.
+/// This fraction of the log's reserve may be in flight (one half). The rest is for the copies that free
+/// space.
 const RESERVE_PART: u64 = 2;
 
 pub struct World {
@@ -56,10 +57,10 @@ pub struct World {
     packs_disk: FalseDisk,
     packs: Option<(Packs<FalseDisk>, PackReader<FalseDisk>)>,
     shards: Vec<Shard>,
-    /// Mail on its way, from one shard to another.
+    /// Mail in flight from one shard to another.
     mail: BTreeMap<(ShardId, ShardId), VecDeque<Vec<Mail>>>,
     to_log: Vec<Handover>,
-    /// How far the sync has come that is under way.
+    /// The progress of a sync in flight.
     sync: Option<Syncing>,
     from_log: VecDeque<Completion>,
     to_packs: VecDeque<PackJob>,
@@ -68,43 +69,43 @@ pub struct World {
     from_reader: VecDeque<BlockRead>,
     released: Vec<Extent>,
     last_pack: Option<u64>,
-    /// Packs that were to be emptied.
+    /// Packs that the shards were told to empty.
     pub sparse: u64,
-    /// Runs that went to the disk.
+    /// Runs that were paged out.
     pub paged_out: u64,
     forget: Option<u64>,
-    /// Every client is connected to this shard.
+    /// If set, every client connects to this shard.
     pub all_on: Option<usize>,
-    /// Connections follow their queues to other shards.
+    /// The table for connections that follow their queues to other shards.
     occupancy: Option<Arc<Occupancy>>,
     follows: bool,
-    /// How many have.
+    /// The number of connections that have moved.
     pub followed: u64,
-    /// Files of the log that were given back.
+    /// Log files that were deleted.
     pub forgotten: u64,
     /// Messages that were settled before they were written.
     pub never_written: u64,
-    /// Bytes of a message that may be.
+    /// The limit of [`StorageLimits::unwritten_max`].
     unwritten_max: u64,
     /// Handovers that a shard has written itself, and appends to streams.
     pub at_once: [u64; 2],
-    /// Bytes that the log keeps for a full disk.
+    /// Bytes that the log reserves for a full disk.
     reserve_bytes: u64,
     clients: Vec<Placed>,
     settings: Arc<Settings>,
     access: Arc<Access>,
     pub story: Story,
-    /// If there are any.
+    /// The streams, in worlds that have some.
     pub streams: Option<StreamWorld>,
 }
 
-/// A sync of the log, beside everything else.
+/// A sync of the log, which runs in parallel with everything else.
 enum Syncing {
     Begun(SyncJob),
     Ended(SyncEnd),
 }
 
-/// What writes for a shard: asleep or awake, as it happens.
+/// The log and the streams of a shard. At random they write at once, as if their threads slept.
 struct Threads<'a> {
     random: &'a mut Random,
     log: Option<&'a mut Log<FalseDisk>>,
@@ -134,57 +135,59 @@ impl Writes for Threads<'_> {
     }
 }
 
-/// A client and where its connection lives.
+/// A client, and where its connection is.
 struct Placed {
     client: Client,
     shard: usize,
     key: usize,
-    /// It is on its way to this shard.
+    /// The connection is moving to this shard.
     moving: Option<(usize, Moved)>,
-    /// The stream that it publishes to or reads; the queue if none.
+    /// The stream that it publishes to or reads. `None` for a client of the queue.
     stream: Option<usize>,
-    /// Bytes on their way.
+    /// Bytes in flight.
     up: Vec<u8>,
     down: Vec<u8>,
 }
 
-/// What the clients have seen over all lives.
+/// What the clients have seen, over all restarts.
 #[derive(Default)]
 pub struct Story {
     next: u64,
-    /// Messages that may still be sent.
+    /// The number of messages that may still be sent.
     left: u64,
-    /// Bytes that the log may have to write of messages that were sent and not answered, also of publishers that went.
-    under_way: u64,
-    /// With so many, nothing is sent.
-    under_way_max: u64,
-    /// Messages sent, with the publisher of each.
+    /// Bytes that the log may have to write for messages without a receipt, including those of publishers
+    /// that have left.
+    in_flight: u64,
+    /// Nothing is sent while `in_flight` is at least this.
+    in_flight_max: u64,
+    /// Messages sent, each with its publisher.
     pub sent: BTreeMap<u64, u32>,
     pub confirmed: BTreeSet<u64>,
-    /// Messages that a consumer has accepted: they may or may not come back after a crash.
+    /// Messages that a consumer has accepted. They may return after a crash.
     pub received: BTreeSet<u64>,
     pub publishers: u32,
-    /// Messages with another outcome than accepted.
+    /// Messages with an outcome other than accepted.
     rejected: BTreeSet<u64>,
-    /// There is another queue for messages that consumers do not want, or that die.
+    /// There is a dead-letter queue for messages that are rejected, expire or are dropped.
     has_dead_letters: bool,
-    /// Of a stream: the message that was written last at each offset, and the offset of each.
+    /// For a stream: the message that was last written at each offset, and the offset of each message.
     written: BTreeMap<u64, u64>,
     places: BTreeMap<u64, u64>,
-    /// The offsets of what the log has said to be written, or synced if the stream syncs.
+    /// The offsets that were reported as written, or as synced if the stream syncs.
     promised: BTreeSet<u64>,
-    /// What any consumer was shown there.
+    /// The message that a consumer received at each offset.
     offsets: BTreeMap<u64, u64>,
-    /// Retention may have taken what is below.
+    /// Retention may have removed everything below this offset.
     kept_from: u64,
-    /// Of what was not promised, anything may be missing.
+    /// Power was lost. Everything that was not promised may be missing.
     lost_power: bool,
-    /// And it may be damaged.
+    /// The stream may be damaged.
     is_damaged: bool,
 }
 
 impl Story {
-    /// A consumer of the stream is shown this message, and expected that of another offset, if any.
+    /// Records that a consumer received this message at this offset. `expected` is the offset that it
+    /// expected, if known.
     fn show(&mut self, offset: u64, number: u64, expected: Option<u64>) {
         assert_eq!(self.places.get(&number), Some(&offset), "message {number} comes from another offset");
         let before = self.offsets.insert(offset, number);
@@ -197,9 +200,9 @@ impl Story {
         assert_eq!(missing, None, "{offset} came, {expected} was expected");
     }
 
-    /// The number of a fresh message.
+    /// Returns the number of a new message, if another may be sent.
     pub fn send(&mut self, publisher: u32) -> Option<u64> {
-        if self.under_way >= self.under_way_max {
+        if self.in_flight >= self.in_flight_max {
             return None;
         }
         self.left = self.left.checked_sub(1)?;
@@ -216,8 +219,8 @@ impl World {
         world
     }
 
-    /// Messages of the queue go to another one when a consumer does not want them, and in some worlds when they have waited
-    /// too long, or are too many.
+    /// Makes a world where rejected messages of the queue go to a dead-letter queue. In some worlds messages
+    /// also expire, or are dropped when there are too many.
     pub fn with_dead_letters(seed: u64, fsync: bool) -> Self {
         let mut world = Self::without_queues(seed);
         let mut of_queue = arguments(fsync);
@@ -275,17 +278,17 @@ impl World {
             at_once: [0; 2],
             reserve_bytes: 0,
             clients: Vec::new(),
-            // Clients stay silent for as long as a test waits for something.
+            // Clients stay silent while a test waits for something.
             settings: Arc::new(Settings { heartbeat_s: 0, ..Settings::default() }),
             access: Arc::new(Access::new([user])),
-            story: Story { left: MESSAGES_MAX, under_way_max: u64::MAX, ..Story::default() },
+            story: Story { left: MESSAGES_MAX, in_flight_max: u64::MAX, ..Story::default() },
             streams: None,
         };
         world.start();
         world
     }
 
-    /// A process starts on the disk as it is.
+    /// Starts a process on the disk as it is.
     fn start(&mut self) {
         let mut restored = Restored::default();
         let (seed, reserve_bytes) = (Some(self.random.next()), self.reserve_bytes);
@@ -309,7 +312,7 @@ impl World {
         let limits = StorageLimits { garbage_allowed, backlog_memory, reserve_bytes, unwritten_max };
         self.shards =
             make_shards(restored, self.shard_count, &self.settings, &self.access, limits, self.now_ms);
-        // Mostly so few that an evacuation takes many turns, with everything between them that can happen.
+        // Mostly so few rows that an evacuation takes many turns, with other events between them.
         let rows = [4, 20, 60, 1000][self.random.next() as usize % 4];
         self.shards.iter_mut().for_each(|shard| shard.walk_at_most(rows));
         self.occupancy = self.follows.then(|| Arc::new(Occupancy::new(self.shard_count)));
@@ -327,7 +330,7 @@ impl World {
         self.released = Vec::new();
         self.forget = None;
         self.clients = Vec::new();
-        self.story.under_way = 0;
+        self.story.in_flight = 0;
     }
 
     pub fn crash(&mut self, how: Crash) {
@@ -344,31 +347,32 @@ impl World {
         self.start();
     }
 
-    /// From now on the log has a small disk, with a part in reserve, and no more is under way than that is for: a
-    /// handover that does not fit into it would wait for space that others make (docs/decisions/0014).
+    /// Limits the log's disk and reserves a part of it. From now on no more is in flight than the reserve is
+    /// meant for: a handover that does not fit into it would wait for others to free space
+    /// (docs/decisions/0014).
     pub fn limit(&mut self, bytes: u64, reserve_bytes: u64) {
         self.reserve_bytes = reserve_bytes;
-        self.story.under_way_max = reserve_bytes / RESERVE_PART;
+        self.story.in_flight_max = reserve_bytes / RESERVE_PART;
         self.disk.limit(bytes);
         self.crash(Crash::Process);
     }
 
-    /// Whether the log's disk is full.
+    /// Returns true if the log's disk is full.
     pub fn is_short(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.size().short)
     }
 
-    /// All clients go, and what they held is back before anybody else comes.
+    /// Disconnects all clients, and runs the broker until their messages are requeued.
     pub fn leave(&mut self) {
         std::mem::take(&mut self.clients).into_iter().for_each(|gone| self.disconnect(gone));
         (0..5000).for_each(|_| self.step_broker());
     }
 
-    /// A publisher comes, and one of its messages is confirmed. It stays until then: what others left unread behind
-    /// them would fill the disk, with nobody who settles it.
+    /// Connects a publisher and waits until one of its messages is confirmed. It is the only client: messages
+    /// left by others would fill the disk, with nobody to settle them.
     pub fn publish_again(&mut self) {
         let confirmed = self.story.confirmed.len();
-        // Some are refused before the shards have heard that there is room.
+        // Some are rejected before the shards know that there is space.
         self.story.left = u64::MAX;
         self.leave();
         self.story.publishers += 1;
@@ -382,11 +386,11 @@ impl World {
                 return;
             }
         }
-        panic!("nothing is accepted any more: {:?}", self.log.as_ref().map(Log::size));
+        panic!("no message is accepted any more: {:?}", self.log.as_ref().map(Log::size));
     }
 
-    /// The disk of the packs is full. A publisher that has nobody who takes what it sends is refused in the end, and has
-    /// nothing under way for long.
+    /// Fills the disk of the packs. A publisher without a consumer is rejected in the end, and no message
+    /// stays unanswered for long.
     pub fn fill_packs(&mut self) {
         self.packs_disk.limit(0);
         self.leave();
@@ -402,15 +406,15 @@ impl World {
                 return;
             }
         }
-        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.under_way_bytes());
+        panic!("nothing is refused, and {} bytes are under way", self.clients[0].client.in_flight_bytes());
     }
 
-    /// It has room again.
+    /// Frees the disk of the packs.
     pub fn empty_packs(&mut self) {
         self.packs_disk.limit(u64::MAX);
     }
 
-    /// One step of anybody.
+    /// Does one random step.
     pub fn step(&mut self, disk_errors: bool) {
         if disk_errors && self.random.one_in(40) {
             match self.random.below(4) {
@@ -451,7 +455,7 @@ impl World {
         self.place_on(shard, client, None);
     }
 
-    /// A client connects anywhere.
+    /// Connects a client to a random shard.
     fn place(&mut self, client: Client, stream: Option<usize>) {
         let shard = self.random.below(u64::from(self.shard_count)) as usize;
         self.place_on(shard, client, stream);
@@ -472,7 +476,7 @@ impl World {
         self.shards[gone.shard].disconnect(gone.key);
     }
 
-    /// A connection that is on its way arrives.
+    /// Completes the move of a connection.
     fn adopt(&mut self, placed: &mut Placed) {
         if let Some((shard, moved)) = placed.moving.take() {
             (placed.shard, placed.key) = (shard, self.shards[shard].adopt(moved));
@@ -480,7 +484,7 @@ impl World {
         }
     }
 
-    /// Bytes of a client arrive, and its connection may have to go to another shard.
+    /// Passes bytes of a client to its shard. Its connection may then move to another shard.
     fn arrive(&mut self, placed: &mut Placed, bytes: &[u8]) {
         let shard = &mut self.shards[placed.shard];
         shard.handle_input(placed.key, &mut BytesMut::from(bytes));
@@ -491,7 +495,7 @@ impl World {
         }
     }
 
-    /// A client acts, and some of its bytes arrive.
+    /// Lets a client act, and passes on some of its bytes.
     fn step_client(&mut self) {
         if self.clients.is_empty() {
             return;
@@ -518,7 +522,7 @@ impl World {
         }
     }
 
-    /// All bytes arrive that are on their way.
+    /// Passes on all bytes in flight.
     fn exchange_bytes(&mut self) {
         for i in 0..self.clients.len() {
             let mut placed = self.clients.remove(i);
@@ -532,7 +536,7 @@ impl World {
         }
     }
 
-    /// A shard has a turn, mail arrives, or the log works.
+    /// Runs a turn of a shard, delivers mail, or does a step of a storage thread.
     fn step_broker(&mut self) {
         self.now_ms += self.random.below(20);
         self.forget_the_gone();
@@ -568,18 +572,18 @@ impl World {
         }
     }
 
-    /// Once nothing waits for the log nor is on its way to it, publishers that went have nothing under way.
+    /// Once no record waits for the log, publishers that have left have nothing in flight.
     fn forget_the_gone(&mut self) {
         if self.reserve_bytes == 0 || self.shards.iter().any(Shard::has_unlogged) {
             return;
         }
         (0..self.shards.len()).for_each(|id| self.take_mail(id));
         if self.mail.values().all(VecDeque::is_empty) {
-            self.story.under_way = self.clients.iter().map(|placed| placed.client.under_way_bytes()).sum();
+            self.story.in_flight = self.clients.iter().map(|placed| placed.client.in_flight_bytes()).sum();
         }
     }
 
-    /// The log writes, forgets, or gets on with its sync.
+    /// Lets the log write, delete files, or progress with its sync.
     fn step_log(&mut self) {
         let Some(log) = &mut self.log else { return };
         let mut done = Vec::new();
@@ -603,7 +607,7 @@ impl World {
         }
     }
 
-    /// The packs take a job, or their answer arrives.
+    /// Lets the packs do a job, or delivers their answer.
     fn step_packs(&mut self) {
         if let Some(packed) = self.from_packs.pop_front() {
             self.shards[packed.shard as usize].handle_packed(packed);
@@ -617,7 +621,7 @@ impl World {
             self.last_pack = result.iter().flatten().last().map(|extent| extent.pack).or(self.last_pack);
             self.from_packs.push_back(Packed { shard, ticket, result });
         }
-        // Any pack may be one of mostly dead runs of other queues.
+        // Any pack may consist mostly of dead runs of other queues.
         let pack = self.last_pack.filter(|_| self.random.one_in(20));
         if let Some(pack) = pack.map(|last| last.saturating_sub(self.random.below(3))).or(packs.sparse()) {
             self.sparse += 1;
@@ -625,7 +629,7 @@ impl World {
         }
     }
 
-    /// A block is read, or arrives.
+    /// Reads a block, or delivers one.
     fn step_reader(&mut self) {
         if let Some(read) = self.from_reader.pop_front() {
             self.shards[read.shard as usize].handle_block(read);
@@ -641,7 +645,7 @@ impl World {
     fn turn(&mut self, id: usize) {
         let shard = &mut self.shards[id];
         shard.set_now(self.now_ms);
-        // Slower than mail, as it is.
+        // Less often than mail, as in a real node.
         if shard.log_refuses() && self.random.one_in(50) {
             shard.retry_log();
         }
@@ -693,7 +697,7 @@ impl World {
         }
     }
 
-    /// Without any more trouble: one consumer of each queue takes what is left, and the story must add up.
+    /// Ends all trouble. One consumer of each queue takes what is left, and the story must be consistent.
     pub fn drain_and_check(&mut self) {
         self.disk.heal();
         self.packs_disk.heal();
@@ -715,7 +719,8 @@ impl World {
             }
             self.exchange_bytes();
             let now = self.clients.iter().map(|placed| placed.client.got.len()).sum();
-            // Mail goes slower here than turns that send some: it is not quiet while much is on its way.
+            // Mail is delivered more slowly here than turns send it. So the world is not quiet while much
+            // mail is in flight.
             let is_late = self.mail.values().any(|batches| batches.len() > 1);
             quiet = if now == seen { quiet + u32::from(!is_late) } else { 0 };
             seen = now;
@@ -760,7 +765,7 @@ fn arguments(fsync: bool) -> Arguments {
     [("x-fsync".to_owned(), Value::Boolean(fsync))].into_iter().collect()
 }
 
-/// What the clients of the queue, or of a stream, have seen.
+/// Returns the story of the queue, or of the client's stream.
 fn story_of<'a>(
     queue: &'a mut Story,
     streams: &'a mut Option<StreamWorld>,
@@ -770,7 +775,7 @@ fn story_of<'a>(
     of_stream.map_or(queue, |(streams, stream)| &mut streams.stories[stream])
 }
 
-/// All of it, or by chance only a part.
+/// Returns `len`, or by chance a smaller number.
 fn some(random: &mut Random, len: usize) -> usize {
     match random.one_in(3) {
         true => random.below(len as u64 + 1) as usize,

@@ -1,5 +1,5 @@
-//! The streams of the world: the machines that append and read, on a disk of their own, and what is known of every
-//! message that was ever handed to them.
+//! The streams of the world: the machines that append and read, on a disk of their own, and the record of
+//! every message that was handed to them.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -17,40 +17,40 @@ use super::asks::Asks;
 use super::client::{Client, number_in};
 use super::{Story, World};
 
-/// Streams of one world.
+/// The number of streams in one world.
 const STREAMS: u64 = 3;
 
-/// Messages that are published to one of them, at most.
+/// The most messages that are published to one of them.
 const MESSAGES_MAX: u64 = 1500;
 
-/// The numbers of a stream's messages tell which it is.
+/// Message numbers of a stream begin at a multiple of this, so that a number tells its stream.
 const NUMBERS: u64 = 1 << 32;
 
-/// The machines, and what is on its way to them and back.
+/// The machines, and the jobs and answers in flight.
 pub struct StreamWorld {
     pub stories: Vec<Story>,
-    /// Stories by what the log calls their stream, once something was appended.
+    /// The index of a stream's story, by the log's id of the stream, once something was appended.
     known: HashMap<u64, usize>,
     disk: FalseDisk,
     machines: Option<(Streams<FalseDisk>, StreamReader<FalseDisk>)>,
     jobs: VecDeque<StreamJob>,
-    /// The offsets of the append that is away, by stream.
+    /// The offset ranges of the append in flight, by stream.
     away: HashMap<u64, Vec<(u64, u64)>>,
     syncs: VecDeque<StreamSyncJob>,
     synced: VecDeque<StreamSyncEnd>,
     answers: VecDeque<StreamAnswer>,
     reads: VecDeque<ChunkJob>,
     read: VecDeque<ChunksRead>,
-    /// Segments that retention took.
+    /// The number of removals by retention.
     pub taken: u64,
-    /// Opens that named damage, after power was lost.
+    /// Opens that reported damage after a power failure.
     pub damaged: u64,
-    /// Messages that consumers were shown.
+    /// Messages that consumers received.
     pub shown: u64,
 }
 
 impl StreamWorld {
-    /// A process starts on the disk as it is, with what the catalog has.
+    /// Starts on the disk as it is, with the streams that the catalog has.
     pub fn start(&mut self, kept: &BTreeSet<u64>) {
         let mut streams = Streams::new(self.disk.clone()).expect("streams that only crashed can be opened");
         streams.keep(|stream| kept.contains(&stream));
@@ -71,7 +71,7 @@ impl StreamWorld {
         self.stories.iter_mut().for_each(|story| story.lost_power |= how == Crash::Power);
     }
 
-    /// Does a job `at_once`, if it can be, and gives the answer; else keeps it.
+    /// Does a job if `at_once` is set and that is possible, and returns the answer. Otherwise keeps the job.
     pub fn take_job(&mut self, job: StreamJob, at_once: bool) -> Option<StreamAnswer> {
         if let (true, StreamJob::Append { stream, chunks, .. }, Some((streams, _))) =
             (at_once, &job, &mut self.machines)
@@ -95,7 +95,7 @@ impl StreamWorld {
         self.reads.extend(reads);
     }
 
-    /// The disk begins to fail, or stops.
+    /// Lets the disk begin to fail, or work again.
     pub fn trouble(&mut self, random: &mut Random) {
         match random.below(4) {
             0 => self.disk.fail(&CHANGES, 300, errno(random)),
@@ -108,7 +108,7 @@ impl StreamWorld {
         self.disk.heal();
     }
 
-    /// The threads do something, or one of their answers is to be handed over.
+    /// Does a step of the threads, or returns one of their answers.
     fn step(&mut self, random: &mut Random) -> Option<Told> {
         let (streams, reader) = self.machines.as_mut()?;
         let mut answers = Vec::new();
@@ -143,13 +143,13 @@ impl StreamWorld {
         None
     }
 
-    /// These were written, or refused, and have no answer yet.
+    /// Records chunks whose append was tried and has no answer yet.
     fn note_append(&mut self, stream: u64, chunks: &[NewChunk]) {
         self.away.insert(stream, chunks.iter().map(range).collect());
         note_appended(&mut self.stories, &mut self.known, stream, chunks);
     }
 
-    /// What the owner of a stream is promised from now on.
+    /// Records what the owner of a stream is promised by this answer.
     fn note(&mut self, answer: &StreamAnswer) {
         let stream = answer.stream();
         let kept: Option<&Retained> = match answer {
@@ -190,7 +190,7 @@ impl StreamWorld {
     }
 }
 
-/// What a shard is to be told.
+/// An answer for a shard.
 enum Told {
     Answer(StreamAnswer),
     Read(ChunksRead),
@@ -206,7 +206,7 @@ fn range(chunk: &NewChunk) -> (u64, u64) {
     (chunk.first, chunk.first + u64::from(chunk.entries))
 }
 
-/// Every message has one place, however often it is written.
+/// Every message has one offset, however often it is written.
 fn note_appended(stories: &mut [Story], known: &mut HashMap<u64, usize>, stream: u64, chunks: &[NewChunk]) {
     for chunk in chunks {
         let mut entries = Entries::new(chunk.data.clone());
@@ -231,12 +231,12 @@ pub fn address(stream: usize) -> String {
 }
 
 impl World {
-    /// From now on there are streams, too. All of them sync if `fsync` is true, else none.
+    /// Adds streams. All of them sync if `fsync` is true, otherwise none.
     pub fn add_streams(&mut self, fsync: bool) {
         let stories = (1..=STREAMS).map(|n| Story {
             next: n * NUMBERS,
             left: MESSAGES_MAX,
-            under_way_max: u64::MAX,
+            in_flight_max: u64::MAX,
             ..Story::default()
         });
         self.streams = Some(StreamWorld {
@@ -262,7 +262,8 @@ impl World {
             let mut arguments = Arguments::new();
             arguments.insert("x-queue-type".into(), Value::String("stream".into()));
             arguments.insert("x-fsync".into(), Value::Boolean(fsync));
-            // One that keeps everything in large segments, one in small ones, and one that keeps the newest.
+            // One stream keeps everything in large segments, one everything in small ones, and one keeps only
+            // the newest.
             if stream > 0 {
                 let bytes = 500 + self.random.below(8000);
                 arguments.insert("x-stream-max-segment-size-bytes".into(), Value::Ulong(bytes));
@@ -292,7 +293,7 @@ impl World {
         }
     }
 
-    /// The streams' threads do something, or an answer of theirs arrives.
+    /// Lets the streams' threads do a step, or delivers one of their answers.
     pub(super) fn step_streams(&mut self) {
         let Some(streams) = &mut self.streams else { return };
         match streams.step(&mut self.random) {
@@ -304,7 +305,7 @@ impl World {
         }
     }
 
-    /// A client of one of the streams.
+    /// Makes a client of one of the streams.
     pub(super) fn client_of_stream(&mut self) -> (Client, usize) {
         let stream = self.random.below(STREAMS) as usize;
         let story = &mut self.streams.as_mut().expect("there are streams").stories[stream];
@@ -317,7 +318,8 @@ impl World {
         (client, stream)
     }
 
-    /// Without more trouble every publisher of a stream hears of all its messages, each once.
+    /// Ends all trouble, and waits until every publisher of a stream has one receipt for each of its
+    /// messages.
     pub fn answer_publishers(&mut self) {
         if let Some(streams) = &mut self.streams {
             streams.heal();
@@ -336,7 +338,7 @@ impl World {
         panic!("messages without receipt, by client: {waits:?}");
     }
 
-    /// Reads each stream from its beginning, without any more trouble: what was promised must be there.
+    /// Ends all trouble, and reads each stream from its beginning. What was promised must be there.
     pub fn read_and_check(&mut self) {
         self.answer_publishers();
         self.leave();
@@ -384,7 +386,7 @@ impl World {
     }
 }
 
-/// Any place to begin at.
+/// Returns a random place to begin at.
 fn start(random: &mut Random, story: &Story) -> Value {
     let end = story.written.keys().next_back().map_or(0, |last| last + 1);
     match random.below(6) {

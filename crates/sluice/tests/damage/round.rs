@@ -108,7 +108,7 @@ impl Round {
                     (Ok(lost), _) => {
                         return Err(format!("queue '{name}' has lost {lost}, and nobody says so"));
                     }
-                    (Err(_), _) if stream && logged.contains("has come to damaged messages") => {
+                    (Err(_), _) if stream && logged.contains("has reached damaged messages") => {
                         closed.push(format!("{name} can be read in part"));
                     }
                     (Err(why), _) => return Err(format!("queue '{name}': {why}")),

@@ -1,4 +1,5 @@
-//! Bytes from the sockets: frames for the gates, and the beginnings of frames whose rest has not come.
+//! Handles bytes from the sockets: complete frames go to the gates, incomplete frames are kept until their
+//! rest arrives.
 
 use amqp10::frame::HEADER_SIZE;
 use broker::gate::{BadFrame, Phase};
@@ -6,30 +7,32 @@ use bytes::{Buf, BytesMut};
 
 use crate::shard::Shard;
 
-/// The most that is read from one connection in one turn, so that nobody holds the loop.
+/// The most bytes read from one connection in one turn, so that no connection monopolizes the loop.
 pub(crate) const READ_MAX: usize = 256 * 1024;
 
-/// Bytes of a fresh read buffer. Behind what is read there is room for the end of a large frame of which little is missing;
-/// where more is, the beginning is copied and the rest read straight behind it.
+/// The size of a new read buffer, in bytes. After the input there is space for the end of a large frame of
+/// which little is missing. If more is missing, the beginning is copied and the rest is read directly after
+/// it.
 pub(crate) const READ_BUFFER: usize = READ_MAX + LARGE;
 
-/// From here on a frame stays where the socket was read to, and its rest is read straight to its place (house.md section 4;
-/// docs/decisions/0020).
+/// A frame of at least this many bytes stays in the buffer that it was read into, and its rest is read
+/// directly to its place (docs/decisions/0020).
 const LARGE: usize = 16 * 1024;
 
-/// Large frames stay in a read buffer only if they are together at least so much: the buffer is kept as long as one of
-/// them is, and is then little more than four times what it was kept for. Less is copied, as small messages are.
+/// Large frames stay in a read buffer only if they are at least this many bytes together. The buffer is kept
+/// while any of them is alive, and it is little more than four times as large. Otherwise they are copied, as
+/// small messages are.
 const FAIR_PART: usize = READ_MAX / 4;
 
 impl Shard {
-    /// Whether the socket of a connection is to be read; see [`Gate::takes_input`].
+    /// Returns true if the socket of a connection should be read; see [`broker::gate::Gate::takes_input`].
     pub fn takes_input(&self, key: usize) -> bool {
         self.connections.conns.get(key).is_none_or(|c| c.gate.takes_input())
     }
 
-    /// Bytes from the socket, in the buffer that they were read to. Large frames stay there, if they are a fair part of it.
-    /// The beginning of a frame that is not whole is kept, with them or in a buffer of its size. What is left of `input`
-    /// is of no use to anybody.
+    /// Handles bytes from the socket, in the buffer that they were read into. Large frames stay there if they
+    /// are a fair part of it. The beginning of an incomplete frame is kept, in place or in a buffer of its
+    /// size. The rest of `input` has no further use.
     pub fn handle_input(&mut self, key: usize, input: &mut BytesMut) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         conn.recv_bytes += input.len() as u64;
@@ -47,7 +50,7 @@ impl Shard {
     }
 
     pub(super) fn take_input(&mut self, key: usize, input: &mut BytesMut) {
-        // Whether large frames stay in `input`: asked at the first.
+        // Whether large frames stay in `input`. Decided at the first one.
         let mut stays = None;
         loop {
             let Some(conn) = self.connections.conns.get_mut(key) else { return };
@@ -97,7 +100,7 @@ impl Shard {
         }
     }
 
-    /// Whether the large frames in `input` are together a fair part of a read buffer.
+    /// Returns true if the large frames in `input` are together a fair part of a read buffer.
     fn is_fair_part(&mut self, key: usize, input: &[u8]) -> bool {
         let Some(conn) = self.connections.conns.get_mut(key) else { return false };
         let (mut rest, mut large) = (input, 0);
@@ -111,15 +114,15 @@ impl Shard {
         large >= FAIR_PART
     }
 
-    /// Keeps the beginning of a frame of `len` bytes: a large part of it where it is, if others stay there and it has
-    /// room, else in a buffer of its size.
+    /// Keeps the beginning of a frame of `len` bytes. A large beginning stays in place if other frames stay
+    /// there and the buffer has the capacity. Otherwise it is copied into a buffer of the frame's size.
     fn keep_partial(&mut self, key: usize, input: &mut BytesMut, len: usize, others_stay: bool) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         if !conn.gate.phase().listens() {
             return;
         }
         if others_stay && input.len() >= LARGE && input.capacity() >= len {
-            // An empty handle stays with the reader: it is to have the buffer again when its frames are gone.
+            // The caller keeps an empty handle, so that it gets the buffer back when its frames are dropped.
             let behind = input.split_off(input.capacity());
             conn.partial = std::mem::replace(input, behind);
         } else {
@@ -128,7 +131,7 @@ impl Shard {
         }
     }
 
-    /// Length of the frame whose beginning is kept, if that much of it is there.
+    /// Returns the length of the frame whose beginning is kept, if enough of it has arrived to tell.
     fn partial_wants(&mut self, key: usize) -> Option<usize> {
         let partial = std::mem::take(&mut self.connections.conns.get_mut(key)?.partial);
         let len = self.frame_len(key, &partial);
@@ -136,8 +139,8 @@ impl Shard {
         len
     }
 
-    /// Bytes that are missing of a large frame: they are best read straight into the buffer that
-    /// [`Shard::take_partial`] gives.
+    /// Returns the number of missing bytes of a large frame. They should be read directly into the buffer
+    /// that [`Shard::take_partial`] returns.
     pub fn missing(&mut self, key: usize) -> Option<usize> {
         let have = self.connections.conns.get(key).map_or(0, |c| c.partial.len());
         if have < HEADER_SIZE {
@@ -147,14 +150,15 @@ impl Shard {
         (missing >= LARGE).then_some(missing)
     }
 
-    /// The beginning of a frame, to be read on and given back with [`Shard::give_partial`].
+    /// Returns the beginning of a frame. The caller reads more into it and returns it with
+    /// [`Shard::give_partial`].
     pub fn take_partial(&mut self, key: usize) -> BytesMut {
         let Some(conn) = self.connections.conns.get_mut(key) else { return BytesMut::new() };
         conn.partial_taken = conn.partial.len();
         std::mem::take(&mut conn.partial)
     }
 
-    /// Gives back what was taken, with `more` bytes more in it.
+    /// Takes back the beginning of a frame, with `more` additional bytes.
     pub fn give_partial(&mut self, key: usize, partial: BytesMut, more: usize) {
         if let Some(conn) = self.connections.conns.get_mut(key) {
             conn.recv_bytes += more as u64;
@@ -166,7 +170,7 @@ impl Shard {
         self.count_unfinished(key);
     }
 
-    /// Handles the kept frame if it is whole now.
+    /// Handles the kept frame if it is complete now.
     fn handle_partial(&mut self, key: usize) {
         let Some(len) = self.partial_wants(key) else { return };
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
@@ -178,7 +182,7 @@ impl Shard {
         }
     }
 
-    /// Length of the frame that `input` starts with, as far as its header is there. A header that cannot be
+    /// Returns the length of the frame at the start of `input`, if its header is complete. An invalid header
     /// closes the connection.
     fn frame_len(&mut self, key: usize, input: &[u8]) -> Option<usize> {
         let conn = self.connections.conns.get_mut(key)?;

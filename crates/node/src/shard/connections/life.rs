@@ -1,4 +1,4 @@
-//! Connections come and go, and are looked at for their deadlines.
+//! The life of connections: opening, login, closing, and deadlines.
 
 use std::net::SocketAddr;
 
@@ -12,7 +12,7 @@ use super::Conn;
 use crate::shard::Shard;
 
 impl Shard {
-    /// A new connection, which is counted already. Returns its key.
+    /// Adds a connection that [`super::Occupancy`] counts already. Returns its key.
     pub fn connect(&mut self, peer: SocketAddr, local: SocketAddr) -> usize {
         let key = self.connections.open(self.here, &self.metadata, peer, local);
         self.counters.connections_opened += 1;
@@ -21,18 +21,19 @@ impl Shard {
         key
     }
 
-    /// Logins that connections have asked for, to be checked elsewhere. The answers come to [`Shard::handle_login`].
+    /// Returns the logins that connections ask for. They are checked elsewhere, and [`Shard::handle_login`]
+    /// takes the results.
     pub fn poll_logins(&mut self) -> Vec<(Ticket, Login)> {
         std::mem::take(&mut self.mail.post.logins)
     }
 
-    /// What came of a login. If its connection has gone meanwhile, nobody waits for it.
+    /// Handles the result of a login. It is ignored if the connection has closed meanwhile.
     pub fn handle_login(&mut self, ticket: Ticket, result: Result<Identity, LoginRefused>) {
         let Some(TicketOwner::Connection(key)) = self.connections.ticket_owner(ticket) else { return };
         self.gates().with(key, |gate, cx| gate.handle_login(ticket, result, cx));
         self.connections.remove_ticket(ticket);
         let Some(conn) = self.connections.get_mut(key) else { return };
-        // What has come meanwhile.
+        // Input that arrived during the check.
         let mut unread = std::mem::take(&mut conn.partial);
         self.take_input(key, &mut unread);
         self.count_unfinished(key);
@@ -42,12 +43,12 @@ impl Shard {
         self.connections.get_mut(key)
     }
 
-    /// Whether the client has logged in and opened the connection.
+    /// Returns true if the client has logged in and opened the connection.
     pub fn is_open(&self, key: usize) -> bool {
         self.connections.conns.get(key).is_some_and(|c| c.gate.phase() == Phase::Open)
     }
 
-    /// The socket is gone.
+    /// Called when the socket is closed.
     pub fn disconnect(&mut self, key: usize) {
         self.gates().with(key, |gate, cx| gate.handle_disconnect(cx));
         if self.connections.conns.contains(key) {
@@ -62,14 +63,14 @@ impl Shard {
         }
     }
 
-    /// The node stops: every connection is told why, by the turns that follow.
+    /// Called when the node stops. The next turns tell every connection why.
     pub fn shut_down(&mut self, why: &str) {
         self.stopping = true;
         self.connections.ending = Some(why.into());
         self.walks.ending.begin();
     }
 
-    /// Goes on telling connections that publishing is stopped or goes on, and that the node stops.
+    /// Continues to tell connections that publishing is stopped or may continue, and that the node stops.
     pub(in crate::shard) fn walk_connections(&mut self) {
         let places = self.connections.places();
         let blocked = self.connections.is_blocked();
@@ -94,7 +95,8 @@ impl Shard {
         self.walks.blocked.begin();
     }
 
-    /// Whether a turn has something to do for a connection: heartbeats of thousands, and parts of large frames, need none.
+    /// Returns true if a turn has work for a connection. Heartbeats of thousands of connections, and parts of
+    /// large frames, need no turn.
     pub fn is_dirty(&self) -> bool {
         !self.connections.dirty.is_empty()
     }
@@ -104,9 +106,9 @@ impl Shard {
         self.connections.touch(key);
     }
 
-    /// The connections with something to write or to close. Call after [`Shard::turn`].
+    /// Takes the connections with something to write or to close. Call it after [`Shard::turn`].
     pub fn take_dirty(&mut self, into: &mut Vec<usize>) {
-        // What a turn has ended holds nothing any more.
+        // A connection that this turn has ended holds no incomplete data any more.
         for i in 0..self.connections.dirty.len() {
             self.count_unfinished(self.connections.dirty[i]);
         }
@@ -118,13 +120,14 @@ impl Shard {
                 let sessions = conn.gate.session_count() as u64;
                 self.connections.sessions -= std::mem::replace(&mut conn.sessions, sessions);
                 self.connections.sessions += sessions;
-                // Whatever brings a deadline nearer has made it dirty.
+                // Every event that brings a deadline nearer marks the connection as dirty.
                 self.connections.deadlines.note(key, &mut conn.noted_ms, conn.gate.next_deadline());
             }
         }
     }
 
-    /// Deadlines of connections that have passed. Those that are too many for this turn stay due.
+    /// Handles connections whose deadline has passed. If they are too many for this turn, the others stay
+    /// due.
     pub(in crate::shard) fn connection_timeouts(&mut self) {
         if self.connections.next_check().is_none_or(|at| at > self.here.now_ms) {
             return;
@@ -132,7 +135,7 @@ impl Shard {
         let rows_max = self.rows.left_for_due();
         let due = self.connections.deadlines.take_due(self.here.now_ms, rows_max);
         self.rows.count(due.len());
-        // Otherwise the next turn looks at the others.
+        // Otherwise the next turn handles the rest.
         if due.len() < rows_max {
             self.connections.checked_ms = self.here.now_ms;
         }

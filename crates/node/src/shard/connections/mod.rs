@@ -1,9 +1,10 @@
-//! The connections of a shard: their gates, what gates share, and what marks a connection for the end of the turn.
+//! The connections of a shard: their gates, what gates share, and the list of dirty connections for the end
+//! of the turn. A gate translates the protocol of one connection.
 //!
-//! Nothing here knows queues or the log. What a gate decides leaves as mail in [`super::mail::Mailroom`].
+//! Nothing here knows queues or the log. The decisions of a gate leave as mail in [`super::mail::Mailroom`].
 //!
-//! The calls of the other rooms: [`Connections::gates`] to tell a gate something, the registries (`consumer`, `publisher`,
-//! `ticket`) to find it, and [`Connections::draw`].
+//! Other components call [`Connections::gates`] to tell a gate something, the registries (`consumer`,
+//! `publisher`, `ticket`) to find it, and [`Connections::draw`].
 
 mod input;
 mod life;
@@ -38,22 +39,22 @@ use super::mail::Mailroom;
 use super::metadata::Metadata;
 use super::{Here, Tallies};
 
-/// How often the deadlines of connections are looked at, at most: they are whole seconds.
+/// The shortest time between two checks of the deadlines, in milliseconds. The deadlines are whole seconds.
 const CHECK_MS: u64 = 500;
 
 /// One connection of a shard.
 #[derive(Debug)]
 pub struct Conn {
     pub gate: Gate,
-    /// The beginning of a frame whose rest has not been read, in the buffer that will hold it whole.
+    /// The beginning of an incomplete frame, in the buffer that will hold the whole frame.
     pub partial: BytesMut,
-    /// Its output is to be written at the end of the turn.
+    /// The connection is in [`Connections::dirty`].
     dirty: bool,
-    /// Bytes of the beginning while somebody reads on at it.
+    /// The length of `partial` while the reader has it.
     partial_taken: usize,
-    /// What it holds of deliveries and frames whose end has not come, as it was counted last.
+    /// Bytes of its incomplete deliveries and frames, at the last count.
     unfinished: usize,
-    /// What is in memory for its readers of streams, if it had any.
+    /// The memory of its stream readers, if it had any.
     reader_memory: Option<Arc<Held>>,
     /// The time of its entry in [`Connections::deadlines`].
     noted_ms: Option<u64>,
@@ -66,7 +67,7 @@ pub struct Conn {
 }
 
 impl Conn {
-    /// Marks it, whose key this is, as having something to write or to close.
+    /// Marks this connection, whose key is `key`, as having something to write or to close.
     fn touch(&mut self, key: usize, dirty: &mut Vec<usize>) {
         if !self.dirty {
             self.dirty = true;
@@ -74,32 +75,32 @@ impl Conn {
         }
     }
 
-    /// Bytes of a frame whose end has not come.
+    /// Bytes of an incomplete frame.
     pub(super) fn partial_bytes(&self) -> usize {
         self.partial.len() + self.partial_taken
     }
 }
 
-/// See the module.
+/// The connections of a shard. See the module.
 #[derive(Debug)]
 pub(super) struct Connections {
     conns: Slab<Conn>,
     /// Keys of connections with something to write or to close.
     dirty: Vec<usize>,
-    /// By key: none of thousands of connections that have time left is touched.
+    /// By key. A connection whose deadline is not near costs nothing.
     deadlines: Deadlines<usize>,
     checked_ms: u64,
-    /// Connections follow their queues as far as this allows; `None`: they stay.
+    /// The limit for connections that follow their queues. With `None` no connection moves.
     occupancy: Option<Arc<Occupancy>>,
-    /// Sessions of all connections that are here. A connection is counted when it is taken from `dirty`, for whatever begins or
-    /// ends a session marks it.
+    /// The open sessions of all connections here. A connection is recounted when it is taken from `dirty`,
+    /// because every begin or end of a session marks it.
     sessions: u64,
     unfinished: Unfinished,
-    /// Of the node: what is in memory for readers of streams.
+    /// The memory of stream readers of the whole node.
     reader_memory: Arc<Held>,
     /// Publishing is stopped by an alarm or by a stopping node.
     blocked: bool,
-    /// Why every connection is ended.
+    /// The reason, if every connection is being ended.
     ending: Option<Arc<str>>,
     shared: Shared,
 }
@@ -110,7 +111,7 @@ struct Shared {
     consumers: Registry<GateAddress>,
     publishers: Registry<PublisherAddress>,
     tickets: Registry<TicketOwner>,
-    /// Publishers to detach when their target queue goes.
+    /// Publishers to detach when their target queue is deleted.
     watchers: Watchers,
     batch_buffer: BytesMut,
     heads: DeliveryHeads,
@@ -148,7 +149,7 @@ impl Connections {
 
     // ---- gates ------------------------------------------------------------------------------------------
 
-    /// The gates, with what they may look at. To be made once for a run of deliveries.
+    /// Returns the gates with their context. Make them once for a run of deliveries.
     pub fn gates<'a>(
         &'a mut self,
         here: Here,
@@ -203,7 +204,7 @@ impl Connections {
         self.conns.capacity()
     }
 
-    /// Sessions that are open.
+    /// The number of open sessions.
     pub fn sessions(&self) -> u64 {
         self.sessions
     }
@@ -212,12 +213,12 @@ impl Connections {
         self.blocked
     }
 
-    /// Why the node stops, if it does.
+    /// Returns the reason why the node stops, if it does.
     pub fn ending(&self) -> Option<Arc<str>> {
         self.ending.clone()
     }
 
-    /// The key of the connection of this name.
+    /// Returns the key of the connection of this name.
     pub fn named(&self, name: &str) -> Option<usize> {
         self.conns.iter().find(|(_, conn)| &**conn.gate.name() == name).map(|(key, _)| key)
     }
@@ -248,13 +249,13 @@ impl Connections {
 
     // ---- who is who -------------------------------------------------------------------------------------
 
-    /// A number that nobody else of the node gets.
+    /// Returns a number that is unique in the node.
     pub fn draw(&mut self, here: ShardId) -> u64 {
         self.shared.unique += 1;
         u64::from(here) << 56 | self.shared.unique
     }
 
-    /// Where a consumer of this shard is.
+    /// Returns the address of a consumer of this shard.
     pub fn consumer(&self, consumer: ConsumerId) -> Option<GateAddress> {
         self.shared.consumers.get(consumer.0).copied()
     }
@@ -271,7 +272,7 @@ impl Connections {
         self.shared.publishers.remove(publisher.0);
     }
 
-    /// A ticket whose answer is this owner's.
+    /// Returns a new ticket. Its answer belongs to `owner`.
     pub fn ticket(&mut self, owner: TicketOwner) -> Option<Ticket> {
         self.shared.tickets.insert(owner).map(Ticket)
     }
@@ -284,7 +285,7 @@ impl Connections {
         self.shared.tickets.remove(ticket.0);
     }
 
-    /// Takes the publishers' links that end with this queue.
+    /// Takes the publishers' links that end when this queue is deleted.
     pub fn take_watchers(&mut self, queue: QueueId) -> Vec<GateAddress> {
         let watchers = self.shared.watchers.take(queue);
         let links =
@@ -304,19 +305,19 @@ impl Connections {
         }
     }
 
-    /// The connection that was marked as number `at`.
+    /// Returns the dirty connection at position `at`.
     pub fn dirty(&self, at: usize) -> Option<usize> {
         self.dirty.get(at).copied()
     }
 
-    /// When a connection is to be looked at for its deadline.
+    /// Returns when the deadlines must be checked next, in milliseconds since the epoch.
     pub fn next_check(&self) -> Option<u64> {
         self.deadlines.first().map(|at| at.max(self.checked_ms + CHECK_MS))
     }
 
     // ---- memory -----------------------------------------------------------------------------------------
 
-    /// The memory of the readers of streams of one connection, made with `part` when it is first asked for.
+    /// Returns the reader memory of one connection. `part` makes it at the first call.
     pub fn reader_memory(
         &mut self,
         key: usize,
@@ -327,23 +328,23 @@ impl Connections {
         Some(conn.reader_memory.get_or_insert_with(|| part(node)).clone())
     }
 
-    /// That of all connections of the node.
+    /// The reader memory of the whole node.
     pub fn node_reader_memory(&self) -> &Arc<Held> {
         &self.reader_memory
     }
 
-    /// Bytes of deliveries and frames whose end has not come, and how many may be counted as this shard's.
+    /// Bytes of incomplete deliveries and frames, and this shard's part of their limit.
     pub fn unfinished(&self, here: ShardId) -> (u64, u64) {
         (self.unfinished.used(), self.unfinished.limit_part(here))
     }
 
-    /// Bytes that publishers are promised beyond the fixed credit, and how many they may be.
+    /// Bytes of credit granted to publishers beyond the fixed credit, and their limit.
     pub fn publisher_credit(&self) -> (u64, u64) {
         (self.shared.budget.used(), self.shared.budget.limit())
     }
 }
 
-/// The gates of a shard with what they may look at.
+/// The gates of a shard with their context.
 pub(super) struct Gates<'a> {
     cx: Cx<'a>,
     conns: &'a mut Slab<Conn>,
@@ -351,7 +352,8 @@ pub(super) struct Gates<'a> {
 }
 
 impl<'a> Gates<'a> {
-    /// Has one gate do something, and marks its connection for the end of the turn. Nothing, if the connection is gone.
+    /// Lets one gate do something, and marks its connection as dirty. Returns `None` if the connection is
+    /// closed.
     #[inline(always)]
     pub fn with<R>(&mut self, key: usize, act: impl FnOnce(&mut Gate, &mut Cx<'a>) -> R) -> Option<R> {
         let conn = self.conns.get_mut(key)?;
@@ -362,8 +364,8 @@ impl<'a> Gates<'a> {
 }
 
 impl Deliver for Gates<'_> {
-    /// Returns false if the consumer is not on this shard, or reads a stream and has no room. Consumers of streams are always
-    /// on this shard, or already detaching.
+    /// Returns false if the consumer is not on this shard, or if it reads a stream and has no capacity.
+    /// Consumers of streams are always on this shard, or already detaching.
     #[inline]
     fn deliver(&mut self, lent: Lent<'_>) -> bool {
         let Some(to) = self.cx.consumers.get(lent.consumer.0).copied() else { return false };

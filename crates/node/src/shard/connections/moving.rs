@@ -13,24 +13,25 @@ use crate::shard::Shard;
 #[derive(Debug)]
 pub struct Moved {
     conn: Conn,
-    /// What has been read of it and not been looked at.
+    /// Input that was received but not handled yet.
     unread: BytesMut,
 }
 
 impl Shard {
-    /// From now on connections follow their queues to other shards, as far as there is room: whoever drives the shards
-    /// sees to it, with [`Shard::leaving`].
+    /// From now on connections follow their queues to other shards, as far as `occupancy` allows. The driver
+    /// of the shards must move them, with [`Shard::leaving`].
     pub fn follow_queues(&mut self, occupancy: Arc<Occupancy>) {
         self.connections.occupancy = Some(occupancy);
     }
 
-    /// Where a connection is to be taken, with [`Shard::release`] here and [`Shard::adopt`] there, or with
-    /// [`Shard::stay`] nowhere: until then it takes no input. To be asked after each input.
+    /// Returns the shard that a connection wants to move to. The driver asks after each input. It moves the
+    /// connection with [`Shard::release`] here and [`Shard::adopt`] there, or keeps it with [`Shard::stay`].
+    /// Until then the connection takes no input.
     pub fn leaving(&self, key: usize) -> Option<ShardId> {
         self.connections.conns.get(key)?.gate.wants_to()
     }
 
-    /// Gives a connection away that is [`Shard::leaving`].
+    /// Removes a connection that is [`Shard::leaving`] and returns it.
     pub fn release(&mut self, key: usize) -> Option<Moved> {
         let to = self.leaving(key)?;
         let mut conn = self.connections.conns.try_remove(key)?;
@@ -45,7 +46,7 @@ impl Shard {
         Some(Moved { conn, unread })
     }
 
-    /// Takes a connection over from another shard. Returns its key.
+    /// Takes over a connection from another shard. Returns its key.
     pub fn adopt(&mut self, moved: Moved) -> usize {
         let Moved { mut conn, mut unread } = moved;
         let entry = self.connections.conns.vacant_entry();
@@ -53,7 +54,7 @@ impl Shard {
         conn.gate.take_place(key);
         conn.gate.set_blocked(self.connections.blocked);
         conn.dirty = false;
-        // What is under way stays with the shard that it came from.
+        // Reader memory that is still in use stays with the old shard.
         conn.reader_memory = None;
         entry.insert(conn);
         self.touch(key);
@@ -67,7 +68,7 @@ impl Shard {
         key
     }
 
-    /// A connection that is [`Shard::leaving`] cannot be moved, and goes on here.
+    /// Keeps a connection that is [`Shard::leaving`] but cannot be moved.
     pub fn stay(&mut self, key: usize) {
         if self.leaving(key).is_none() {
             return;
@@ -79,7 +80,7 @@ impl Shard {
         self.count_unfinished(key);
     }
 
-    /// Counts one connection less here: one that has gone, or was gone before it came.
+    /// Counts one connection less here. It was closed, possibly before it was served.
     pub fn uncount(&self) {
         if let Some(occupancy) = &self.connections.occupancy {
             occupancy.remove(self.here.id);

@@ -1,18 +1,18 @@
-//! How many connections each shard has, and who may come.
+//! The number of connections on each shard, and whether another may move there.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use broker::ids::ShardId;
 
-/// Connections that may be together on one shard however few there are on the others: a publisher and a consumer of one
-/// queue.
+/// The number of connections that may always share a shard, however few the others have: a publisher and a
+/// consumer of one queue.
 const TOGETHER: usize = 2;
 
-/// A shard may have a part in this many more connections than its share.
+/// A shard may exceed its share of connections by this fraction (one quarter).
 const SPARE_PART: usize = 4;
 
-/// The connections of each shard. A few too many or too few for a moment harm nobody: nothing is decided by it but
-/// where a connection is served.
+/// The number of connections on each shard. A count may be slightly wrong for a moment. That is harmless,
+/// because it only decides where a connection is served.
 #[derive(Debug)]
 pub struct Occupancy(Box<[AtomicUsize]>);
 
@@ -21,36 +21,36 @@ impl Occupancy {
         Self((0..shards).map(|_| AtomicUsize::new(0)).collect())
     }
 
-    /// The shard with the fewest connections, which has one more now.
+    /// Assigns a new connection to the shard with the fewest connections.
     pub fn assign(&self) -> ShardId {
         let least = (0..self.0.len()).min_by_key(|&shard| self.0[shard].load(Relaxed)).unwrap_or(0);
         self.add(least as ShardId);
         least as ShardId
     }
 
-    /// Connections of all shards.
+    /// The number of connections on all shards.
     pub fn total(&self) -> u64 {
         self.0.iter().map(|count| count.load(Relaxed) as u64).sum()
     }
 
-    /// Counts a connection that was put there.
+    /// Counts a new connection on this shard.
     pub fn add(&self, shard: ShardId) {
         self.0[usize::from(shard)].fetch_add(1, Relaxed);
     }
 
-    /// A connection of this shard has gone.
+    /// Counts a closed connection of this shard.
     pub(super) fn remove(&self, shard: ShardId) {
         self.0[usize::from(shard)].fetch_sub(1, Relaxed);
     }
 
-    /// A connection moves.
+    /// Counts a connection that moves.
     pub(super) fn shift(&self, from: ShardId, to: ShardId) {
         self.add(to);
         self.remove(from);
     }
 
-    /// Whether another connection may move to this shard: it would have no more than its share and a little, so that
-    /// everybody who publishes to one queue does not end on one core.
+    /// Returns true if another connection may move to this shard. The limit is a little more than its share,
+    /// so that the connections of one busy queue do not all end up on one core.
     pub(super) fn has_room(&self, to: ShardId) -> bool {
         let all: usize = self.0.iter().map(|count| count.load(Relaxed)).sum();
         let share = all.div_ceil(self.0.len());

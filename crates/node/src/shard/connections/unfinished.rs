@@ -1,7 +1,8 @@
-//! Deliveries and frames whose end has not come. Each connection has its own bound (`amqp10::connection::Config`); what all
-//! connections of the node hold together has another, and above it the connection that holds most is closed.
+//! Incomplete deliveries and frames. Each connection has its own limit (`amqp10::connection::Config`). All
+//! connections of the node share another limit. When it is exceeded, the connection that holds the most is
+//! closed.
 //!
-//! A delivery that comes in one frame and one read is never counted.
+//! A delivery that arrives in one frame and one read is never counted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,16 +16,17 @@ use broker::mail::Mail;
 use crate::shard::Shard;
 use crate::tally::Tally;
 
-/// A shard looks at the others after so many bytes more. What it holds may be so much above the budget unnoticed.
+/// A shard publishes its count after it changes by this many bytes. The shard's use may exceed the budget by
+/// so much unnoticed.
 const STEP_BYTES: u64 = 64 * 1024;
 
 /// What the connections of this shard hold.
 #[derive(Debug)]
 pub(super) struct Unfinished {
-    /// Bytes and key of each connection that holds any.
+    /// The bytes and the key of each connection that holds any.
     holders: BTreeSet<(usize, usize)>,
     used: u64,
-    /// What the others were told last.
+    /// The bytes that were published last.
     published: u64,
     tally: Arc<Tally>,
 }
@@ -38,7 +40,7 @@ impl Unfinished {
         self.used
     }
 
-    /// The part of the node's limit that is counted as this shard's.
+    /// This shard's part of the node's limit.
     pub fn limit_part(&self, shard: ShardId) -> u64 {
         self.tally.limit_part(shard)
     }
@@ -53,7 +55,7 @@ impl Unfinished {
         self.used = self.used - before as u64 + after as u64;
     }
 
-    /// Tells the others, if that is due. True if it is more than they were told last.
+    /// Publishes the count if that is due. Returns true if it has grown since the last time.
     fn publish_if_due(&mut self, shard: ShardId) -> bool {
         let before = self.published;
         if self.used.abs_diff(before) < STEP_BYTES {
@@ -71,14 +73,14 @@ impl Unfinished {
 }
 
 impl Shard {
-    /// Notes what a connection holds now. To be called when it may have changed.
+    /// Recounts what a connection holds. Called when it may have changed.
     pub(in crate::shard) fn count_unfinished(&mut self, key: usize) {
         let Some(conn) = self.connections.conns.get_mut(key) else { return };
         let phase = conn.gate.phase();
         let bytes = match phase.listens() || phase == Phase::Login {
             true => conn.gate.incomplete_bytes() + conn.partial.len() + conn.partial_taken,
             false => {
-                // Nobody looks at the rest of it.
+                // The rest of the input is ignored.
                 conn.partial = BytesMut::new();
                 0
             }
@@ -89,23 +91,23 @@ impl Shard {
         let before = std::mem::replace(&mut conn.unfinished, bytes);
         self.connections.unfinished.change(key, before, bytes);
         if self.connections.unfinished.publish_if_due(self.here.id) && self.shed_unfinished() {
-            // A part of a frame is nothing to do, but mail is.
+            // A partial frame does not cause a turn, but mail needs one.
             self.touch(key);
         }
     }
 
-    /// Forgets a connection that leaves the shard.
+    /// Stops counting a connection that leaves the shard.
     pub(in crate::shard) fn uncount_unfinished(&mut self, key: usize, bytes: usize) {
         self.connections.unfinished.change(key, bytes, 0);
         self.connections.unfinished.publish_if_due(self.here.id);
     }
 
-    /// While the node holds too much, closes the connection of this shard that holds most, or has another shard do so.
-    /// True if that was asked of another.
+    /// While the node is over its limit, closes the connection of this shard that holds the most, or asks
+    /// another shard to do so. Returns true if another shard was asked.
     pub(in crate::shard) fn shed_unfinished(&mut self) -> bool {
         loop {
             self.connections.unfinished.publish(self.here.id);
-            match self.connections.unfinished.tally.who_pays() {
+            match self.connections.unfinished.tally.shard_to_shed() {
                 Some(shard) if shard == self.here.id => self.close_largest(),
                 Some(shard) => {
                     self.mail.send(shard, Mail::ShedUnfinished);
@@ -120,8 +122,8 @@ impl Shard {
         let Some(&(bytes, key)) = self.connections.unfinished.holders.last() else { return };
         let limit = self.connections.unfinished.tally.limit();
         let why = format!(
-            "deliveries whose end has not come take more than the {limit} bytes of amqp10.unfinished_memory, and this \
-             connection holds the most of them, {bytes} bytes"
+            "incomplete deliveries take more than the {limit} bytes of amqp10.unfinished_memory, and this \
+             connection holds the most: {bytes} bytes"
         );
         self.gates().with(key, |gate, cx| gate.end(Ending::TooMuchMemory, &why, cx));
         if let Some(conn) = self.connections.conns.get_mut(key) {

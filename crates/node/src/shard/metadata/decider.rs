@@ -1,4 +1,5 @@
-//! The catalog on a shard: the first one decides, the log syncs, all apply, and an answer leaves when all have.
+//! Changes of the catalog. The deciding shard decides, the log syncs, all shards apply the change, and then
+//! the answer is sent.
 
 use std::collections::VecDeque;
 
@@ -11,20 +12,20 @@ use super::Metadata;
 use crate::questions::Reply;
 use crate::shard::Shard;
 
-/// What the deciding shard keeps.
+/// The state of the deciding shard.
 #[derive(Debug)]
 pub(super) struct Decider {
     pub pending: Pending<Asker>,
-    /// The version that each shard has applied.
+    /// The catalog version that each shard has applied.
     applied: Vec<u64>,
-    /// Answers to commands that are committed, by version.
+    /// Answers to committed commands, by version, that not every shard has applied yet.
     unanswered: VecDeque<Unanswered>,
 }
 
-/// Who has proposed a command.
+/// The proposer of a command.
 #[derive(Debug)]
 pub(super) struct Asker {
-    /// The answer goes there; nowhere if there is none.
+    /// Where the answer goes. With `None` no answer is sent.
     ticket: Option<Ticket>,
     from: ShardId,
 }
@@ -47,7 +48,7 @@ impl Decider {
 }
 
 impl Shard {
-    /// A command, on the shard that decides.
+    /// Handles a proposed command on the deciding shard.
     pub(in crate::shard) fn handle_proposal(
         &mut self,
         ticket: Option<Ticket>,
@@ -58,22 +59,23 @@ impl Shard {
         self.send_answers();
     }
 
-    /// The decisions up to this number are synced: they are applied, and who waited for them is decided.
+    /// Called when the decisions up to `number` are synced. Applies them, and decides the commands that
+    /// waited for them.
     pub(in crate::shard) fn changes_synced(&mut self, number: u64) {
         while let Some(decider) = &mut self.metadata.decider
             && let Some(committed) = decider.pending.handle_synced(number)
         {
             self.commit(committed);
         }
-        let line = self.metadata.decider.as_mut().map(|decider| decider.pending.take_line());
-        for (command, asker) in line.into_iter().flatten() {
+        let waiting = self.metadata.decider.as_mut().map(|decider| decider.pending.take_line());
+        for (command, asker) in waiting.into_iter().flatten() {
             self.offer(command, asker);
         }
     }
 
     fn offer(&mut self, command: Command, asker: Asker) {
         let Metadata { catalog, decider: Some(decider), .. } = &mut self.metadata else {
-            tracing::error!(asker.from, "a proposal came to a shard that does not decide");
+            tracing::error!(asker.from, "a proposal arrived at a shard that is not the deciding shard");
             return;
         };
         match decider.pending.offer(catalog, command, asker) {
@@ -90,7 +92,8 @@ impl Shard {
         }
     }
 
-    /// Applies the changes of a command here, sends them to the others, and keeps the answer until all have applied them.
+    /// Applies the changes of a command here and sends them to the other shards. The answer waits until all
+    /// have applied them.
     fn commit(&mut self, committed: Committed<Asker>) {
         let Committed { who: Asker { ticket, from }, changes, result } = committed;
         let version = self.metadata.catalog.version() + changes.len() as u64;
@@ -101,7 +104,8 @@ impl Shard {
             decider.unanswered.push_back(Unanswered { version, ticket, result });
         }
         if !changes.is_empty() {
-            // First of all: what applying them sends after must not overtake them.
+            // The changes are sent first, so that no message that results from applying them can overtake
+            // them.
             for to in self.mail.shards().filter(|to| *to != self.here.id) {
                 self.mail.send(to, Mail::Changes { version, changes: changes.clone() });
             }
@@ -120,7 +124,7 @@ impl Shard {
         }
     }
 
-    /// Changes that another shard has decided.
+    /// Applies changes that the deciding shard has committed.
     pub(in crate::shard) fn handle_changes(&mut self, version: u64, changes: &[Change]) {
         for change in changes {
             self.apply_change(change);
@@ -137,7 +141,7 @@ impl Shard {
             _ => None,
         };
         self.metadata.catalog.apply(change);
-        // The first shard applies a change before anybody hears of it.
+        // The deciding shard applies a change before any client gets its answer.
         if self.here.id == DECIDER && change.is_of_users() {
             self.metadata.access.publish(self.metadata.catalog.users().clone());
         }
@@ -163,7 +167,7 @@ impl Shard {
         self.send_answers();
     }
 
-    /// Sends the answers to what every shard has applied, in their order.
+    /// Sends the answers to changes that every shard has applied, in order.
     pub(in crate::shard) fn send_answers(&mut self) {
         let Some(decider) = &mut self.metadata.decider else { return };
         let everywhere = decider.applied.iter().copied().min().unwrap_or(0);
@@ -185,7 +189,7 @@ impl Shard {
                     && let Some(owner) = record.exclusive
                     && self.connections.get(key).is_none_or(|c| c.gate.id() != owner)
                 {
-                    // Its connection has gone meanwhile.
+                    // Its connection has closed meanwhile.
                     self.delete_orphan(record.id);
                 }
                 self.gates().with(key, |gate, cx| gate.handle_answer(ticket, result, cx));
@@ -196,7 +200,7 @@ impl Shard {
                 self.connections.remove_ticket(ticket);
                 let forgetting = self.queues.forgotten(ticket.0);
                 forgetting.extents.into_iter().for_each(|extent| self.storage.release(extent));
-                for mail in forgetting.told_later {
+                for mail in forgetting.answers {
                     self.forgotten(mail);
                 }
             }
@@ -210,7 +214,7 @@ impl Shard {
         }
     }
 
-    /// Tells whoever asked for a queue's end that it has come.
+    /// Tells the requester that its queue is deleted.
     fn forgotten(&mut self, mail: Mail) {
         if let Mail::Effect { queue, effect } = mail {
             self.carry_out(queue, effect);

@@ -1,4 +1,5 @@
-//! What exchanges of the kind `x-recent-history` keep: on the shard that decides, so that a binding finds all of it.
+//! The messages that exchanges of type `x-recent-history` remember. They are on the deciding shard, so that a
+//! new binding finds all of them.
 
 use std::sync::Arc;
 
@@ -10,14 +11,14 @@ use crate::shard::Shard;
 
 impl Shard {
     pub(in crate::shard) fn handle_remember(&mut self, exchange: &Arc<Exchange>, messages: &[Message]) {
-        // It may have been deleted since.
+        // The exchange may have been deleted meanwhile.
         let known = self.metadata.catalog.exchange(&exchange.vhost, &exchange.name);
         if known.is_some_and(|e| e.kind == exchange.kind) {
             messages.iter().for_each(|message| self.metadata.histories.remember(exchange, message));
         }
     }
 
-    /// To be called when a change has been applied on the shard that decides, and nowhere else.
+    /// Called on the deciding shard only, after it has applied a change.
     pub(in crate::shard) fn follow_history(&mut self, change: &Change) {
         match change {
             Change::Bound(binding) => self.replay(binding),
@@ -26,11 +27,11 @@ impl Shard {
         }
     }
 
-    /// Gives a new binding what its exchange has kept.
+    /// Publishes the remembered messages of its exchange to a new binding.
     fn replay(&mut self, binding: &Binding) {
         let messages: Vec<Message> =
             self.metadata.histories.of(&binding.vhost, &binding.source).cloned().collect();
-        // Nobody waits for these receipts: no registry gives out this id.
+        // No registry assigns this id, so the receipts are ignored.
         let publisher = PublisherId(u64::from(self.here.id) << 56);
         for (seq, message) in (0..).zip(messages) {
             let random = self.connections.draw(self.here.id);

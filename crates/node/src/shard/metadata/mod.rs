@@ -1,8 +1,9 @@
-//! What a shard knows of the whole node: the catalog, where queues live, who may come in, and the settings. On the shard
-//! that decides, also the decider and the messages that exchanges keep.
+//! What a shard knows about the whole node: the catalog, where queues live, access, and the settings. The
+//! deciding shard also has the decider and the messages that exchanges remember.
 //!
-//! A command comes as `Mail::Propose` to the shard that decides. Its changes go to the log, and when they are synced to every
-//! shard as `Mail::Changes`. The answer leaves when all have applied them. So nobody sees what a crash could take back.
+//! A command arrives at the deciding shard as `Mail::Propose`. Its changes are written to the log. Once they
+//! are synced, they go to every shard as `Mail::Changes`. The answer is sent when all shards have applied
+//! them. So no client sees a change that a crash could undo.
 
 mod decider;
 mod history;
@@ -18,16 +19,16 @@ use broker::settings::Settings;
 
 use self::decider::Decider;
 
-/// See the module.
+/// The metadata of a shard. See the module.
 #[derive(Debug)]
 pub(super) struct Metadata {
     settings: Arc<Settings>,
     access: Arc<Access>,
     catalog: Catalog,
     placements: Placements,
-    /// On the shard that decides: decides changes of the catalog.
+    /// Decides changes of the catalog. Present on the deciding shard only.
     decider: Option<Decider>,
-    /// On the shard that decides: what exchanges keep for later bindings.
+    /// The messages that exchanges remember for later bindings. Used on the deciding shard only.
     histories: Histories,
 }
 
@@ -48,22 +49,23 @@ impl Metadata {
         &self.catalog
     }
 
-    /// Where queues live.
+    /// Returns the homes of the queues.
     pub fn placements(&self) -> &Placements {
         &self.placements
     }
 
-    /// The version of the policies. A queue with settings of another version is configured before anything is applied to it.
+    /// The version of the policies. A queue configured for another version is reconfigured before a request
+    /// is applied to it.
     pub fn policies(&self) -> u64 {
         self.catalog.policies_version()
     }
 
-    /// The record of a queue, which is kept up to date from now on.
+    /// Returns the record of a queue, after refreshing it for the current policies.
     pub fn refresh_queue(&mut self, queue: QueueId) -> Option<Arc<QueueRecord>> {
         self.catalog.refresh_queue_at(queue.slot()).filter(|record| record.id == queue)
     }
 
-    /// Keeps the exchange at this place of the catalog up to date.
+    /// Refreshes the record of the exchange at this place of the catalog.
     pub fn refresh_exchange_at(&mut self, place: usize) {
         self.catalog.refresh_exchange_at(place);
     }
@@ -76,13 +78,13 @@ impl Metadata {
         &self.settings
     }
 
-    /// On the shard that decides: the durable changes that are decided and not applied, in their order.
+    /// On the deciding shard: the durable changes that are decided but not applied yet, in order.
     pub fn pending(&self) -> impl Iterator<Item = &Change> {
         let pending = self.decider.iter().flat_map(|decider| decider.pending.changes());
         pending.filter(|change| self.catalog.is_durable(change))
     }
 
-    /// Whether this shard decides.
+    /// Returns true on the deciding shard.
     pub fn decides(&self) -> bool {
         self.decider.is_some()
     }

@@ -1,4 +1,4 @@
-//! Where queues live: the shard that decides places them, and all shards hear of it.
+//! Where queues live. The deciding shard places them and notifies all shards.
 
 use broker::catalog::{Change, QueueRecord};
 use broker::ids::{QueueId, ShardId};
@@ -7,7 +7,8 @@ use broker::mail::Mail;
 use crate::shard::Shard;
 
 impl Shard {
-    /// On the shard that decides: gives a queue its home, unless it has one or is gone.
+    /// On the deciding shard: assigns a queue to the shard that owns it (its home). Does nothing if the queue
+    /// has a home or is deleted.
     pub(in crate::shard) fn place(&mut self, queue: QueueId, home: ShardId) {
         let is_known = self.metadata.catalog.queue_by_id(queue).is_some();
         if !is_known || self.metadata.placements.home(queue).is_some() {
@@ -20,16 +21,16 @@ impl Shard {
         self.handle_placed(version, queue, home);
     }
 
-    /// The shard that decides has placed a queue.
+    /// Called on every shard when the deciding shard has placed a queue.
     pub(in crate::shard) fn handle_placed(&mut self, version: u64, queue: QueueId, home: ShardId) {
         self.metadata.placements.place(queue, home);
         debug_assert_eq!(self.metadata.placements.version(), version, "placements come in their order");
         self.queue_placed(queue, home);
     }
 
-    /// To be called when a change has been applied on the shard that decides. A queue that may expire gets its machine at
-    /// once, for nothing else counts the time in which nobody uses it. So does an exclusive queue, which lives where its
-    /// connection does. `from`: the shard of who asked for the change.
+    /// Called on the deciding shard after it has applied a change. A queue that may expire gets its machine
+    /// at once, because only the machine measures its unused time. So does an exclusive queue, which lives on
+    /// the shard of its connection. `from` is the shard that proposed the change.
     pub(super) fn place_declared(&mut self, change: &Change, from: ShardId) {
         if let Change::QueueDeclared(declared) = change
             && let Some(queue) = self.metadata.catalog.queue_by_id(declared.id)
@@ -39,8 +40,8 @@ impl Shard {
         }
     }
 
-    /// The policies may have changed for the queue at this place of the catalog. On the shard that decides, a queue that may
-    /// expire now gets its machine.
+    /// Refreshes the queue at this place of the catalog after policies may have changed. On the deciding
+    /// shard, a queue that may now expire gets its machine.
     pub(in crate::shard) fn visit_for_policies(&mut self, place: usize) {
         let Some(record) = self.metadata.catalog.refresh_queue_at(place) else { return };
         let queue = record.id;
@@ -50,7 +51,7 @@ impl Shard {
         self.configure(queue);
     }
 
-    /// Whether a queue may expire and has no machine that counts the time.
+    /// Returns true if a queue may expire and has no machine to measure the time.
     fn waits(&self, queue: &QueueRecord) -> bool {
         queue.may_expire() && self.metadata.placements.home(queue.id).is_none()
     }

@@ -1,4 +1,4 @@
-//! Requests on their way to the machines of queues.
+//! Applies requests to the machines of queues.
 
 use std::{iter, vec};
 
@@ -14,10 +14,10 @@ use crate::facts::RestoredQueue;
 use crate::shard::Shard;
 use crate::shard::connections::Gates;
 use crate::shard::receipts::Receipt;
-use crate::shard::requests::{RUN_MAX, Requests, is_of_readers};
+use crate::shard::requests::{RUN_MAX, Requests, is_for_readers};
 use crate::shard::storage::{QueueSlot, RunPlace, Storage};
 
-/// What comes next and is for this queue.
+/// Takes the next requests while they are for this queue, at most [`RUN_MAX`].
 fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Request> {
     let next = move || match requests.as_slice().first() {
         Some((next, _)) if *next == queue => requests.next().map(|(_, request)| request),
@@ -26,7 +26,7 @@ fn run(queue: QueueId, requests: &mut Requests<'_>) -> impl Iterator<Item = Requ
     iter::from_fn(next).take(RUN_MAX)
 }
 
-/// Where what a machine hands up goes: deliveries to the gates, stored messages to the log.
+/// The destination of what a machine emits: deliveries go to the gates, stored messages to the log.
 struct Upward<'a> {
     gates: Gates<'a>,
     storage: &'a mut Storage,
@@ -54,7 +54,7 @@ impl Carrier for Upward<'_> {
 }
 
 impl Shard {
-    /// Makes the machine of a queue that has its home here.
+    /// Makes the machine of a queue whose home is this shard.
     pub fn place_queue(&mut self, id: QueueId, restored: RestoredQueue) {
         let Some(record) = self.metadata.catalog().queue_by_id(id) else { return };
         let config = (*record.config).clone();
@@ -65,7 +65,7 @@ impl Shard {
         let (facts, places, mut extents) = restored.into_parts();
         let driver = Driver::classic(record.durable && record.exclusive.is_none(), record.fsync);
         let fifo = Fifo::restore(config, facts, self.here.now_ms).with_policy(driver.policy());
-        // A run of which nothing is alive was taken to its end, and the log knew.
+        // A run that the machine does not know was fully consumed before the restart.
         let known: HashSet<u32> = fifo.runs().collect();
         for (_, (extent, _)) in extents.extract_if(.., |run, _| !known.contains(run)) {
             self.storage.release(extent);
@@ -92,13 +92,14 @@ impl Shard {
         self.queues.insert(slot);
     }
 
-    /// Takes what was posted to the shards of the queues. A request for a queue without a home asks for this shard first.
+    /// Sends posted requests to the homes of their queues. A request for a queue without a home first asks
+    /// for this shard as its home.
     pub(in crate::shard) fn dispatch_requests(&mut self) {
         let mut requests = self.mail.take_requests();
         let mut rest = requests.drain(..);
         while let Some(&(queue, ref request)) = rest.as_slice().first() {
             let catalog = self.metadata.catalog();
-            let here = is_of_readers(request) && catalog.is_stream(queue) == Some(true);
+            let here = is_for_readers(request) && catalog.is_stream(queue) == Some(true);
             let home = if here { Some(self.here.id) } else { self.metadata.placements().home(queue) };
             if home == Some(self.here.id) {
                 self.apply_or_leave(queue, &mut rest);
@@ -123,14 +124,14 @@ impl Shard {
         self.mail.give_requests(requests);
     }
 
-    /// The queue has got its home.
+    /// Called when the queue has been given its home.
     pub(in crate::shard) fn queue_placed(&mut self, queue: QueueId, home: ShardId) {
         if home == self.here.id {
             self.place_queue(queue, RestoredQueue::default());
         }
         for request in self.queues.waiting.remove(&queue).into_iter().flatten() {
             if home == self.here.id {
-                // At once: what has come meanwhile, and stands in the same mail, is of a later time.
+                // Applied at once, because requests in the mail that is being handled are newer.
                 self.apply_one(queue, request);
             } else {
                 self.mail.send_request(home, queue, request);
@@ -138,8 +139,8 @@ impl Shard {
         }
     }
 
-    /// Tells a queue or a stream of this shard its settings, if policies have changed since it was told last. A walk tells
-    /// them all; whoever applies something to a queue, or reads its numbers, tells it first.
+    /// Gives a queue or a stream of this shard its settings if policies have changed since the last time. A
+    /// walk does that for all queues. It is also done before a request is applied or a report is read.
     pub fn configure(&mut self, queue: QueueId) {
         let policies = self.metadata.policies();
         let Some(slot) = self.queues.get_mut(queue) else { return self.configure_stream(queue) };
@@ -154,7 +155,7 @@ impl Shard {
         }
     }
 
-    /// The queue is gone from the catalog.
+    /// Called when the catalog has forgotten the queue.
     pub(in crate::shard) fn queue_forgotten(&mut self, queue: QueueId, name: &str) {
         if let Some(mut gone) = self.queues.remove(queue) {
             self.storage.remove(&mut gone, &mut self.mail.receipts);
@@ -170,7 +171,7 @@ impl Shard {
         }
     }
 
-    /// Answers a request for a queue that is no more, as the queue would.
+    /// Answers a request for a deleted queue as the queue would.
     fn refuse_request(&mut self, queue: QueueId, request: Request) {
         let effect = match request {
             Request::Publish(Publish { publisher, seq, .. }) => {
@@ -214,7 +215,7 @@ impl Shard {
         self.apply(queue, &mut vec![(queue, request)].drain(..));
     }
 
-    /// Applies the first request, which is for this queue, and those that come next and are for it, too.
+    /// Applies the first request, which is for this queue, and the following ones for the same queue.
     pub(in crate::shard) fn apply(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
         let health = Health { log_refuses: self.storage.refuses(), memory_is_stuck: self.storage.is_stuck() };
         let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else {
@@ -246,7 +247,8 @@ impl Shard {
                     continue;
                 }
             }
-            // Nothing is lent while it would overtake what is to be told. Deliveries are there for other shards.
+            // The run ends at an effect, because a lent delivery must not overtake it. Deliveries for other
+            // shards do not matter here.
             let tells = !matches!(output.effects.last(), None | Some(Effect::Delivery(_)));
             if tells || output.facts.len() >= RUN_MAX {
                 break;
@@ -256,13 +258,13 @@ impl Shard {
         self.queues.output = output;
     }
 
-    /// As [`Self::apply`], for a queue that is a stream, or that does not live here.
+    /// As [`Self::apply`], for a stream, or for a queue that does not live here.
     fn apply_elsewhere(&mut self, queue: QueueId, requests: &mut Requests<'_>) {
         if self.apply_to_stream(queue, requests) {
             return;
         }
         let Some((_, request)) = requests.next() else { return };
-        // Another shard may know of the queue, or of its home, earlier than this one.
+        // Another shard may learn about the queue, or about its home, earlier than this one.
         let catalog = self.metadata.catalog();
         let early = match catalog.is_stream(queue) {
             Some(_) => self.metadata.placements().home(queue) != Some(self.here.id),
@@ -274,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// Tells the queues that are due. Those that are too many for this turn stay due.
+    /// Handles the timers of queues that are due. If they are too many for this turn, the others stay due.
     pub(in crate::shard) fn queue_timeouts(&mut self) {
         let now_ms = self.here.now_ms;
         if self.queues.next_due().is_none_or(|due| due > now_ms) {
@@ -285,7 +287,7 @@ impl Shard {
         for id in due {
             let Some(slot) = self.queues.get_mut(id) else { continue };
             slot.noted_ms = None;
-            self.tell_queue(id, |slot, output, gates| {
+            self.with_queue(id, |slot, output, gates| {
                 if slot.fifo.next_deadline().is_some_and(|due| due <= now_ms) {
                     slot.fifo.handle_timeout(now_ms, output, gates);
                 }
@@ -294,12 +296,12 @@ impl Shard {
         self.send_receipts();
     }
 
-    /// The numbers of a queue that lives here.
+    /// Returns the report of a queue or stream that lives here.
     pub fn queue_report(&self, queue: QueueId) -> Option<queue::Report> {
         self.queues.get(queue).map(|slot| slot.fifo.report()).or_else(|| self.stream_report(queue))
     }
 
-    /// Facts to the log, effects to whom they concern.
+    /// Sends the facts of a queue to the log and its effects to their recipients.
     pub(in crate::shard) fn take_output(&mut self, queue: QueueId, output: &mut queue::Output) {
         let Some(Some(slot)) = self.queues.slots.get_mut(queue.slot()) else { return };
         let (mark, never_written) = self.storage.close(self.here.id, slot, output);

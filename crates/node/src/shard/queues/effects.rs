@@ -1,4 +1,4 @@
-//! Effects of queues and streams on their way to whom they concern.
+//! Sends the effects of queues and streams to their recipients.
 
 use std::vec;
 
@@ -13,13 +13,14 @@ use crate::questions::Reply;
 use crate::shard::Shard;
 
 impl Shard {
-    /// The queue has decided its end: the catalog forgets it, and only then is the asker told.
+    /// Called when the queue has decided to end. The requester is answered only after the catalog has
+    /// forgotten the queue.
     pub(in crate::shard) fn delete(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
-        let mut told_later = Vec::new();
+        let mut answers = Vec::new();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Deleted { .. } => {}
-                effect @ Effect::Done { .. } => told_later.push(Mail::Effect { queue, effect }),
+                effect @ Effect::Done { .. } => answers.push(Mail::Effect { queue, effect }),
                 effect => self.carry_out(queue, effect),
             }
         }
@@ -27,34 +28,35 @@ impl Shard {
         let extents = slot.map(|slot| std::mem::take(&mut slot.extents)).unwrap_or_default();
         let extents = extents.into_values().map(|run| run.extent).collect();
         if let Some(ticket) = self.connections.ticket(TicketOwner::Shard) {
-            self.queues.forgetting.insert(ticket.0, Forgetting { told_later, extents });
+            self.queues.forgetting.insert(ticket.0, Forgetting { answers, extents });
             self.mail.post.propose(Some(ticket), Command::ForgetQueue { queue });
         }
     }
 
-    /// Takes effects to whom they concern, those in a row for one consumer of this shard together.
+    /// Sends effects to their recipients. Consecutive effects for one consumer of this shard are handled
+    /// together.
     pub(in crate::shard) fn carry_out_all(&mut self, queue: QueueId, effects: &mut Vec<Effect>) {
         let mut rest = effects.drain(..);
         while let Some(effect) = rest.next() {
             match recipient(&effect) {
                 Recipient::Consumer(consumer) if shard_of(consumer.0) == self.here.id => {
-                    self.tell_consumer(consumer, effect, &mut rest);
+                    self.pass_to_consumer(consumer, effect, &mut rest);
                 }
                 _ => self.carry_out(queue, effect),
             }
         }
     }
 
-    /// Tells a consumer of this shard an effect, and those of the `rest` that come next and are for it.
-    fn tell_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
+    /// Passes an effect to a consumer of this shard, and the following ones of `rest` that are for it.
+    fn pass_to_consumer(&mut self, consumer: ConsumerId, effect: Effect, rest: &mut vec::Drain<'_, Effect>) {
         let Some(to) = self.connections.consumer(consumer) else {
-            // Its Detach, which is on its way, requeues.
+            // The consumer's Detach is in flight and requeues the delivery.
             tracing::trace!(?consumer, "late mail");
             return;
         };
         self.gates().with(to.connection, |gate, cx| {
             gate.handle_effect(to, effect, cx);
-            // One effect may be the end of the consumer.
+            // An effect may end the consumer.
             while cx.consumers.get(consumer.0).is_some()
                 && rest
                     .as_slice()
@@ -67,7 +69,7 @@ impl Shard {
         });
     }
 
-    /// Takes an effect to whom it concerns.
+    /// Sends an effect to its recipient.
     pub(in crate::shard) fn carry_out(&mut self, queue: QueueId, effect: Effect) {
         let to = match recipient(&effect) {
             Recipient::Consumer(consumer) => shard_of(consumer.0),
@@ -85,7 +87,7 @@ impl Shard {
     pub(in crate::shard) fn handle_effect(&mut self, queue: QueueId, effect: Effect) {
         match recipient(&effect) {
             Recipient::Consumer(consumer) => {
-                self.tell_consumer(consumer, effect, &mut Vec::new().drain(..));
+                self.pass_to_consumer(consumer, effect, &mut Vec::new().drain(..));
             }
             Recipient::Ticket(ticket) => match self.connections.ticket_owner(ticket) {
                 Some(TicketOwner::Connection(key)) => {

@@ -1,8 +1,9 @@
-//! The classic queues that live on a shard: their machines, and the requests that wait until a queue has its home.
+//! The classic queues that live on a shard: their machines, and the requests that wait until a queue has a
+//! home (the shard that owns it).
 //!
-//! Nothing here knows connections or the log: what a machine says is carried out by [`super::Shard`], in
-//! `take_output`. The calls of the other rooms: [`Queues::get`], [`Queues::at`] and the like to look at a queue,
-//! [`super::Shard::tell_queue`] to have its machine do something.
+//! Nothing here knows connections or the log. [`super::Shard`] carries out what a machine emits, in
+//! `take_output`. Other components call [`Queues::get`], [`Queues::at`] and the like to inspect a queue, and
+//! [`super::Shard::with_queue`] to have its machine do something.
 
 mod apply;
 mod effects;
@@ -18,26 +19,28 @@ use super::connections::Gates;
 use super::deadlines::Deadlines;
 use super::storage::QueueSlot;
 
-/// See the module.
+/// The queues of a shard. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
-    /// By the slot of their id; only those that live here.
+    /// By the slot of their id. Only queues that live here have an entry.
     slots: Vec<Option<Box<QueueSlot>>>,
-    /// Requests for queues that have no home yet, or whose driver holds them. Bounded by what paid for each request.
+    /// Requests for queues without a home, or that the driver of a queue holds back. They are bounded,
+    /// because each request has used up credit or a ticket.
     waiting: HashMap<QueueId, Vec<Request>>,
-    /// Deletions that the catalog has not confirmed, by our ticket.
+    /// Deletions that the catalog has not confirmed, by this shard's ticket.
     forgetting: HashMap<u64, Forgetting>,
-    /// Empty: the memory for what a machine says next.
+    /// Empty; its memory is reused for a machine's next output.
     output: Output,
     deadlines: Deadlines<QueueId>,
-    /// Ready and unsettled messages of all queues that live here. The part of a queue is corrected when its output is taken.
+    /// Ready and unsettled messages of all queues that live here. A queue's part is updated when its output
+    /// is taken.
     depth: (u64, u64),
 }
 
-/// What is to be done when the catalog has forgotten a queue.
+/// What remains to do when the catalog has forgotten a queue.
 #[derive(Debug, Default)]
 pub(super) struct Forgetting {
-    pub told_later: Vec<Mail>,
+    pub answers: Vec<Mail>,
     pub extents: Vec<Extent>,
 }
 
@@ -50,7 +53,7 @@ impl Queues {
         self.slots.get_mut(queue.slot())?.as_deref_mut().filter(|slot| slot.id == queue)
     }
 
-    /// The number of places. A queue's place is the slot of its id.
+    /// The number of places. The place of a queue is the slot of its id.
     pub fn places(&self) -> usize {
         self.slots.len()
     }
@@ -63,17 +66,17 @@ impl Queues {
         self.slots.get_mut(place)?.as_deref_mut()
     }
 
-    /// Ready and unsettled messages of all queues that live here.
+    /// Returns the numbers of ready and of unsettled messages of all queues that live here.
     pub fn depth(&self) -> (u64, u64) {
         self.depth
     }
 
-    /// Nothing of a queue's is due before this time.
+    /// Returns the earliest time, in milliseconds since the epoch, at which a queue may have something due.
     pub fn next_due(&self) -> Option<u64> {
         self.deadlines.first()
     }
 
-    /// Takes what was to be done when the catalog has forgotten the queue of this ticket.
+    /// Takes what remains to do for the deletion with this ticket.
     pub fn forgotten(&mut self, ticket: u64) -> Forgetting {
         self.forgetting.remove(&ticket).unwrap_or_default()
     }
@@ -98,11 +101,12 @@ impl Queues {
 }
 
 impl Shard {
-    /// Has the machine of a queue do something, and carries out what it says. Nothing, if the queue does not live here.
-    pub(in crate::shard) fn tell_queue(
+    /// Has the machine of a queue do something, and carries out what it emits. Does nothing if the queue does
+    /// not live here.
+    pub(in crate::shard) fn with_queue(
         &mut self,
         queue: QueueId,
-        tell: impl FnOnce(&mut QueueSlot, &mut Output, &mut Gates<'_>),
+        act: impl FnOnce(&mut QueueSlot, &mut Output, &mut Gates<'_>),
     ) {
         let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
         let Some(slot) = self.queues.slots.get_mut(queue.slot()).and_then(Option::as_mut) else { return };
@@ -110,7 +114,7 @@ impl Shard {
             return;
         }
         let mut output = std::mem::take(&mut self.queues.output);
-        tell(slot, &mut output, &mut gates);
+        act(slot, &mut output, &mut gates);
         self.take_output(queue, &mut output);
         self.queues.output = output;
     }

@@ -1,5 +1,5 @@
-//! Giving the packs' space back: runs that are mostly dead, and those that share a pack with the dead, are copied
-//! without them, one after the other.
+//! Frees space in the packs. Runs that are mostly dead, and runs in a pack that is mostly dead, are copied
+//! without their dead messages, one after the other. A run is a part of a queue's backlog that was paged out.
 //!
 //! ```text
 //!   move_stuck, walk_sparse ──> wanted ──> read block by block ──> copy ──> (packs) ──> moved ──> Stored
@@ -15,29 +15,29 @@ use super::Storage;
 use super::slot::{QueueSlot, Reading, RunPlace};
 use crate::shard::Shard;
 
-/// What runs that have been read may hold on the disk for the sake of a few messages: this part of the garbage that
-/// is allowed.
+/// Runs that were loaded may pin dead messages on the disk up to this fraction of the allowed garbage (one
+/// half).
 const STUCK_PART: u64 = 2;
 
-/// A run of which more than this part in a thousand is alive is not worth copying.
+/// A run with more live messages than this, in thousandths, is not worth copying.
 const LIVING_MAX: u32 = 500;
 
-/// What is to be moved, and the run that is being moved.
+/// The runs to be moved, and the run that is being moved.
 #[derive(Debug, Default)]
 pub(super) struct Moving {
     wanted: VecDeque<(QueueId, u32)>,
-    /// Packs that hold little that is alive. The walk over queues looks for the runs in the first one.
+    /// Packs that are mostly dead. The walk over queues looks for the runs in the first one.
     sparse: VecDeque<u64>,
     now: Option<Copying>,
     stuck: Stuck,
 }
 
-/// What a walk over the queues has found of runs that hold too much.
+/// The runs that pin too much, as found by a walk over the queues.
 #[derive(Debug, Default)]
 struct Stuck {
-    /// Bytes that all of them hold.
+    /// Dead bytes that all of them pin.
     held: u64,
-    /// The run that holds most for the sake of least, with its bytes.
+    /// The run that pins the most dead bytes: these bytes, its queue and its number.
     most: Option<(u64, QueueId, u32)>,
 }
 
@@ -50,17 +50,17 @@ struct Copying {
     position: u32,
     copy: Run,
     moved: Vec<Moved>,
-    /// The copy is whole, or with the packs.
+    /// The copy is complete, or already with the packs.
     whole: bool,
 }
 
 impl Moving {
-    /// Whether nothing is moved, and nothing is wanted to be.
+    /// Returns true if no run is being moved or waits for it.
     fn is_idle(&self) -> bool {
         self.now.is_none() && self.wanted.is_empty()
     }
 
-    /// The copy of a run that is to be written.
+    /// Returns the complete copy of a run, to be written.
     pub fn poll_copy(&mut self) -> Option<Run> {
         let now = self.now.as_mut().filter(|now| now.whole && !now.copy.blocks.is_empty())?;
         Some(std::mem::take(&mut now.copy))
@@ -68,7 +68,7 @@ impl Moving {
 }
 
 impl Copying {
-    /// Takes what is alive of the next block.
+    /// Copies the live messages of the next block.
     fn push(&mut self, block: Block) {
         let mut position = self.position;
         for record in block.records {
@@ -88,7 +88,7 @@ impl Copying {
 }
 
 impl Storage {
-    /// Looks at the runs of a queue, while nothing is moved, for [`Shard::move_stuck`].
+    /// Inspects the runs of a queue for [`Shard::move_stuck`], unless a run is being moved.
     pub fn look_for_stuck(&mut self, slot: &QueueSlot) {
         if !self.pages.moving.is_idle() {
             return;
@@ -106,8 +106,8 @@ impl Storage {
 }
 
 impl Shard {
-    /// Called when a walk over the queues is complete: wants the run moved that holds most for the sake of least, if all of
-    /// them hold too much.
+    /// Called at the end of a walk over the queues. If the runs pin too much together, the run that pins the
+    /// most is queued to be moved.
     pub(in crate::shard) fn move_stuck(&mut self) {
         let Stuck { held, most } = std::mem::take(&mut self.storage.pages.moving.stuck);
         if !self.storage.pages.moving.is_idle() {
@@ -121,13 +121,13 @@ impl Shard {
         self.start_move();
     }
 
-    /// This pack holds little that is alive: whose runs stand there moves them.
+    /// Called when a pack is mostly dead. This shard then moves its runs out of it.
     pub fn handle_sparse(&mut self, pack: u64) {
         self.storage.pages.moving.sparse.push_back(pack);
         self.walks.sparse.begin_if_idle();
     }
 
-    /// Goes on looking for the runs in packs that hold little.
+    /// Continues to look for the runs in packs that are mostly dead.
     pub(in crate::shard) fn walk_sparse(&mut self) {
         let moving = &mut self.storage.pages.moving;
         let Some(&pack) = moving.sparse.front() else { return };
@@ -168,7 +168,7 @@ impl Shard {
         self.storage.pages.read(u32::from(self.here.id), Reading { queue, load, extent, copied: true });
     }
 
-    /// A block of the run that is being moved; `None` if that run is gone.
+    /// Handles a block of the run that is being moved; `None` if the run no longer exists.
     pub(in crate::shard) fn copied(&mut self, result: Option<Result<Block, ReadError>>) {
         let Some(now) = &mut self.storage.pages.moving.now else { return };
         let (queue, run) = (now.queue, now.run);
@@ -192,13 +192,13 @@ impl Shard {
         self.start_move();
     }
 
-    /// The copy is safe.
+    /// Called when the copy is safely written.
     pub(in crate::shard) fn moved(&mut self, extent: Extent) {
         let Some(Copying { queue, run, living, moved, .. }) = self.storage.pages.moving.now.take() else {
             return self.storage.pages.release(extent);
         };
         let mut new = None;
-        self.tell_queue(queue, |slot, output, _| {
+        self.with_queue(queue, |slot, output, _| {
             new = slot.fifo.handle_moved(run, &living, &moved, output);
             slot.extents.extend(new.map(|new| (new, RunPlace { extent, file: None })));
         });

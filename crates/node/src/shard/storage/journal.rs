@@ -1,15 +1,16 @@
 //! Records on their way to the log, and what waits for them.
 //!
 //! ```text
-//!   facts, changes ──> open ──poll_handover──> away ──written──> OnWritten: receipts leave, puts have their place
-//!                                              │  ▲        │
-//!                                      refused ▼  │ again, │ before anything newer
-//!                                              back        └──> unsynced ──synced──> OnSynced: receipts of x-fsync
-//!                                                                                    queues, answers of the catalog
+//!   facts, changes ──> open ──poll_handover──> in flight ──written──> OnWritten: receipts leave, puts are located
+//!                                              │  ▲       │
+//!                                      refused ▼  │ again │ before anything newer
+//!                                            returned     └──> unsynced ──synced──> OnSynced: receipts of x-fsync
+//!                                                                                   queues, answers of the catalog
 //! ```
 //!
-//! One handover is away at a time, until it is written (docs/decisions/0001): order is the order of the shard, and a
-//! slow disk makes larger batches. What must be synced does not hold up what comes after it (docs/decisions/0012).
+//! One handover is in flight at a time, until it is written (docs/decisions/0001). So the log has the
+//! order of the shard, and a slow disk makes larger batches. A record that must be synced does not delay later
+//! records (docs/decisions/0012).
 
 use std::collections::VecDeque;
 
@@ -21,23 +22,25 @@ use wal::{Extent, Handover, Records, WriteError};
 use crate::facts;
 use crate::shard::receipts::{Receipt, Receipts};
 
-/// Records that nobody waits for, such as those of settled messages, are kept this long for company: a
-/// process that is killed meanwhile delivers those messages again, as it may.
+/// The time for which records that nobody waits for, such as those of settled messages, are held back to
+/// batch them, in milliseconds. If the process is killed meanwhile, those messages are delivered again, which
+/// is allowed.
 const LAZY_MS: u64 = 20;
 
-/// And no longer than until they are this many bytes.
+/// Records that nobody waits for are written once there are this many bytes of them.
 const LAZY_BYTES_MAX: usize = 64 * 1024;
 
-/// Room for records that a handover has from the start, if those before had as many bytes: a turn under load.
-const ROOM_BYTES_MAX: usize = 64 * 1024;
+/// The most capacity that a new handover gets from the start. It is used under load, when the previous ones
+/// were as large.
+const CAPACITY_MAX: usize = 64 * 1024;
 
-/// What is not needed any more takes its space for this long, for a sync is dear.
+/// Released extents wait for a sync for this long, in milliseconds, because a sync is expensive.
 const RELEASE_MS: u64 = 1000;
 
-/// And no longer than until it is this many runs.
+/// Released extents force a sync once there are this many.
 const RELEASED_MAX: usize = 16;
 
-/// How far back a put looks for a range that it continues.
+/// The number of recent ranges that a put may continue.
 const RANGES_OPEN: usize = 4;
 
 /// Records of one handover, and what waits for them.
@@ -45,34 +48,35 @@ const RANGES_OPEN: usize = 4;
 struct Load {
     records: Records,
     sync: bool,
-    /// Somebody waits for one of them.
+    /// Somebody waits for one of the records.
     urgent: bool,
     on_written: OnWritten,
     on_synced: OnSynced,
 }
 
-/// What waits until the records of a handover are written.
+/// What happens when the records of a handover are written.
 #[derive(Debug, Default)]
 pub(super) struct OnWritten {
     pub receipts: Receipts,
-    /// Messages that were put: queue, first and last seq.
+    /// Messages that were put: queue, first and last sequence number.
     pub puts: Vec<(QueueId, u64, u64)>,
-    /// Runs that were said to be stored.
+    /// Runs whose `Stored` records are among them.
     pub stored: Vec<(QueueId, u32)>,
-    /// All definitions stand in this file, those behind it, and these records.
+    /// All definitions are in this file, in later files, or in these records.
     pub definitions: Option<u64>,
-    /// What is alive of this file and those before it has been written with them, and takes so many bytes.
+    /// The live records of this file and of all earlier ones are among these records or were written before.
+    /// Also their size in bytes.
     pub evacuated: Option<(u64, u64)>,
 }
 
-/// What waits until they are synced.
+/// What happens when the records of a handover are synced.
 #[derive(Debug, Default)]
 pub(super) struct OnSynced {
-    /// Of queues with `x-fsync`.
+    /// Receipts of queues with `x-fsync`.
     pub receipts: Receipts,
-    /// The last of the decider's decisions whose changes are among them; 0 if there is none.
+    /// The last of the decider's decisions whose changes are among the records; 0 if there is none.
     pub decided: u64,
-    /// May be forgotten.
+    /// Extents to be released.
     pub released: Vec<Extent>,
 }
 
@@ -83,27 +87,27 @@ impl OnSynced {
     }
 }
 
-/// See the module.
+/// The journal of a shard. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     open: Load,
-    /// Since when records that nobody waits for have been kept.
+    /// When the oldest record that nobody waits for was added.
     since_ms: Option<u64>,
-    away: Option<(u64, Load)>,
-    /// What was away and has come back unwritten.
-    back: Option<Load>,
-    /// What waits for a sync, by ticket, oldest first. Bounded by what publishers and the catalog's clients may have
-    /// unanswered.
+    in_flight: Option<(u64, Load)>,
+    /// The handover that the log returned unwritten.
+    returned: Option<Load>,
+    /// What waits for a sync, by ticket, oldest first. It is bounded by the unanswered requests that
+    /// publishers and clients of the catalog may have.
     unsynced: VecDeque<(u64, OnSynced)>,
-    /// Since when something waits for a sync to be forgotten.
+    /// When the oldest extent that waits for a sync was released.
     released_ms: Option<u64>,
     next_ticket: u64,
-    /// About the bytes of the largest handover lately.
-    room: usize,
+    /// The approximate size of the largest recent handover, in bytes.
+    recent_bytes: usize,
 }
 
 impl Journal {
-    /// `extent` is where the run of a [`Fact::Stored`] stands.
+    /// Adds one fact. `extent` is the place of the run of a [`Fact::Stored`].
     pub fn push_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>, fsync: bool) {
         facts::push_fact(&mut self.open.records, queue, fact, extent);
         self.open.sync |= fsync;
@@ -124,21 +128,22 @@ impl Journal {
         let puts = &mut self.open.on_written.puts;
         let continued = puts.iter_mut().rev().take(RANGES_OPEN).find(|(q, _, _)| *q == queue);
         match continued {
-            // Seqs between, which have no record, may lie in a range. What is alive of them is written before an evacuation
-            // asks for what is alive of the range (`write_kept`).
+            // The range may include numbers in between that have no record. If those messages are alive, they
+            // are written before an evacuation asks for the live messages of the range (`write_kept`).
             Some((_, _, last)) if *last < seq => *last = seq,
             _ => puts.push((queue, seq, seq)),
         }
     }
 
-    /// Definitions are few and everything hangs on them: always synced (docs/decisions/0003).
+    /// Adds a change of the catalog. Definitions are few and everything depends on them, so they are always
+    /// synced (docs/decisions/0003).
     pub fn push_change(&mut self, version: u64, change: &Change) {
         facts::push_change(&mut self.open.records, version, change);
         self.open.sync = true;
         self.open.urgent = true;
     }
 
-    /// What is alive of an old file is said once more: the log syncs it before that file goes.
+    /// Writes a live fact of an old file again. The log syncs it before it deletes that file.
     pub fn evacuate_fact(&mut self, queue: QueueId, fact: &Fact, extent: Option<Extent>) {
         self.push_fact(queue, fact, extent, false);
     }
@@ -148,12 +153,13 @@ impl Journal {
         facts::push_change(&mut self.open.records, version, change);
     }
 
-    /// The changes so far are those of the decisions up to this number: the decider wants to know when they are synced.
+    /// The changes so far include those of the decisions up to this number. The decider is notified when they
+    /// are synced.
     pub fn decided(&mut self, number: u64) {
         self.open.on_synced.decided = number;
     }
 
-    /// Keeps a receipt until the records so far have reached a level.
+    /// Holds a receipt back until the records so far have reached a level.
     pub fn hold(&mut self, receipt: Receipt, level: Level) {
         let Load { sync, urgent, on_written, on_synced, .. } = &mut self.open;
         *urgent = true;
@@ -172,26 +178,26 @@ impl Journal {
         self.open.records.bytes() as u64
     }
 
-    /// What is alive of `file` and those before it has been pushed, so many `bytes`; and all definitions, which begin in the
-    /// file `definitions`, or none.
+    /// Called when the live records of `file` and all earlier files have been added again, `bytes` in total.
+    /// If `definitions` is set, they include all definitions, which begin in that file.
     pub fn evacuated(&mut self, file: u64, bytes: u64, definitions: Option<u64>) {
         self.open.on_written.definitions = definitions;
         self.open.on_written.evacuated = Some((file, bytes));
         self.open.urgent = true;
     }
 
-    /// Forgets an extent as soon as the records so far are synced: a log that forgot them must not speak of a run
-    /// that is no more.
+    /// Releases an extent once the records so far are synced. Otherwise a log that lost those records could
+    /// refer to a run that no longer exists.
     pub fn release(&mut self, extent: Extent) {
         self.open.on_synced.released.push(extent);
     }
 
-    /// The next handover, if one is due and none is away.
+    /// Returns the next handover, if one is due and none is in flight.
     pub fn poll_handover(&mut self, shard: u32, now_ms: u64, at_once: bool) -> Option<Handover> {
-        if let Some(load) = self.back.take() {
+        if let Some(load) = self.returned.take() {
             return Some(self.hand_over(shard, load));
         }
-        if self.away.is_some() {
+        if self.in_flight.is_some() {
             return None;
         }
         let released = &self.open.on_synced.released;
@@ -212,10 +218,11 @@ impl Journal {
         if self.open.sync {
             self.released_ms = None;
         }
-        // Large ones and small ones alternate, for what was delivered is settled in a turn of its own.
-        self.room = self.open.records.bytes().max(self.room - self.room / 16);
-        let room = (self.room + self.room / 8).min(ROOM_BYTES_MAX);
-        let next = Load { records: Records::with_capacity(room), ..Load::default() };
+        // Large and small handovers alternate, because messages are delivered in one turn and settled in
+        // another.
+        self.recent_bytes = self.open.records.bytes().max(self.recent_bytes - self.recent_bytes / 16);
+        let capacity = (self.recent_bytes + self.recent_bytes / 8).min(CAPACITY_MAX);
+        let next = Load { records: Records::with_capacity(capacity), ..Load::default() };
         let load = std::mem::replace(&mut self.open, next);
         Some(self.hand_over(shard, load))
     }
@@ -224,26 +231,26 @@ impl Journal {
         self.next_ticket += 1;
         let records = std::mem::take(&mut load.records);
         let handover = Handover { shard, ticket: self.next_ticket, records, sync: load.sync };
-        self.away = Some((self.next_ticket, load));
+        self.in_flight = Some((self.next_ticket, load));
         handover
     }
 
-    /// The log's word on what is away: what waited for it to be written, or the reason why it must be handed over
-    /// again.
+    /// Handles the log's answer to the handover in flight. Returns what waited for it to be written, or the
+    /// reason why it must be handed over again.
     pub fn handle_written(
         &mut self,
         ticket: u64,
         result: Result<(), WriteError>,
     ) -> Option<Result<OnWritten, WriteError>> {
-        let (_, mut load) = self.away.take_if(|(away, _)| *away == ticket)?;
+        let (_, mut load) = self.in_flight.take_if(|(in_flight, _)| *in_flight == ticket)?;
         if let Err(mut error) = result {
             load.records = std::mem::take(&mut error.records);
-            self.back = Some(load);
+            self.returned = Some(load);
             return Some(Err(error));
         }
         let Load { sync, on_written, mut on_synced, .. } = load;
         if !sync {
-            // Only this may be without a sync: it waits for the next.
+            // A released extent is the only thing that may lack a sync. It waits for the next one.
             self.open.on_synced.released.append(&mut on_synced.released);
         } else if !on_synced.is_empty() {
             self.unsynced.push_back((ticket, on_synced));
@@ -251,38 +258,42 @@ impl Journal {
         Some(Ok(on_written))
     }
 
-    /// Everything up to this handover is synced: what waited for it, oldest first.
+    /// Called when everything up to this handover is synced. Returns what waited for it, oldest first, one
+    /// per call.
     pub fn handle_synced(&mut self, ticket: u64) -> Option<OnSynced> {
         self.unsynced.pop_front_if(|(waiting, _)| *waiting <= ticket).map(|(_, on_synced)| on_synced)
     }
 
-    /// The log could not sync: the next handover asks for it again.
+    /// Called when the log could not sync. The next handover asks for it again.
     pub fn sync_again(&mut self) {
         (self.open.sync, self.open.urgent) = (true, true);
     }
 
-    /// Hands over what there is, or nothing, for the answer says how the log is.
+    /// Forces a handover, even an empty one: its answer says whether the log works again.
     pub fn ask(&mut self) {
         self.open.urgent = true;
     }
 
-    /// When records that nobody waits for have been kept long enough.
+    /// Returns when records, or released extents, have waited long enough.
     pub fn next_deadline(&self) -> Option<u64> {
-        let release = self.released_ms.filter(|_| !self.is_away()).map(|since| since + RELEASE_MS);
+        let release = self.released_ms.filter(|_| !self.has_unwritten()).map(|since| since + RELEASE_MS);
         self.since_ms.map(|since| since + LAZY_MS).into_iter().chain(release).min()
     }
 
-    /// Whether a handover has not been written.
-    pub fn is_away(&self) -> bool {
-        self.away.is_some() || self.back.is_some()
+    /// Returns true if a handover is not written yet.
+    pub fn has_unwritten(&self) -> bool {
+        self.in_flight.is_some() || self.returned.is_some()
     }
 
     pub fn is_idle(&self) -> bool {
         let open = &self.open;
-        !self.is_away() && self.unsynced.is_empty() && open.records.is_empty() && open.on_synced.is_empty()
+        !self.has_unwritten()
+            && self.unsynced.is_empty()
+            && open.records.is_empty()
+            && open.on_synced.is_empty()
     }
 
-    /// Messages whose receipts wait for the log.
+    /// The number of messages whose receipts wait for the log.
     pub fn receipts_held(&self) -> u64 {
         self.receipts().map(Receipts::messages).sum()
     }
@@ -292,8 +303,8 @@ impl Journal {
     }
 
     fn receipts(&self) -> impl Iterator<Item = &Receipts> {
-        let away = self.away.iter().map(|(_, load)| load);
-        let loads = away.chain(&self.back).chain([&self.open]);
+        let in_flight = self.in_flight.iter().map(|(_, load)| load);
+        let loads = in_flight.chain(&self.returned).chain([&self.open]);
         let written = loads.flat_map(|load| [&load.on_written.receipts, &load.on_synced.receipts]);
         written.chain(self.unsynced.iter().map(|(_, on_synced)| &on_synced.receipts))
     }
@@ -320,7 +331,7 @@ mod tests {
     fn written(journal: &mut Journal, ticket: u64) -> Vec<Receipt> {
         journal
             .handle_written(ticket, Ok(()))
-            .expect("it is away")
+            .expect("it is in flight")
             .expect("it is written")
             .receipts
             .drain()
@@ -336,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_synced_holds_up_nothing_behind_it() {
+    fn records_to_be_synced_delay_no_later_ones() {
         let mut journal = Journal::default();
         put(&mut journal, 1, true);
         put(&mut journal, 2, false);
@@ -354,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_was_refused_is_asked_for_again_and_covers_all_before() {
+    fn a_failed_sync_is_retried_and_covers_everything_before() {
         let mut journal = Journal::default();
         for seq in 1..=2 {
             put(&mut journal, seq, true);
@@ -372,13 +383,13 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_goes_before_anything_newer() {
+    fn a_returned_handover_goes_before_anything_newer() {
         let mut journal = Journal::default();
         put(&mut journal, 1, false);
         let first = journal.poll_handover(0, 0, false).unwrap();
         put(&mut journal, 2, true);
         assert!(journal.handle_written(first.ticket, refused(first.records)).unwrap().is_err());
-        assert!(journal.is_away());
+        assert!(journal.has_unwritten());
         let again = journal.poll_handover(0, 0, false).unwrap();
         assert_eq!((again.sync, again.records.len()), (false, 1));
         assert_eq!(written(&mut journal, again.ticket), [receipt(1)]);
@@ -386,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_waits_for_a_sync() {
+    fn a_released_extent_waits_for_a_sync() {
         let mut journal = Journal::default();
         let extent = Extent { pack: 1, offset: 2, bytes: 3 };
         put(&mut journal, 1, false);
@@ -403,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_beside_an_evacuation_are_not_all_definitions() {
+    fn changes_next_to_an_evacuation_do_not_count_as_all_definitions() {
         for definitions in [None, Some(4)] {
             let mut journal = Journal::default();
             journal.push_change(1, &Change::QueueForgotten { queue: QUEUE });

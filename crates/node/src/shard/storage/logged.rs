@@ -1,4 +1,4 @@
-//! Facts on their way to the log, and its word on what this shard has handed over.
+//! Passes facts to the log, and handles the log's answers to this shard's handovers.
 
 use broker::ids::DECIDER;
 use broker::mail::Mail;
@@ -9,20 +9,21 @@ use crate::facts::Place;
 use crate::shard::Shard;
 
 impl Shard {
-    /// Writes the facts that were kept back. To be called at the end of a turn, before [`Shard::poll_handover`].
+    /// Adds the facts that were kept back to the journal. Called at the end of a turn, before
+    /// [`Shard::poll_handover`].
     pub fn close_records(&mut self) {
-        let mut gone = std::mem::take(&mut self.storage.gone);
-        for queue in gone.drain(..) {
+        let mut queues = std::mem::take(&mut self.storage.with_kept_facts);
+        for queue in queues.drain(..) {
             let slot = self.queues.get_mut(queue);
             let Some(slot) = slot else { continue };
             for fact in slot.take_kept() {
                 self.storage.journal.push_fact(queue, &fact, None, slot.driver.syncs());
             }
         }
-        self.storage.gone = gone;
+        self.storage.with_kept_facts = queues;
     }
 
-    /// The log's word on a handover: receipts may leave, or the records come back to be handed over again.
+    /// Handles the log's answer to a handover: receipts may leave, or the records must be handed over again.
     pub fn handle_logged(&mut self, completion: Completion) {
         let Completion { ticket, step, result, file, size, .. } = completion;
         let error = match (step, result) {
@@ -45,7 +46,7 @@ impl Shard {
             }
         };
         if let Some(error) = error {
-            // Of one failed sync everybody hears who waited for it.
+            // A failed sync is reported for each handover that waited for it. It is logged only once.
             if self.storage.log_failed.replace(step).is_none() {
                 tracing::error!(
                     shard = self.here.id,
@@ -63,11 +64,11 @@ impl Shard {
     }
 
     fn written(&mut self, on_written: OnWritten, file: u64, size: Size) {
-        // It stands in files from the newest known before to the newest that it went to.
+        // The records may be in any file between the newest known before and the newest that was written.
         let from = self.storage.log_file.max(size.oldest.unwrap_or(0).min(file));
         self.storage.log_file = self.storage.log_file.max(file);
         self.note_log_short(size.short);
-        self.tell_size(size);
+        self.report_size(size);
         let OnWritten { mut receipts, puts, stored, definitions, evacuated } = on_written;
         for (queue, first, last) in puts {
             let slot = self.queues.get_mut(queue);
@@ -102,21 +103,22 @@ impl Shard {
         }
     }
 
-    /// Notes whether the log lives on its reserve, as far as it is known here.
+    /// Records whether the log uses its reserve, and logs the change.
     pub(in crate::shard) fn note_log_short(&mut self, short: bool) {
         match (std::mem::replace(&mut self.storage.log_short, short), short) {
             (false, true) => tracing::error!(
                 shard = self.here.id,
-                "the disk is full: the log lives on its reserve; publishing is stopped until there is room for it again"
+                "the disk is full: the log uses its reserve; publishing is stopped until there is space again"
             ),
             (true, false) => {
-                tracing::info!(shard = self.here.id, "the disk has room again: publishing goes on")
+                tracing::info!(shard = self.here.id, "the disk has space again: publishing continues")
             }
             _ => {}
         }
     }
 
-    /// Tries the log again after a failure, or asks how it is. Nothing new is taken before it has answered well.
+    /// Tries the log again after a failure, or asks for its state. Nothing new is accepted before it
+    /// succeeds.
     pub fn retry_log(&mut self) {
         if self.log_refuses() {
             self.storage.log_retry = true;
@@ -124,12 +126,13 @@ impl Shard {
         }
     }
 
-    /// Whether the log takes nothing new: then [`Shard::retry_log`] is to be called now and then.
+    /// Returns true if the log accepts nothing new. Then [`Shard::retry_log`] must be called from time to
+    /// time.
     pub fn log_refuses(&self) -> bool {
         self.storage.refuses()
     }
 
-    /// Records for the log, if it has taken the last ones.
+    /// Returns records for the log, if it has answered the last handover.
     pub fn poll_handover(&mut self) -> Option<Handover> {
         self.write_overdue();
         self.close_records();

@@ -1,5 +1,5 @@
-//! Everything of a shard that goes to the disk and comes back: records of the log, the backlog in packs, and the space that
-//! both take. Streams have a room of their own.
+//! Everything of a shard that is on the disk: records of the log, the backlog in packs, and the space that
+//! both take. Streams are a component of their own.
 //!
 //! ```text
 //!   facts ──> unwritten, journal ──> the log         (journal, unwritten, logged, writes)
@@ -7,9 +7,14 @@
 //!   garbage ──> evacuation, copies ──> space         (reclaim, compact)
 //! ```
 //!
-//! The order of one turn: 1. [`Storage::put`] for each durable message; 2. [`Storage::close`] for each run of requests that were
-//! applied, which asks the queue's driver; 3. [`Storage::hold`] for the receipts that stand on its facts; 4. at the end, `poll_handover` and the other polls of
-//! [`super::Shard`]. What is held leaves with the completion.
+//! An evacuation copies live records out of an old log file. The order of one turn is:
+//!
+//! - [`Storage::put`] for each durable message;
+//! - [`Storage::close`] after each run of requests, which asks the queue's driver;
+//! - [`Storage::hold`] for the receipts that depend on its facts;
+//! - at the end, `poll_handover` and the other polls of [`super::Shard`].
+//!
+//! Receipts that are held leave when the log has answered.
 
 mod compact;
 mod journal;
@@ -39,22 +44,22 @@ pub use self::unwritten::UNWRITTEN_BYTES_MAX;
 pub use self::writes::Writes;
 use super::receipts::{Receipt, Receipts};
 
-/// Bounds of what is kept.
+/// Limits of what is stored.
 #[derive(Clone, Copy, Debug)]
 pub struct StorageLimits {
-    /// Bytes of garbage that the log may hold whatever is alive.
+    /// Bytes of garbage that the log may hold, however much is alive.
     pub garbage_allowed: u64,
-    /// Bytes of memory that the ready messages of all queues may take before some of them go to the disk.
+    /// Bytes of memory that the ready messages of all queues may take before some of them are paged out.
     pub backlog_memory: u64,
-    /// Bytes of the disk that the log keeps for the time when it is full; see [`wal::Size::short`].
+    /// Bytes of disk that the log reserves for the time when the disk is full; see [`wal::Size::short`].
     pub reserve_bytes: u64,
-    /// Bytes of messages that may be settled before they are written.
+    /// Bytes of messages whose writing may be deferred, in the hope that they are settled first.
     pub unwritten_max: u64,
 }
 
 impl StorageLimits {
-    /// 64 MiB: some 200,000 small messages, which a fast consumer drains in a second; a tenth of what a small
-    /// machine has.
+    /// 64 MiB: some 200,000 small messages, which a fast consumer drains in a second. It is a tenth of the
+    /// memory of a small machine.
     pub const BACKLOG_MEMORY: u64 = 64 << 20;
 }
 
@@ -69,46 +74,47 @@ impl Default for StorageLimits {
     }
 }
 
-/// See the module.
+/// The storage of a shard. See the module.
 #[derive(Debug)]
 pub(super) struct Storage {
     journal: Journal,
-    /// What was to be written when the turn began.
+    /// The bytes that were waiting to be written when the turn began.
     turn_began_at: u64,
     unwritten: AllUnwritten,
     pages: Pages,
     /// Queues that keep facts back until the end of the turn.
-    gone: Vec<QueueId>,
-    // ---- how the log is
-    /// The log has failed: nothing durable is applied until it has taken what it gave back.
+    with_kept_facts: Vec<QueueId>,
+    // ---- the state of the log
+    /// The log has failed. Nothing durable is applied until it has accepted what it returned.
     log_failed: Option<Step>,
-    /// One handover may be tried though the log has failed.
+    /// One handover may be tried although the log has failed.
     log_retry: bool,
-    /// The disk is full, and the log lives on its reserve.
+    /// The disk is full, and the log uses its reserve.
     log_short: bool,
-    /// The newest file of the log that this shard has heard of: what it writes now stands there or later.
+    /// The newest file of the log that this shard knows. New records are written there or later.
     log_file: u64,
     // ---- space
     /// The file where the catalog's records begin.
     definitions_file: u64,
-    /// What the catalog's records took when they were last written together. They are alive, too.
+    /// The size of the catalog's records when they were last written together. They are alive, too.
     definitions_bytes: u64,
-    /// About the bytes that are alive in the log, by shard.
+    /// For each shard, the approximate number of live bytes in the log.
     live: Arc<[AtomicU64]>,
-    /// Bytes of records that the queues of this shard need, about.
+    /// The approximate size of the records that the queues of this shard need.
     live_bytes: u64,
     garbage_allowed: u64,
     reserve_bytes: u64,
-    /// On the shard that decides: what was told last of a log that is mostly garbage.
+    /// On the deciding shard: the last report of a log that is mostly garbage, as its bytes, oldest file and
+    /// newest file.
     log_full: Option<(u64, u64, u64)>,
     /// The last file that was evacuated.
     evacuated: u64,
     evacuation: Option<Evacuation>,
-    /// What this shard has written of the evacuation.
+    /// The progress of this shard's part of an evacuation.
     evacuating: Option<Evacuating>,
-    /// Of the next evacuation.
+    /// The number of files that the next evacuation may take.
     evacuation_files: u64,
-    /// To be evacuated as soon as nothing is away.
+    /// The file to evacuate as soon as no handover is in flight.
     evacuate_next: Option<u64>,
     forget: Option<u64>,
 }
@@ -120,7 +126,7 @@ impl Storage {
             turn_began_at: 0,
             unwritten: AllUnwritten::new(limits.unwritten_max),
             pages: Pages::new(limits.backlog_memory / u64::from(shards)),
-            gone: Vec::new(),
+            with_kept_facts: Vec::new(),
             log_failed: None,
             log_retry: false,
             log_short: false,
@@ -141,34 +147,35 @@ impl Storage {
         }
     }
 
-    // ---- what the other rooms ask -------------------------------------------------------------------------
+    // ---- for other components
+    // ------------------------------------------------------------------------------
 
-    /// Whether the log takes nothing new: it has failed, or the disk is full.
+    /// Returns true if the log accepts nothing new: it has failed, or the disk is full.
     pub fn refuses(&self) -> bool {
         self.log_failed.is_some() || self.log_short
     }
 
-    /// Whether the log lives on its reserve, which is for nothing new.
+    /// Returns true if the log uses its reserve, which accepts nothing new.
     pub fn is_short(&self) -> bool {
         self.log_short
     }
 
-    /// Whether there is too much in memory, and it cannot leave.
+    /// Returns true if too much is in memory and it cannot be paged out.
     pub fn is_stuck(&self) -> bool {
         self.pages.is_stuck(!self.log_short)
     }
 
-    /// Whether receipts must wait until memory has left for the disk.
+    /// Returns true if receipts must wait until memory has been paged out.
     pub fn holds_memory(&self) -> bool {
         self.pages.is_full()
     }
 
-    /// Receipts that wait until there is memory for more.
+    /// Receipts that wait until memory is free.
     pub fn waiting_for_memory(&mut self) -> &mut Receipts {
         &mut self.pages.receipts
     }
 
-    /// What may keep receipts back, for people.
+    /// Returns what may hold receipts back, for `sluice explain`.
     pub fn facts(&self) -> LogFacts {
         LogFacts {
             failed: self.refuses() || self.is_stuck(),
@@ -177,39 +184,40 @@ impl Storage {
         }
     }
 
-    /// Bytes of memory that messages take, about, and how many they may take before some of them leave.
+    /// Returns the approximate bytes of memory that messages take, and the limit above which some are paged
+    /// out.
     pub fn backlog(&self) -> (u64, u64) {
         (self.pages.used(), self.pages.limit())
     }
 
-    /// Whether records wait for the log, or for its answer.
+    /// Returns true if records wait to be written, or for the log's answer.
     pub fn has_unlogged(&self) -> bool {
         !self.journal.is_idle() || self.unwritten.messages > 0
     }
 
-    /// Whether receipts wait for the log, or for memory.
+    /// Returns true if receipts wait for the log, or for memory.
     pub fn holds_receipts(&self) -> bool {
         self.journal.holds_receipts() || self.unwritten.messages > 0 || !self.pages.receipts.is_empty()
     }
 
-    /// When the polls of [`super::Shard`] have something to do.
+    /// Returns when the polls of [`super::Shard`] have something to do.
     pub fn next_deadline(&self) -> Option<u64> {
         let journal = self.journal.next_deadline().filter(|_| self.log_failed.is_none());
         let pages = self.pages.next_deadline(!self.log_short);
         journal.into_iter().chain(pages).chain(self.unwritten.next_deadline(!self.log_short)).min()
     }
 
-    /// Whether records of old files are to be written once more, by the turns that follow.
+    /// Returns true if an evacuation is under way. The next turns continue it.
     pub fn is_evacuating(&self) -> bool {
         self.evacuating.is_some()
     }
 
-    /// Bytes of records that the end of this turn writes, so far.
+    /// Bytes of records that the end of this turn will write, so far.
     pub fn bytes_to_write(&self) -> u64 {
         self.journal.open_bytes()
     }
 
-    /// A turn begins.
+    /// Called at the beginning of a turn.
     pub fn begin_turn(&mut self) {
         self.turn_began_at = self.bytes_to_write();
     }
@@ -219,9 +227,10 @@ impl Storage {
         self.bytes_to_write().saturating_sub(self.turn_began_at)
     }
 
-    // ---- what a queue says --------------------------------------------------------------------------------
+    // ---- for queues
+    // -----------------------------------------------------------------------------------------
 
-    /// A queue that has its home here from now on.
+    /// Adds a queue whose home is this shard.
     pub fn add(&mut self, slot: &mut QueueSlot) {
         self.pages.recount(0, slot.pageable);
         self.pages.note_large(slot);
@@ -229,7 +238,8 @@ impl Storage {
         self.live_bytes += slot.live_counted;
     }
 
-    /// A queue that is gone. Nobody has what was not settled or written of it.
+    /// Removes a deleted queue. Its deferred messages get the outcome released, because they are neither
+    /// settled nor written.
     pub fn remove(&mut self, slot: &mut QueueSlot, receipts: &mut Receipts) {
         let (queue, before) = (slot.id, slot.driver.deferral());
         if let queue::Driver::Solo(solo) = &mut slot.driver {
@@ -241,15 +251,16 @@ impl Storage {
         self.live_bytes -= slot.live_counted;
     }
 
-    /// Called by the chores: forgets a queue that no longer has enough in memory for a run.
+    /// Called by the chores. Forgets a queue that no longer has enough in memory for a run.
     pub fn forget_small(&mut self, slot: &mut QueueSlot) {
         if !slot.fifo.may_page_out() {
             self.pages.forget_large(slot);
         }
     }
 
-    /// A message of a queue that has a fact. Returns true if its driver gives the receipt: then the message may be settled
-    /// before it is written (docs/decisions/0022). `defers`: [`QueueSlot::defers`].
+    /// Called for each message of a queue that has a fact. Returns true if the driver will send the receipt:
+    /// then the message may be settled before it is written (docs/decisions/0022). For `defers` see
+    /// [`QueueSlot::defers`].
     #[inline]
     pub fn put(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
         let is_deferred = self.unwritten.defer(queue, solo, defers, put);
@@ -259,8 +270,9 @@ impl Storage {
         is_deferred
     }
 
-    /// Closes what a queue has said since it was asked last: its driver decides, and facts, reads and runs are taken out of
-    /// `output`. Returns the mark, and how many messages the log need never hear of.
+    /// Closes what a queue has done since the last call. Its driver decides, and facts, loads and released
+    /// runs are taken out of `output`. Returns the mark, and the number of messages that need never be
+    /// written.
     pub fn close(&mut self, shard: ShardId, slot: &mut QueueSlot, output: &mut queue::Output) -> (Mark, u64) {
         let before = slot.driver.deferral();
         let mark = slot.driver.close(&mut slot.fifo, output);
@@ -290,36 +302,38 @@ impl Storage {
         (mark, never_written)
     }
 
-    /// Keeps a receipt until the records so far have reached a level.
+    /// Holds a receipt back until the records so far have reached a level.
     pub fn hold(&mut self, receipt: Receipt, level: Level) {
         self.journal.hold(receipt, level);
     }
 
-    /// Nothing in it is needed any more, and the log knows.
+    /// Releases an extent. Nothing in it is needed any more, and the log has recorded that.
     pub fn release(&mut self, extent: Extent) {
         self.pages.release(extent);
     }
 
-    // ---- what the catalog says ----------------------------------------------------------------------------
+    // ---- for the catalog
+    // ------------------------------------------------------------------------------------
 
-    /// A change of the catalog that must last.
+    /// Adds a durable change of the catalog.
     pub fn push_change(&mut self, version: u64, change: &Change) {
         self.journal.push_change(version, change);
     }
 
-    /// All changes of the decision of this number have been pushed: the decider wants to know when they are synced.
+    /// Called after all changes of this decision. The decider is notified when they are synced.
     pub fn decided(&mut self, number: u64) {
         self.journal.decided(number);
     }
 
-    /// Facts of a queue to the journal. Those that the next may continue are kept back until the end of the turn.
+    /// Adds facts of a queue to the journal. A fact that the next one may continue is kept back until the end
+    /// of the turn.
     fn log_facts(&mut self, slot: &mut QueueSlot, facts: &[Fact]) {
         let (queue, fsync) = (slot.id, slot.driver.syncs());
         for fact in facts {
             match fact {
                 Fact::Gone(_) | Fact::Taken(_) => {
                     if slot.gone.is_none() && slot.taken.is_none() {
-                        self.gone.push(queue);
+                        self.with_kept_facts.push(queue);
                     }
                     if let Some(ended) = slot.keep_back(fact) {
                         self.journal.push_fact(queue, &ended, None, fsync);

@@ -1,4 +1,4 @@
-//! The backlog of this shard's queues on its way to the disk and back.
+//! Pages the backlog of this shard's queues out to packs, and loads it again.
 //!
 //! ```text
 //!   too much in memory ──> poll_pack_job ──> (packs, their thread) ──> handle_packed ──> Stored, less memory
@@ -6,9 +6,10 @@
 //!   Output::released ────> journal, until synced ────────────────────> poll_released ──> (packs)
 //! ```
 //!
-//! One job of packs is away at a time, so that a slow disk makes no queue of jobs. While memory is at twice what it
-//! should be, receipts wait: for this job, and for the next if that was not enough, so that publishers are held to what
-//! the disk takes. If it takes nothing, what is new is refused.
+//! One job of packs is in flight at a time, so that jobs do not pile up at a slow disk. While messages take
+//! more than twice the memory budget, receipts wait for this job, and for the next one if that was not
+//! enough. So publishers are slowed down to the speed of the disk. If the disk accepts nothing, new messages
+//! are refused.
 
 use broker::ids::QueueId;
 use hashbrown::{HashMap, HashSet};
@@ -21,48 +22,49 @@ use crate::facts;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipts;
 
-/// A run's bytes: what makes about one pack.
+/// The size of a run, in bytes. It makes about one pack.
 const RUN_BYTES: u64 = PACK_BYTES - PACK_BYTES / 16;
 
-/// What stays in memory of a queue with consumers, and of the whole budget at most a part.
+/// The bytes of a queue with consumers that stay in memory, and the largest part of the whole budget for them
+/// (one 16th).
 const HEAD_BYTES: u64 = 64 * 1024;
 const HEAD_PART: u64 = 16;
 
-/// How long after a failure the disk is tried again.
+/// The time after a failure until the disk is tried again, in milliseconds.
 const RETRY_MS: u64 = 200;
 
-/// How long after nothing could be paged out it is tried again.
+/// The time after nothing could be paged out until it is tried again, in milliseconds.
 const REST_MS: u64 = 50;
 
 #[derive(Debug)]
 pub(super) struct Pages {
     /// Bytes of memory that messages may take, ready or held, before some of them are paged out.
     budget: u64,
-    /// What could be paged out of all queues takes, about.
+    /// The approximate bytes that could be paged out, of all queues.
     pageable: u64,
-    /// Queues that have enough in memory for a run. One that has less again stays until the next chores.
+    /// Queues that have enough in memory for a run. A queue that no longer has is removed by the next chores.
     large: HashSet<QueueId>,
     next_ticket: u64,
-    /// The job that is with the packs, or is to be given to them again, and what it writes.
-    away: Option<(u64, Writes)>,
-    /// The runs of the job, come back unwritten.
-    back: Option<Vec<Run>>,
-    /// There was a job for the packs, or one away, when that was last looked for: between an answer and the next job
-    /// memory is on its way out, too.
+    /// What the job in flight writes. The job is with the packs, or will be given to them again.
+    in_flight: Option<(u64, Writes)>,
+    /// The runs of the job, returned unwritten.
+    returned: Option<Vec<Run>>,
+    /// A job was made or in flight at the last poll. So memory also counts as being freed between an answer
+    /// and the next job.
     leaving: bool,
-    /// The packs have failed the last job that they answered.
+    /// The packs failed the last job that they answered.
     failed: bool,
-    /// Nothing is given to the packs before this time.
+    /// No job is given to the packs before this time.
     not_before_ms: u64,
-    /// Blocks that were asked for, by ticket.
+    /// Requested blocks, by ticket.
     reads: HashMap<u64, Reading>,
     read_jobs: Vec<ReadJob>,
-    /// Blocks to be asked for again, not before this time.
+    /// Blocks to be requested again, not before `reread_ms`.
     reread: Vec<ReadJob>,
     reread_ms: u64,
     released: Vec<Extent>,
     pub moving: Moving,
-    /// Receipts that wait until there is memory for more.
+    /// Receipts that wait until memory is free.
     pub receipts: Receipts,
     scratch: Vec<u8>,
 }
@@ -70,7 +72,7 @@ pub(super) struct Pages {
 /// What a job writes.
 #[derive(Debug)]
 pub(super) enum Writes {
-    /// Runs that leave memory: the queue and the number of each.
+    /// Runs that are paged out: the queue and the number of each.
     Runs(Vec<(QueueId, u32)>),
     /// The copy of a run.
     Copy,
@@ -83,8 +85,8 @@ impl Pages {
             pageable: 0,
             large: HashSet::new(),
             next_ticket: 0,
-            away: None,
-            back: None,
+            in_flight: None,
+            returned: None,
             leaving: false,
             failed: false,
             not_before_ms: 0,
@@ -99,7 +101,7 @@ impl Pages {
         }
     }
 
-    /// What could be paged out of one queue has changed.
+    /// Called when the amount of one queue that could be paged out has changed.
     pub fn recount(&mut self, before: u64, now: u64) {
         self.pageable = self.pageable - before + now;
     }
@@ -113,29 +115,30 @@ impl Pages {
         }
     }
 
-    /// Removes a queue that is gone, or has too little in memory.
+    /// Removes a queue that is deleted, or has too little in memory.
     pub fn forget_large(&mut self, slot: &mut QueueSlot) {
         if std::mem::take(&mut slot.is_large) {
             self.large.remove(&slot.id);
         }
     }
 
-    /// Bytes of memory that messages take, about.
+    /// The approximate bytes of memory that messages take.
     pub fn used(&self) -> u64 {
         self.pageable
     }
 
-    /// Bytes that they may take before some of them leave.
+    /// The bytes that they may take before some are paged out.
     pub fn limit(&self) -> u64 {
         self.budget
     }
 
-    /// Whether publishers must wait for the disk.
+    /// Returns true if publishers must wait for the disk.
     pub fn is_full(&self) -> bool {
         self.is_twice_over() && self.leaving && !self.failed
     }
 
-    /// Whether there is too much in memory, and it cannot leave. `writes`: jobs are given to the packs.
+    /// Returns true if too much is in memory and cannot be paged out. `writes` is false while no jobs are
+    /// given to the packs.
     pub fn is_stuck(&self, writes: bool) -> bool {
         self.is_twice_over() && (self.failed || !writes)
     }
@@ -144,7 +147,7 @@ impl Pages {
         self.pageable > 2 * self.budget
     }
 
-    /// Asks for a block of a run.
+    /// Requests a block of a run.
     pub fn read(&mut self, shard: u32, reading: Reading) {
         self.next_ticket += 1;
         let (ticket, Reading { queue, load, extent, .. }) = (self.next_ticket, reading);
@@ -152,25 +155,25 @@ impl Pages {
         self.read_jobs.push(ReadJob { shard, ticket, extent, owner: queue.0, at: load.block });
     }
 
-    /// Nothing in it is needed any more, and the log knows.
+    /// Releases an extent. Nothing in it is needed any more, and the log has recorded that.
     pub fn release(&mut self, extent: Extent) {
         self.released.push(extent);
     }
 
-    /// `writes`: jobs are given to the packs.
+    /// Returns when a poll has something to do. `writes` is false while no jobs are given to the packs.
     pub fn next_deadline(&self, writes: bool) -> Option<u64> {
-        let due = self.back.is_some() || self.away.is_none() && self.pageable > self.budget;
+        let due = self.returned.is_some() || self.in_flight.is_none() && self.pageable > self.budget;
         let write = (due && writes).then_some(self.not_before_ms);
         write.into_iter().chain((!self.reread.is_empty()).then_some(self.reread_ms)).min()
     }
 }
 
 impl Shard {
-    /// Runs for the packs, if there is too much in memory and they have answered the last ones. To be called behind
-    /// a turn.
+    /// Returns runs for the packs, if too much is in memory and the packs have answered the last job. Called
+    /// after a turn.
     pub fn poll_pack_job(&mut self) -> Option<PackJob> {
         let job = self.pack_job();
-        self.storage.pages.leaving = self.storage.pages.away.is_some();
+        self.storage.pages.leaving = self.storage.pages.in_flight.is_some();
         job
     }
 
@@ -180,17 +183,17 @@ impl Shard {
         if self.here.now_ms < self.storage.pages.not_before_ms || self.storage.log_short {
             return None;
         }
-        if let Some(runs) = self.storage.pages.back.take() {
-            let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        if let Some(runs) = self.storage.pages.returned.take() {
+            let ticket = self.storage.pages.in_flight.as_ref().map(|(ticket, _)| *ticket)?;
             return Some(PackJob { shard, ticket, runs });
         }
-        if self.storage.pages.away.is_some() {
+        if self.storage.pages.in_flight.is_some() {
             return None;
         }
         if let Some(copy) = self.storage.pages.moving.poll_copy() {
             self.storage.pages.next_ticket += 1;
             let ticket = self.storage.pages.next_ticket;
-            self.storage.pages.away = Some((ticket, Writes::Copy));
+            self.storage.pages.in_flight = Some((ticket, Writes::Copy));
             return Some(PackJob { shard, ticket, runs: vec![copy] });
         }
         if self.storage.pages.pageable <= self.storage.pages.budget {
@@ -199,19 +202,20 @@ impl Shard {
         let head = HEAD_BYTES.min(self.storage.pages.budget / HEAD_PART);
         let mut runs = self.page_out(head);
         if runs.is_empty() && self.storage.pages.is_twice_over() {
-            // The heads of very many queues.
+            // Very many queues have only their heads in memory.
             runs = self.page_out(0);
         }
         if runs.is_empty() {
             self.storage.pages.not_before_ms = self.here.now_ms + REST_MS;
             return None;
         }
-        let ticket = self.storage.pages.away.as_ref().map(|(ticket, _)| *ticket)?;
+        let ticket = self.storage.pages.in_flight.as_ref().map(|(ticket, _)| *ticket)?;
         Some(PackJob { shard, ticket, runs })
     }
 
-    /// Takes runs of about one pack out of the queues that hold most. Of each that has consumers `head` bytes stay. Looks at
-    /// large queues only: their number is bounded by the memory that messages may take, and not by the number of queues.
+    /// Takes runs of about one pack out of the queues that have most in memory. Of each queue with consumers,
+    /// `head` bytes stay. Only large queues are inspected; their number is bounded by the memory that
+    /// messages may take.
     fn page_out(&mut self, head: u64) -> Vec<Run> {
         let pages = &mut self.storage.pages;
         let large = pages.large.iter().filter_map(|queue| self.queues.get(*queue));
@@ -237,23 +241,23 @@ impl Shard {
         }
         if !runs.is_empty() {
             pages.next_ticket += 1;
-            pages.away = Some((pages.next_ticket, Writes::Runs(names)));
+            pages.in_flight = Some((pages.next_ticket, Writes::Runs(names)));
         }
         runs
     }
 
-    /// The answer to a job of [`Shard::poll_pack_job`].
+    /// Handles the answer to a job of [`Shard::poll_pack_job`].
     pub fn handle_packed(&mut self, packed: Packed) {
-        let Some((_, writes)) = self.storage.pages.away.take_if(|(ticket, _)| *ticket == packed.ticket)
+        let Some((_, writes)) = self.storage.pages.in_flight.take_if(|(ticket, _)| *ticket == packed.ticket)
         else {
             return;
         };
         match (std::mem::replace(&mut self.storage.pages.failed, packed.result.is_err()), &packed.result) {
             (false, Err(failure)) => tracing::error!(
                 shard = self.here.id,
-                "the backlog cannot leave memory: {failure}; publishing is stopped when there is too much of it"
+                "the backlog cannot be paged out: {failure}; publishing is stopped if it grows too large"
             ),
-            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can leave memory again"),
+            (true, Ok(_)) => tracing::info!(shard = self.here.id, "the backlog can be paged out again"),
             _ => {}
         }
         match (packed.result, writes) {
@@ -264,8 +268,8 @@ impl Shard {
             }
             (Ok(extents), Writes::Copy) => extents.into_iter().for_each(|extent| self.moved(extent)),
             (Err(failure), writes) => {
-                self.storage.pages.away = Some((packed.ticket, writes));
-                self.storage.pages.back = Some(failure.runs);
+                self.storage.pages.in_flight = Some((packed.ticket, writes));
+                self.storage.pages.returned = Some(failure.runs);
                 self.storage.pages.not_before_ms = self.here.now_ms + RETRY_MS;
             }
         }
@@ -275,13 +279,13 @@ impl Shard {
         if self.queues.get(queue).is_none() {
             return self.storage.pages.release(extent);
         }
-        self.tell_queue(queue, |slot, output, _| {
+        self.with_queue(queue, |slot, output, _| {
             slot.extents.insert(run, RunPlace { extent, file: None });
             slot.fifo.handle_stored(output);
         });
     }
 
-    /// Blocks to be read.
+    /// Returns the blocks to be read.
     pub fn poll_reads(&mut self) -> impl Iterator<Item = ReadJob> {
         let Pages { read_jobs, reread, reread_ms, .. } = &mut self.storage.pages;
         if *reread_ms <= self.here.now_ms {
@@ -290,22 +294,22 @@ impl Shard {
         read_jobs.drain(..)
     }
 
-    /// The answer to one of [`Shard::poll_reads`].
+    /// Handles the answer to one of [`Shard::poll_reads`].
     pub fn handle_block(&mut self, read: BlockRead) {
         let BlockRead { ticket, result, .. } = read;
         let Some(reading) = self.storage.pages.reads.remove(&ticket) else { return };
         let Reading { queue, load, extent, copied } = reading;
         let Some(slot) = self.queues.get(queue) else { return };
-        // Of a run that is gone, or stands elsewhere now, the bytes may be gone, too.
+        // If the run is gone or was moved, the bytes may be overwritten.
         let there = slot.extents.get(&load.run).is_some_and(|kept| kept.extent == extent);
         match result {
             _ if copied => self.copied(there.then_some(result)),
             Ok(block) if there => match facts::decode_block(block) {
                 Some(block) => self.loaded(queue, load, block),
-                None => self.quarantine(queue, "a pack holds what is no message"),
+                None => self.quarantine(queue, "a pack contains a record that is not a message"),
             },
             Err(error @ ReadError::Io { .. }) if there => {
-                tracing::error!(?queue, "the backlog cannot be read: {error}; it is tried again");
+                tracing::error!(?queue, "the backlog cannot be read: {error}; trying again");
                 self.storage.pages.reads.insert(ticket, reading);
                 let (shard, owner, at) = (u32::from(self.here.id), queue.0, load.block);
                 self.storage.pages.reread.push(ReadJob { shard, ticket, extent, owner, at });
@@ -318,24 +322,24 @@ impl Shard {
 
     fn loaded(&mut self, queue: QueueId, load: Load, block: queue::Block) {
         let now_ms = self.here.now_ms;
-        self.tell_queue(queue, |slot, output, gates| {
+        self.with_queue(queue, |slot, output, gates| {
             slot.fifo.handle_loaded(load, block, now_ms, output, gates);
         });
         self.send_receipts();
     }
 
-    /// Messages of a queue are lost: says so to everybody who is concerned, and keeps the bytes.
+    /// Closes a queue whose messages are damaged, logs it, and keeps the bytes.
     pub(in crate::shard) fn quarantine(&mut self, queue: QueueId, why: &str) {
         if self.queues.get(queue).is_none() {
             return;
         }
         let name =
             self.metadata.catalog().queue_by_id(queue).map(|record| record.name.clone()).unwrap_or_default();
-        tracing::error!(queue = %name, "the queue is closed, for its messages are damaged: {why}");
-        self.tell_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
+        tracing::error!(queue = %name, "the queue is closed because its messages are damaged: {why}");
+        self.with_queue(queue, |slot, output, _| slot.fifo.quarantine(output));
     }
 
-    /// Extents that nobody needs any more.
+    /// Returns extents that nobody needs any more.
     pub fn poll_released(&mut self) -> impl Iterator<Item = Extent> {
         self.storage.pages.released.drain(..)
     }

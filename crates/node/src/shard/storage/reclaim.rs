@@ -1,11 +1,12 @@
-//! Giving the log's space back: when most of it is garbage, every shard writes what is alive of the oldest
-//! file once more, and then the file goes (docs/decisions/0005).
+//! Frees space in the log. When most of it is garbage, every shard writes the live records of the oldest
+//! files again, and then these files are deleted. This is called an evacuation (docs/decisions/0005).
 //!
 //! ```text
 //!   handle_evacuate ──> walk_evacuation, turn by turn: queues ──> definitions ──> written ──> Mail::Evacuated
 //! ```
 //!
-//! Between two turns everything goes on. What is handed over after the beginning stands behind the file.
+//! Everything else continues between the turns. Records that are handed over after the beginning are in newer
+//! files.
 
 use std::sync::atomic::Ordering;
 
@@ -19,56 +20,56 @@ use super::Storage;
 use crate::shard::Shard;
 use crate::shard::walks::Walk;
 
-/// The log may hold this much garbage whatever is alive: to give it back costs a sync.
+/// Bytes of garbage that the log may hold, however much is alive. Freeing it costs a sync.
 pub const GARBAGE_ALLOWED: u64 = 24 * 1024 * 1024;
 
-/// While the log lives on its reserve, what is alive must fit into this part of it: the rest is for what was under way
-/// when the disk got full, and for what comes meanwhile.
+/// While the log uses its reserve, live records must fit into this fraction of it (one half). The rest is for
+/// what was in flight when the disk became full, and for what arrives meanwhile.
 const RESERVE_PART: u64 = 2;
 
-/// On the shard that decides: an evacuation under way.
+/// An evacuation under way, on the deciding shard.
 #[derive(Debug)]
 pub(super) struct Evacuation {
     file: u64,
-    /// Shards that have not written their part.
+    /// The number of shards that have not written their part.
     left: usize,
-    /// Bytes that the others have written.
+    /// Bytes that the shards have written so far.
     bytes: u64,
 }
 
-/// On each shard: how far its part of an evacuation has come.
+/// The progress of a shard's part of an evacuation.
 #[derive(Debug)]
 pub(super) struct Evacuating {
     file: u64,
     queues: Walk,
     definitions: Option<Definitions>,
-    /// Bytes that have been written so far.
+    /// Bytes that this shard has written so far.
     bytes: u64,
 }
 
-/// Definitions that are written once more.
+/// Definitions that are being written again.
 #[derive(Debug)]
 struct Definitions {
     told: Told,
     /// The file where they begin, or an earlier one.
     file: u64,
-    /// The number of the last.
+    /// The version of the last change that was written.
     version: u64,
     bytes: u64,
 }
 
-/// An evacuation that writes less than this tries twice as many files the next time, one that writes more half as
-/// many: all the while the log grows.
+/// If an evacuation writes fewer bytes than this, the next one may take twice as many files. Otherwise it
+/// takes half as many, because the log grows meanwhile.
 const EVACUATION_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Files of one evacuation, at most.
+/// The most files of one evacuation.
 const EVACUATION_FILES_MAX: u64 = 1024;
 
 impl Shard {
-    /// Tells the others how much is alive here, about.
+    /// Publishes the approximate live bytes of this shard to the others.
     pub(in crate::shard) fn publish_live_bytes(&self) {
         if let Some(mine) = self.storage.live.get(usize::from(self.here.id)) {
-            // An evacuation writes what is kept from the log, and may find nothing but the reserve.
+            // An evacuation also writes the deferred messages, and may have nothing but the reserve for them.
             let unwritten = if self.storage.log_short { self.storage.unwritten.bytes } else { 0 };
             mine.store(
                 self.storage.live_bytes + self.storage.definitions_bytes + unwritten,
@@ -77,21 +78,21 @@ impl Shard {
         }
     }
 
-    /// How many bytes of a log of so many are too much garbage.
+    /// Returns how many of the log's bytes are too much garbage.
     fn excess(&self, bytes: u64) -> u64 {
         let live: u64 = self.storage.live.iter().map(|live| live.load(Ordering::Relaxed)).sum();
         let allowed = match self.storage.log_short {
             false => self.storage.garbage_allowed,
-            // Every file counts, if there is surely room for what is alive.
+            // Any garbage is too much, if the live records certainly fit into the reserve.
             true if live <= self.storage.reserve_bytes / RESERVE_PART => 0,
             true => return 0,
         };
         bytes.saturating_sub(live.saturating_mul(2).saturating_add(allowed))
     }
 
-    /// The log has said how large it is: whichever shard hears of it tells the one that decides, which may have
-    /// nothing to write and hear nothing itself.
-    pub(in crate::shard) fn tell_size(&mut self, size: Size) {
+    /// Called with the size of the log. The shard that receives it informs the deciding shard, which may
+    /// write nothing itself and so receive no answers from the log.
+    pub(in crate::shard) fn report_size(&mut self, size: Size) {
         self.publish_live_bytes();
         if let Some(oldest) = size.oldest.filter(|_| self.excess(size.bytes) > 0) {
             let (bytes, newest) = (size.bytes, self.storage.log_file);
@@ -99,14 +100,15 @@ impl Shard {
         }
     }
 
-    /// On the shard that decides.
+    /// Handles the report of a large log on the deciding shard.
     pub(in crate::shard) fn handle_log_full(&mut self, bytes: u64, oldest: u64, newest: u64, short: bool) {
         self.note_log_short(short);
         self.storage.log_full = Some((bytes, oldest, newest));
         self.reclaim();
     }
 
-    /// On the shard that decides, now and then: what is still there may have been told of before it went, or could not go.
+    /// Called from time to time on the deciding shard. Asks the log again to delete evacuated files if it has
+    /// reported them since: the report may be older than the deletion, or the deletion may have failed.
     pub(in crate::shard) fn forget_again(&mut self) {
         let evacuated = self.storage.evacuated;
         if self.storage.log_full.take_if(|(_, oldest, _)| *oldest <= evacuated).is_some() {
@@ -114,7 +116,7 @@ impl Shard {
         }
     }
 
-    /// On the shard that decides: begins an evacuation if most of the log is garbage.
+    /// On the deciding shard: begins an evacuation if most of the log is garbage.
     pub(in crate::shard) fn reclaim(&mut self) {
         if !self.metadata.decides() || self.storage.evacuation.is_some() {
             return;
@@ -126,11 +128,12 @@ impl Shard {
             return;
         }
         if oldest <= self.storage.evacuated {
-            // It is going.
+            // The oldest file is being deleted already.
             return;
         }
-        // As many as can be written over next (docs/decisions/0016): those that stay are synced each time (0021), so none goes
-        // alone. More only if more are too much. And all but the newest: that one is being written.
+        // At least as many files as the log can reuse next (docs/decisions/0016), because each evacuation
+        // syncs the files that remain (docs/decisions/0021). More only if the garbage is more than that. The
+        // newest file is excluded, because it is being written.
         let file_bytes = (bytes / (newest.saturating_sub(oldest) + 1)).max(1);
         let files =
             self.storage.evacuation_files.min(excess.div_ceil(file_bytes).max(SPARE_FILES_MAX as u64));
@@ -141,15 +144,15 @@ impl Shard {
         }
     }
 
-    /// Begins to write once more what is alive of the files up to `file`: when the place of all that was handed over
-    /// before is known.
+    /// Begins to write the live records of the files up to `file` again. It waits until the place of all
+    /// earlier handovers is known.
     pub(in crate::shard) fn handle_evacuate(&mut self, file: u64) {
         let storage = &mut self.storage;
-        if storage.journal.is_away() {
+        if storage.journal.has_unwritten() {
             storage.evacuate_next = Some(file);
             return;
         }
-        // The log writes to a newer one. What is written from now on is not evacuated.
+        // The log already writes to a newer file. New records need no evacuation.
         storage.log_file = storage.log_file.max(file + 1);
         let definitions = self.metadata.decides() && storage.definitions_file <= file;
         let definitions = definitions.then(|| Definitions {
@@ -163,7 +166,7 @@ impl Shard {
         storage.evacuating = Some(Evacuating { file, queues, definitions, bytes: 0 });
     }
 
-    /// Goes on with an evacuation, as far as this turn may.
+    /// Continues an evacuation, as far as this turn may.
     pub(in crate::shard) fn walk_evacuation(&mut self) {
         let Some(mut evacuating) = self.storage.evacuating.take() else { return };
         let before = self.storage.journal.open_bytes();
@@ -189,7 +192,8 @@ impl Shard {
         self.storage.journal.evacuated(file, bytes, definitions.map(|definitions| definitions.file));
     }
 
-    /// Writes the next part of what is alive of a queue in the files up to `file`. Returns whether that was the last.
+    /// Writes the next live records of a queue in the files up to `file`. Returns true if those were the
+    /// last.
     fn evacuate_queue(&mut self, place: usize, file: u64) -> bool {
         let Storage { journal, unwritten, live_bytes, .. } = &mut self.storage;
         let Some(slot) = self.queues.at_mut(place) else { return true };
@@ -205,7 +209,7 @@ impl Shard {
             if ranges.is_empty() && runs.is_empty() {
                 return true;
             }
-            // What the log has not been given is in the ranges, too.
+            // The ranges also include messages that were never written.
             unwritten.write(slot, ALL_DUE, journal);
             slot.recount_live(live_bytes);
             slot.fifo.begin_repeat(ranges, runs);
@@ -213,7 +217,8 @@ impl Shard {
         if self.rows.left() == 0 {
             return false;
         }
-        // What is said again must not be taken once more by what was kept back before.
+        // Facts that were kept back come first. Otherwise they would remove records that are written again
+        // after them.
         for fact in slot.take_kept() {
             journal.push_fact(id, &fact, None, slot.driver.syncs());
         }
@@ -226,7 +231,7 @@ impl Shard {
         !slot.fifo.is_repeating()
     }
 
-    /// Writes the next part of the definitions. Returns whether that was the last.
+    /// Writes the next part of the definitions. Returns true if that was the last.
     fn evacuate_definitions(&mut self, definitions: &mut Definitions) -> bool {
         let Definitions { told, version, bytes, .. } = definitions;
         let journal = &mut self.storage.journal;
@@ -235,7 +240,8 @@ impl Shard {
             *version += 1;
             journal.evacuate_change(*version, &change);
         });
-        // What is decided and not committed stands in the log before this part, and counts after it.
+        // Changes that are decided but not committed are in the log before this part, so they are written
+        // again after it.
         let mut pending = 0;
         for change in self.metadata.pending() {
             (*version, pending) = (*version + 1, pending + 1);
@@ -246,7 +252,8 @@ impl Shard {
         told.is_all()
     }
 
-    /// On the shard that decides: a shard has written its part. Returns the file that may go when all have.
+    /// On the deciding shard: called when a shard has written its part. When all have, the log may delete the
+    /// files.
     pub(in crate::shard) fn handle_evacuated(&mut self, file: u64, bytes: u64) {
         let Some(evacuation) = self.storage.evacuation.as_mut().filter(|e| e.file == file) else { return };
         evacuation.left -= 1;
@@ -262,14 +269,15 @@ impl Shard {
         }
     }
 
-    /// The newest file of the log of which, and of all before it, nothing is needed any more.
+    /// Returns the newest file of the log that is no longer needed, together with all earlier files.
     pub fn poll_forget(&mut self) -> Option<u64> {
         self.storage.forget.take()
     }
 }
 
-/// Ranges that overlap become one, so that what is alive of them is said once. They do overlap: a queue does not say
-/// what its consumers hold in order. Said once per range, it would stand in more ranges after every evacuation.
+/// Joins ranges that overlap, so that live messages are written once. Ranges overlap because a queue writes
+/// the messages that its consumers hold in no particular order. Written once per range, a message would be in
+/// more ranges after every evacuation.
 fn join(mut ranges: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     ranges.sort_unstable();
     ranges.dedup_by(|next, joined| {
@@ -294,7 +302,7 @@ mod tests {
     use crate::questions::Question;
     use crate::{StorageLimits, make_shards};
 
-    /// A log of one shard with a file for each handover, numbered from 1: their bytes.
+    /// A log of one shard with one file per handover, numbered from 1. `files` has their sizes in bytes.
     struct Files {
         shard: Shard,
         files: Vec<u64>,
@@ -337,20 +345,20 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_are_more_than_the_garbage_allowed_are_not_written_again_for_every_other() {
+    fn definitions_larger_than_the_garbage_allowed_are_not_rewritten_each_time() {
         let (count, one) = (300, 100);
         let mut log = Files::with_garbage_allowed(10 * one);
         (0..count).for_each(|i| log.declare(&format!("queue-{i:080}")));
         assert!(log.forgotten > 0);
-        // As garbage they would be written with each of them, 150 times in all.
+        // If they counted as garbage, they would be written again with each declaration, 150 times in all.
         assert!(log.written < 10 * count * one, "{} bytes for {count} definitions", log.written);
         assert!(log.bytes() < 5 * count * one, "{} bytes are kept", log.bytes());
     }
 
-    /// The definitions are said, in parts, while a declaration and a deletion wait for their sync: both stand in files that go.
-    /// They are synced before one of the parts, or behind the last.
+    /// The definitions are written in parts while a declaration and a deletion wait for their sync. Both are
+    /// in files that are deleted. They are synced before one of the parts, or after the last.
     #[test]
-    fn what_is_pending_outlives_an_evacuation() {
+    fn pending_changes_outlive_an_evacuation() {
         (0..10).for_each(evacuate_while_changes_are_pending);
     }
 
@@ -396,7 +404,7 @@ mod tests {
             }
         }
 
-        // What is left when file 1 is gone, and the process with it.
+        // What remains after file 1 is deleted and the process is killed.
         let disk = wal::testing::FalseDisk::new(1);
         let options = wal::Options { seed: Some(1), ..wal::Options::default() };
         let (mut files, _) = wal::Log::open(disk.clone(), options, &mut |_| {}).unwrap();
@@ -413,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_that_overlap_are_said_once() {
+    fn overlapping_ranges_are_written_once() {
         assert_eq!(join(Vec::new()), []);
         assert_eq!(join(vec![(517, 569), (458, 514), (459, 568)]), [(458, 569)]);
         assert_eq!(join(vec![(5, 9), (1, 4), (9, 9), (11, 20), (12, 13)]), [(1, 4), (5, 9), (11, 20)]);

@@ -1,4 +1,4 @@
-//! A queue with its machine, and where its messages are.
+//! A queue with its machine, and the places of its messages.
 
 use std::collections::BTreeMap;
 
@@ -9,32 +9,32 @@ use wal::Extent;
 
 use crate::facts::Place;
 
-/// A queue that lives here.
+/// A queue whose home is this shard.
 pub(in crate::shard) struct QueueSlot {
     pub id: QueueId,
-    /// Decides what of it goes to the log, and when.
+    /// Decides which facts are written to the log, and when.
     pub driver: Driver,
     pub fifo: Fifo,
-    /// Where in the log its messages are, the oldest first.
+    /// Where its messages are in the log, oldest first.
     pub places: Vec<Place>,
-    /// Where its runs on the disk stand.
+    /// Where its paged-out runs are on the disk.
     pub extents: BTreeMap<u32, RunPlace>,
-    /// What could be paged out, when it was counted last.
+    /// Bytes that could be paged out, at the last count.
     pub pageable: u64,
-    /// It is among the queues that [`super::pages::Pages`] looks at.
+    /// The queue is in the large queues of [`super::pages::Pages`].
     pub is_large: bool,
-    /// What [`QueueSlot::live_bytes`] said last.
+    /// The last result of [`QueueSlot::live_bytes`].
     pub live_counted: u64,
-    /// What [`Fifo::depth`] returned last.
+    /// The last result of [`Fifo::depth`].
     pub depth_counted: (u64, u64),
-    /// The last Gone and Taken of this turn, kept back so that the next may continue them.
+    /// The last `Gone` and `Taken` of this turn. They are kept back so that the next fact may continue them.
     pub gone: Option<Span>,
     pub taken: Option<Taken>,
-    /// It is among the queues that [`super::unwritten::AllUnwritten`] looks at.
+    /// The queue is in the list of [`super::unwritten::AllUnwritten`].
     pub defers: bool,
-    /// The version of the policies that its settings are of.
+    /// The version of the policies that its settings were made from.
     pub policies: u64,
-    /// The time of its entry in the deadlines of queues.
+    /// The time of its entry in the deadlines of queues, in milliseconds.
     pub noted_ms: Option<u64>,
 }
 
@@ -42,22 +42,23 @@ pub(in crate::shard) struct QueueSlot {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::shard) struct RunPlace {
     pub extent: Extent,
-    /// The file of the log that says so, once it is written.
+    /// The file of the log with its `Stored` record, once that is written.
     pub file: Option<u64>,
 }
 
-/// What a block was asked for.
+/// A block that was requested.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reading {
     pub queue: QueueId,
     pub load: Load,
     pub extent: Extent,
-    /// It is to be copied, not to be delivered.
+    /// It is read to be copied, not to be delivered.
     pub copied: bool,
 }
 
 impl QueueSlot {
-    /// Keeps back a fact that the next may continue. Returns the one that was kept and has ended.
+    /// Keeps back a fact that the next one may continue. Returns the previous one if it cannot be continued
+    /// any more.
     pub fn keep_back(&mut self, fact: &Fact) -> Option<Fact> {
         match *fact {
             Fact::Gone(span) => replace_joined(&mut self.gone, span).map(Fact::Gone),
@@ -66,7 +67,7 @@ impl QueueSlot {
         }
     }
 
-    /// What was kept back.
+    /// Takes the facts that were kept back.
     pub fn take_kept(&mut self) -> impl Iterator<Item = Fact> + use<> {
         self.gone.take().map(Fact::Gone).into_iter().chain(self.taken.take().map(Fact::Taken))
     }
@@ -78,7 +79,7 @@ impl QueueSlot {
         }
     }
 
-    /// Corrects the sum of what is alive.
+    /// Updates the sum of live bytes.
     pub fn recount_live(&mut self, sum: &mut u64) {
         let live = self.live_bytes();
         *sum = *sum - self.live_counted + live;
@@ -92,7 +93,7 @@ impl QueueSlot {
         }
     }
 
-    /// Corrects the sums of ready and of unsettled messages.
+    /// Updates the sums of ready and of unsettled messages.
     #[inline]
     pub fn recount_depth(&mut self, (ready, unsettled): &mut (u64, u64)) {
         let depth = self.fifo.depth();

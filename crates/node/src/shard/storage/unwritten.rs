@@ -1,7 +1,8 @@
-//! What all queues of a shard defer together: the budget, and the time at which the oldest is to be written.
+//! The messages whose writing is deferred, of all queues of a shard: their budget, and when the oldest must
+//! be written.
 //!
-//! Each queue's driver decides which of its messages are deferred ([`queue::Solo`], docs/decisions/0022). A receipt leaves when
-//! its message is written or settled, whichever comes first.
+//! The driver of each queue decides which of its messages are deferred ([`queue::Solo`],
+//! docs/decisions/0022). A receipt leaves when its message is written or settled, whichever comes first.
 
 use broker::ids::QueueId;
 use queue::{ALL_DUE, DEFERRED_MS, Deferral, Driver, Level, Put, Solo};
@@ -11,28 +12,29 @@ use super::slot::QueueSlot;
 use crate::shard::Shard;
 use crate::shard::receipts::Receipt;
 
-/// Bytes of records that are deferred at a time: what one link may have unconfirmed. Beyond it messages are written at once.
+/// The most bytes of records that are deferred at a time: what one link may have unconfirmed. More messages
+/// are written at once.
 pub const UNWRITTEN_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// See the module.
+/// The deferred messages of a shard. See the module.
 #[derive(Debug)]
 pub(super) struct AllUnwritten {
     bytes_max: u64,
     pub messages: u64,
     pub bytes: u64,
-    /// The queues that have some, and some that had.
+    /// The queues that have deferred messages, and some that no longer do.
     queues: Vec<QueueId>,
-    /// When the first is to be written, or earlier.
+    /// When the first message must be written, or earlier.
     due_ms: Option<u64>,
 }
 
 impl AllUnwritten {
-    /// At most `bytes_max` are kept.
+    /// Defers at most `bytes_max` bytes.
     pub fn new(bytes_max: u64) -> Self {
         Self { bytes_max, messages: 0, bytes: 0, queues: Vec::new(), due_ms: None }
     }
 
-    /// Has the driver defer a message, if it wants to and there is room. Returns whether it does.
+    /// Asks the driver to defer a message, if the budget allows it. Returns true if it is deferred.
     pub fn defer(&mut self, queue: QueueId, solo: &mut Solo, defers: &mut bool, put: Put<'_>) -> bool {
         let Some(bytes) = solo.defer(put, self.bytes_max - self.bytes) else { return false };
         self.messages += 1;
@@ -44,7 +46,7 @@ impl AllUnwritten {
         true
     }
 
-    /// Corrects the sums when a queue has come to defer less. Returns by how many messages.
+    /// Updates the sums when a queue defers less than before. Returns the difference in messages.
     pub fn recount(&mut self, before: Deferral, now: Deferral) -> u64 {
         let messages = before.messages - now.messages;
         self.messages -= messages;
@@ -63,14 +65,15 @@ impl AllUnwritten {
         self.recount(before, driver.deferral());
     }
 
-    /// `writes`: they are written when it is time.
+    /// Returns when messages must be written. `writes` is false while they cannot be.
     pub fn next_deadline(&self, writes: bool) -> Option<u64> {
         self.due_ms.filter(|_| writes)
     }
 }
 
 impl Shard {
-    /// Writes what has been kept long enough; at a stop, all of it. The log's reserve is not for them.
+    /// Writes messages that were deferred long enough; at a stop, all of them. The log's reserve is not for
+    /// them.
     pub(in crate::shard) fn write_overdue(&mut self) {
         if !self.storage.log_short
             && self.storage.unwritten.due_ms.is_some_and(|due| due <= self.here.now_ms || self.stopping)
@@ -79,7 +82,7 @@ impl Shard {
         }
     }
 
-    /// Writes what is to be written until `now_ms`, of all queues.
+    /// Writes the messages of all queues that are due by `now_ms`.
     pub(in crate::shard) fn write_kept(&mut self, now_ms: u64) {
         let mut queues = std::mem::take(&mut self.storage.unwritten.queues);
         let mut due_ms = None;

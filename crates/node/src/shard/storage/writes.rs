@@ -1,32 +1,36 @@
-//! The end of a turn: what is to be written is written, or handed over.
+//! The end of a turn: its records and chunks are written, or handed over.
 //!
 //! ```text
 //!   turn ──▶ poll_handover, poll_stream_jobs ──▶ Writes ── answer at once ──▶ handle_*, turn ──▶ mail, output
 //!                                                  └────── or later, as mail of the log's or the streams' thread
 //! ```
 //!
-//! What is written at once is answered within the turn: receipts leave with what else the turn has made.
+//! A write that completes at once is answered within the turn, so receipts leave with the other results of
+//! the turn.
 
 use wal::{Completion, Handover, StreamAnswer, StreamJob};
 
 use crate::shard::Shard;
 
-/// Rounds of writing in one turn. An answer seldom makes anything to be written; what is left then waits for the next
-/// turn, with whatever else has come until then.
+/// The most rounds of writing in one turn. An answer seldom leads to more writing. What is left waits for the
+/// next turn, with whatever else has arrived by then.
 const WRITES_MAX: usize = 4;
 
-/// Where a shard's records and chunks go. Nothing of it may wait for a sync, nor for another thread.
+/// The destination of a shard's records and chunks. Its methods must not wait for a sync, nor for another
+/// thread.
 pub trait Writes {
-    /// Writes records, or takes them to be written; then the answer is [`Shard::handle_logged`], later.
+    /// Writes records and returns the completion. Or accepts them and returns `None`; the completion is then
+    /// passed to [`Shard::handle_logged`] later.
     fn write(&mut self, handover: Handover) -> Option<Completion>;
 
-    /// Does a job of a stream, or takes it to be done; then the answer is [`Shard::handle_stream_answer`], later.
+    /// Does a job of a stream and returns the answer. Or accepts it and returns `None`; the answer is then
+    /// passed to [`Shard::handle_stream_answer`] later.
     fn append(&mut self, job: StreamJob) -> Option<StreamAnswer>;
 }
 
 impl Shard {
-    /// Writes what the turn has made. To be called behind [`Shard::turn`], in front of everything else that polls; true if
-    /// something is left for another turn.
+    /// Writes what the turn has made. Called after [`Shard::turn`] and before all other polls. Returns true
+    /// if work is left for another turn.
     pub fn write(&mut self, writes: &mut impl Writes) -> bool {
         let mut is_left = false;
         for _ in 0..WRITES_MAX {

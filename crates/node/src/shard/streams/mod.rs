@@ -1,4 +1,4 @@
-//! Streams of this shard: those that live here, and the readers of any stream that are here.
+//! The streams that live on this shard, and the readers of any stream that are on this shard.
 //!
 //! ```text
 //!   Publish ──> Stream ──poll_stream_jobs──> (the streams' thread) ──> handle_stream_answer ──> receipts, News
@@ -8,7 +8,8 @@
 //!                         └──> (the stream readers' thread) ──> handle_chunks
 //! ```
 //!
-//! What a consumer asks stays on its own shard; everything else goes to the stream's home.
+//! A consumer's requests are handled on its own shard. Everything else goes to the shard that owns the stream
+//! (its home).
 
 mod memory;
 
@@ -28,60 +29,61 @@ use wal::{
     StreamJob, StreamLimits, Wanted,
 };
 
-use self::memory::Line;
+use self::memory::WaitingList;
 pub(super) use self::memory::node_budget;
 use super::Shard;
 use super::connections::Gates;
 use super::deadlines::Deadlines;
 use super::receipts::Receipt;
-use super::requests::{RUN_MAX, Requests, is_of_readers};
+use super::requests::{RUN_MAX, Requests, is_for_readers};
 
-/// Bytes that one load of a reader brings, about: what a reader that is behind holds in memory.
+/// The approximate bytes of one load, which is what a reader that is behind holds in memory.
 const LOAD_BYTES: u32 = 256 * 1024;
 
-/// Bytes of new chunks that are kept for the readers of one stream, and of all streams of a shard together: each has an
-/// equal part, at most as much as a consumer at full speed falls behind now and then (docs/performance.md).
+/// The most bytes of new chunks that are retained for the readers of one stream, and of all streams of a
+/// shard. Each stream has an equal share. A consumer at full speed now and then falls behind by as much as
+/// the first limit (docs/performance.md).
 const TAIL_BYTES_MAX: usize = 1024 * 1024;
 const TAILS_BYTES: usize = 32 * 1024 * 1024;
 
-/// How long after a failure the disk is tried again.
+/// The time after a failure until the disk is tried again, in milliseconds.
 const RETRY_MS: u64 = 200;
 
-/// A stream that lives here.
+/// A stream whose home is this shard.
 #[derive(Debug)]
 struct StreamSlot {
     stream: Stream,
-    /// It is in [`Streams::due`].
+    /// The stream is in [`Streams::due`].
     due: bool,
-    /// The version of the policies that its settings are of.
+    /// The version of the policies that its settings were made from.
     policies: u64,
     /// The time of its entry in [`Streams::deadlines`].
     noted_ms: Option<u64>,
     /// Its part of [`Streams::messages`].
     messages: u64,
-    /// It is counted in [`Streams::holding`].
+    /// The stream is counted in [`Streams::holding`].
     holds: bool,
 }
 
-/// The readers of a stream that are here.
+/// The readers of a stream on this shard.
 #[derive(Debug, Default)]
 struct Following {
     readers: Readers,
-    /// Consumers that the stream was told of.
-    told: Option<u32>,
+    /// The number of consumers that the stream was last told; `None` if it does not know this shard.
+    reported_consumers: Option<u32>,
     /// Its part of [`Streams::tails`].
     tail_bytes: u64,
 }
 
 impl Following {
-    /// Corrects the sum of what is kept for readers.
+    /// Updates the sum of what is retained for readers.
     fn recount(&mut self, sum: &mut u64) {
         let tail_bytes = self.readers.tail_bytes() as u64;
         *sum = *sum - std::mem::replace(&mut self.tail_bytes, tail_bytes) + tail_bytes;
     }
 }
 
-/// Chunks that a reader waits for.
+/// A load: chunks that a reader waits for.
 #[derive(Debug)]
 struct Load {
     who: Asked,
@@ -92,12 +94,13 @@ struct Load {
     reserved: Option<Reserved>,
 }
 
-/// See the module.
+/// The streams of a shard. See the module.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     homes: HashMap<QueueId, StreamSlot>,
     following: HashMap<QueueId, Following>,
-    /// Deliveries to consumers that were here, of streams that have none here any more.
+    /// The number of deliveries to consumers that were on this shard, for streams that have none here any
+    /// more.
     delivered: HashMap<QueueId, u64>,
     /// Streams that may have work for the disk.
     due: Vec<QueueId>,
@@ -106,22 +109,22 @@ pub(super) struct Streams {
     messages: u64,
     /// The number of streams that live here and have publishes without a receipt.
     holding: usize,
-    /// Bytes of new chunks that are kept for readers here.
+    /// Bytes of new chunks that are retained for readers here.
     tails: u64,
-    /// The most bytes that a stream could keep for its readers since they were last made to keep less.
+    /// The largest share of one stream since retained chunks were last shrunk.
     tail_bytes_most: usize,
     /// Streams with a reader that was interrupted.
-    going: Vec<QueueId>,
+    interrupted: Vec<QueueId>,
     jobs: Vec<StreamJob>,
     next_ticket: u64,
     /// By ticket.
     loads: HashMap<u64, Load>,
     /// Tickets of loads that wait for memory, in their order.
-    waiting: BTreeMap<Line, VecDeque<u64>>,
-    /// When they are tried again, if nothing happens before.
+    waiting: BTreeMap<WaitingList, VecDeque<u64>>,
+    /// When waiting loads are tried again at the latest.
     retry_ms: u64,
     chunk_jobs: Vec<ChunkJob>,
-    /// To be asked for again, not before this time.
+    /// Jobs to be tried again, not before `again_ms`.
     again: Vec<ChunkJob>,
     again_ms: u64,
     home_output: StreamOutput,
@@ -135,31 +138,31 @@ impl Streams {
         self.deadlines.first().into_iter().chain(again).chain(retry).min()
     }
 
-    /// What may be kept of each stream that has readers here.
+    /// The share of each stream with readers here, in bytes.
     fn tail_bytes(&self) -> usize {
         (TAILS_BYTES / self.following.len().max(1)).min(TAIL_BYTES_MAX)
     }
 
-    /// Whether publishes wait to be written.
+    /// Returns true if publishes wait to be written.
     pub fn hold_receipts(&self) -> bool {
         self.holding > 0
     }
 
-    /// How far a consumer here has come.
+    /// Returns the progress of a consumer on this shard.
     pub fn standing(&self, queue: QueueId, consumer: ConsumerId) -> Option<Standing> {
         self.following.get(&queue)?.readers.standing(consumer)
     }
 
-    /// What is kept of the streams that live here and have been used.
+    /// The number of messages retained by the streams that live here and have been used.
     pub fn messages(&self) -> u64 {
         self.messages
     }
 
-    pub fn is_going(&self) -> bool {
-        !self.going.is_empty()
+    pub fn has_interrupted(&self) -> bool {
+        !self.interrupted.is_empty()
     }
 
-    /// Bytes of chunks that [`Shard::poll_stream_jobs`] would have written now.
+    /// Bytes of chunks that [`Shard::poll_stream_jobs`] would write now.
     pub fn bytes_to_write(&self) -> u64 {
         self.due
             .iter()
@@ -168,7 +171,7 @@ impl Streams {
             .sum()
     }
 
-    /// Corrects the part that a stream has in the sums.
+    /// Updates a stream's part of the sums.
     fn recount(&mut self, queue: QueueId) {
         if let Some(home) = self.homes.get_mut(&queue) {
             let (messages, holds) = (home.stream.messages(), home.stream.holds_receipts());
@@ -189,7 +192,7 @@ impl Streams {
 }
 
 impl Shard {
-    /// Makes the machine of a stream that has its home here; it is opened when somebody asks something of it.
+    /// Makes the machine of a stream whose home is this shard. The stream is opened at its first request.
     pub(super) fn place_stream(&mut self, id: QueueId, config: Config) {
         let policies = self.metadata.policies();
         let stream = Stream::new(config);
@@ -197,10 +200,10 @@ impl Shard {
         self.streams.homes.insert(id, home);
     }
 
-    /// Does what is asked first of a stream, and what is asked of it next; false if none is known here that this could ask
-    /// it of.
+    /// Applies the first request, which is for this stream, and the following ones for it. Returns false if
+    /// the stream is unknown on this shard.
     pub(super) fn apply_to_stream(&mut self, queue: QueueId, requests: &mut Requests<'_>) -> bool {
-        if requests.as_slice().first().is_some_and(|(_, request)| is_of_readers(request)) {
+        if requests.as_slice().first().is_some_and(|(_, request)| is_for_readers(request)) {
             let is_stream = self.metadata.catalog().is_stream(queue) == Some(true);
             let is_known = is_stream || self.streams.following.contains_key(&queue);
             if is_known && let Some((_, request)) = requests.next() {
@@ -227,7 +230,7 @@ impl Shard {
                     }
                     requests.next();
                 }
-                Some((next, request)) if *next == queue && !is_of_readers(request) => {
+                Some((next, request)) if *next == queue && !is_for_readers(request) => {
                     let Some((_, request)) = requests.next() else { break };
                     home.stream.apply(request, self.here.now_ms, &mut output);
                     if ends(&output.effects) {
@@ -268,7 +271,7 @@ impl Shard {
         }
     }
 
-    /// The stream is gone from the catalog.
+    /// Called when the catalog has forgotten the stream.
     pub(super) fn stream_forgotten(&mut self, queue: QueueId) {
         if let Some(mut home) = self.streams.homes.remove(&queue) {
             self.streams.deadlines.forget(queue, &mut home.noted_ms);
@@ -277,27 +280,28 @@ impl Shard {
             self.streams.jobs.push(StreamJob::Remove { stream: queue.0 });
             self.counters.queues_deleted += 1;
         }
-        // Readers have been told by the stream, unless it had no home.
+        // The stream has told its readers already, unless it had no home.
         let news =
             News { retained: Retained::default(), chunks: Vec::new(), end: Some(GoneReason::QueueDeleted) };
         self.handle_news(queue, news);
         self.streams.delivered.remove(&queue);
     }
 
-    /// Deliveries of a stream to consumers of this shard.
+    /// The number of deliveries of a stream to consumers of this shard.
     pub fn stream_delivered(&self, queue: QueueId) -> u64 {
         let gone = self.streams.delivered.get(&queue).copied().unwrap_or_default();
         gone + self.streams.following.get(&queue).map_or(0, |following| following.readers.delivered())
     }
 
-    /// The numbers of a stream that lives here, if it is open or has ended.
+    /// Returns the report of a stream that lives here.
     pub(super) fn stream_report(&self, queue: QueueId) -> Option<queue::Report> {
         self.streams.homes.get(&queue).map(|home| home.stream.report())
     }
 
     // ---- the disk -----------------------------------------------------------------------------------------
 
-    /// Streams with something due at this time. Those that are too many for this turn stay due.
+    /// Handles streams with something due at this time. If they are too many for this turn, the others stay
+    /// due.
     pub(super) fn stream_timeouts(&mut self) {
         let rows_max = self.rows.left_for_due();
         let due = self.streams.deadlines.take_due(self.here.now_ms, rows_max);
@@ -305,13 +309,13 @@ impl Shard {
         for queue in due {
             if let Some(home) = self.streams.homes.get_mut(&queue) {
                 home.noted_ms = None;
-                // Asking it for work notes its next deadline.
+                // Polling its work also notes its next deadline.
                 self.streams.touch(queue);
             }
         }
     }
 
-    /// Work for the streams' thread. To be called behind a turn.
+    /// Returns the work for the streams' thread. Called after a turn.
     pub fn poll_stream_jobs(&mut self) -> impl Iterator<Item = StreamJob> {
         let shard = u32::from(self.here.id);
         let mut due = std::mem::take(&mut self.streams.due);
@@ -340,7 +344,7 @@ impl Shard {
         self.streams.jobs.drain(..)
     }
 
-    /// The answer to one of [`Shard::poll_stream_jobs`].
+    /// Handles the answer to one of [`Shard::poll_stream_jobs`].
     pub fn handle_stream_answer(&mut self, answer: StreamAnswer) {
         let queue = QueueId(answer.stream());
         let name =
@@ -353,11 +357,11 @@ impl Shard {
                     let wal::StreamCut { file, offset, bytes, left } = cut;
                     match left {
                         false => {
-                            tracing::warn!(stream = %name, file, offset, bytes, "torn end of the stream cut off");
+                            tracing::warn!(stream = %name, file, offset, bytes, "the torn end of the stream was cut off");
                         }
                         true => tracing::warn!(
                             stream = %name, file, offset, bytes,
-                            "the end of the stream is lost from here on; whole messages behind are left in the file, unread"
+                            "the end of the stream is lost from here on; complete messages after this place stay in the file, unread"
                         ),
                     }
                 }
@@ -368,7 +372,7 @@ impl Shard {
                 let known = match result {
                     Ok(known) => Some(retained(known)),
                     Err(failed) => {
-                        tracing::error!(stream = %name, "the stream cannot be written: {}; it is tried again", failed.error);
+                        tracing::error!(stream = %name, "the stream cannot be written: {}; trying again", failed.error);
                         failed.retained.map(|known| retained(*known))
                     }
                 };
@@ -376,7 +380,7 @@ impl Shard {
             }
             StreamAnswer::Limited { result, .. } => {
                 if let Err(error) = &result {
-                    tracing::error!(stream = %name, "the limits of the stream cannot be kept: {error}");
+                    tracing::error!(stream = %name, "the limits of the stream cannot be applied: {error}");
                 }
                 home.stream.handle_limited(result.ok().map(retained), &mut output);
             }
@@ -398,45 +402,46 @@ impl Shard {
         }
         let now_ms = self.here.now_ms;
         self.streams.following.entry(queue).or_default();
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             following.readers.apply(request, now_ms, output, gates);
         });
     }
 
-    /// What a stream has to say to its readers here.
+    /// Passes the news of a stream to its readers on this shard.
     pub(super) fn handle_news(&mut self, queue: QueueId, news: News) {
         let (tail_bytes, now_ms) = (self.streams.tail_bytes(), self.here.now_ms);
         self.streams.tail_bytes_most = self.streams.tail_bytes_most.max(tail_bytes);
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             let ended = news.end.is_some();
             following.readers.handle_news(news, tail_bytes, now_ms, output, gates);
             if ended {
-                // It follows nothing any more.
-                following.told = None;
+                // The stream has ended, so this shard no longer follows it.
+                following.reported_consumers = None;
             }
         });
     }
 
-    /// Goes on with readers that were interrupted.
-    pub(super) fn go_on_reading(&mut self) {
+    /// Continues readers that were interrupted.
+    pub(super) fn resume_reading(&mut self) {
         let now_ms = self.here.now_ms;
-        for queue in std::mem::take(&mut self.streams.going) {
-            self.tell_readers(queue, |following, output, gates| {
+        for queue in std::mem::take(&mut self.streams.interrupted) {
+            self.with_readers(queue, |following, output, gates| {
                 following.readers.go_on(now_ms, output, gates)
             });
         }
     }
 
-    /// Has the readers of a stream do something, and carries out what they say. Nothing, if none are here.
-    fn tell_readers(
+    /// Has the readers of a stream do something, and carries out what they emit. Does nothing if no readers
+    /// are here.
+    fn with_readers(
         &mut self,
         queue: QueueId,
-        tell: impl FnOnce(&mut Following, &mut ReadersOutput, &mut Gates<'_>),
+        act: impl FnOnce(&mut Following, &mut ReadersOutput, &mut Gates<'_>),
     ) {
         let Some(following) = self.streams.following.get_mut(&queue) else { return };
         let mut output = std::mem::take(&mut self.streams.readers_output);
         let mut gates = self.connections.gates(self.here, &self.metadata, &mut self.mail, &mut self.counters);
-        tell(following, &mut output, &mut gates);
+        act(following, &mut output, &mut gates);
         self.take_readers_output(queue, &mut output);
         self.streams.readers_output = output;
     }
@@ -456,16 +461,16 @@ impl Shard {
                 .queue_by_id(queue)
                 .map(|record| record.name.clone())
                 .unwrap_or_default();
-            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has come to damaged messages");
+            tracing::error!(target: PEER, stream = %name, offset, "a consumer of the stream has reached damaged messages");
         }
         if let Some(following) = self.streams.following.get_mut(&queue) {
             following.recount(&mut self.streams.tails);
-            if following.readers.is_going() && !self.streams.going.contains(&queue) {
-                self.streams.going.push(queue);
+            if following.readers.is_going() && !self.streams.interrupted.contains(&queue) {
+                self.streams.interrupted.push(queue);
             }
             let consumers = (!following.readers.is_empty()).then(|| following.readers.consumers());
-            if consumers != following.told {
-                following.told = consumers;
+            if consumers != following.reported_consumers {
+                following.reported_consumers = consumers;
                 let follower = Follower(u32::from(self.here.id));
                 self.mail.post.request(queue, Request::Follow { follower, consumers });
             }
@@ -481,17 +486,17 @@ impl Shard {
         self.carry_out_all(queue, &mut output.effects);
     }
 
-    /// Chunks to be read.
+    /// Returns the chunk jobs, for the stream readers' thread.
     pub fn poll_chunk_jobs(&mut self) -> impl Iterator<Item = ChunkJob> {
         if self.streams.again_ms <= self.here.now_ms {
             let mut again = std::mem::take(&mut self.streams.again);
             self.streams.chunk_jobs.append(&mut again);
         }
-        self.go_on_loading();
+        self.retry_loads();
         self.streams.chunk_jobs.drain(..)
     }
 
-    /// The answer to one of [`Shard::poll_chunk_jobs`].
+    /// Handles the answer to one of [`Shard::poll_chunk_jobs`].
     pub fn handle_chunks(&mut self, read: ChunksRead) {
         let ChunksRead { ticket, result, .. } = read;
         let Some(mut load) = self.streams.loads.remove(&ticket) else { return };
@@ -505,10 +510,10 @@ impl Shard {
                 return;
             }
             Ok(chunks) => Some(loaded(chunks)),
-            // Whoever is gone meanwhile needs nothing any more.
+            // The reader is gone and needs nothing any more.
             Err(StreamError::Io { .. }) if !following.readers.is_loading(who) => return,
             Err(error @ StreamError::Io { .. }) => {
-                tracing::error!("a stream cannot be read: {error}; it is tried again");
+                tracing::error!("a stream cannot be read: {error}; trying again");
                 self.streams.again.push(load.job.clone());
                 self.streams.loads.insert(ticket, load);
                 self.streams.again_ms = self.here.now_ms + RETRY_MS;
@@ -520,7 +525,7 @@ impl Shard {
             }
         };
         let now_ms = self.here.now_ms;
-        self.tell_readers(queue, |following, output, gates| {
+        self.with_readers(queue, |following, output, gates| {
             following.readers.handle_loaded(who, loaded, now_ms, output, gates);
         });
     }
@@ -544,7 +549,7 @@ fn new_chunk(chunk: Chunk, filter_bytes: u8) -> NewChunk {
         }
         bloom
     });
-    // CHUNK_ENTRIES_MAX is below what a chunk can count.
+    // `CHUNK_ENTRIES_MAX` is below what the chunk's counter can hold.
     NewChunk {
         first: chunk.first,
         entries: chunk.entries as u16,
@@ -562,7 +567,7 @@ fn retained(known: wal::Retained) -> Retained {
 fn failure(name: &str, error: &StreamError) -> OpenFailure {
     match error {
         StreamError::Io { .. } => {
-            tracing::error!(stream = name, "the stream cannot be opened: {error}; it is tried again");
+            tracing::error!(stream = name, "the stream cannot be opened: {error}; trying again");
             OpenFailure::Unavailable
         }
         _ => {
