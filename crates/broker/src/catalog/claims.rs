@@ -1,4 +1,4 @@
-//! What a command looks at, and what it changes: two commands that claim nothing in common may be decided in any order.
+//! What a command reads and what it changes. Two commands without conflicting claims may be decided in any order.
 
 use std::sync::Arc;
 
@@ -6,31 +6,31 @@ use hashbrown::HashMap;
 
 use super::{Binding, Catalog, Change, Command, Destination};
 
-/// Something that a command speaks of. Virtual host and name.
+/// Something that a command can claim. The first field is the virtual host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Thing {
-    /// That it exists, its policies and who has permissions in it.
+    /// The existence of the virtual host, its policies, and the permissions in it.
     Vhost(Arc<str>),
-    /// Its exchanges and bindings.
+    /// The exchanges and bindings of a virtual host.
     Topology(Arc<str>),
-    /// The queue, and that bindings lead to it.
+    /// A queue, and the bindings to it.
     Queue(Arc<str>, Arc<str>),
-    /// The exchange, and the bindings from and to it.
+    /// An exchange, and the bindings from and to it.
     Exchange(Arc<str>, Arc<str>),
-    /// Source, destination and key.
+    /// Virtual host, source, destination and key.
     Binding(Arc<str>, Arc<str>, Destination, Arc<str>),
     User(Arc<str>),
 }
 
-/// The claim of a command on one thing.
+/// A claim of a command on one thing.
 #[derive(Clone, Debug)]
 struct Claim {
     thing: Thing,
-    /// Nobody else may claim it. Otherwise others may share it.
+    /// True: nobody else may claim the thing. False: others may share it.
     alone: bool,
 }
 
-/// What one command claims.
+/// The claims of one command.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Claims(Vec<Claim>);
 
@@ -47,7 +47,7 @@ impl Claims {
         self.0.push(Claim { thing, alone });
     }
 
-    /// What a command claims by what it names. More may come of it: see [`Self::add_changes`].
+    /// Returns the claims on what the command names. Its decision may reach further: see [`Self::add_changes`].
     pub fn of(command: &Command, catalog: &Catalog) -> Self {
         let mut claims = Self::default();
         match command {
@@ -91,13 +91,13 @@ impl Claims {
         claims
     }
 
-    /// Adds what the changes of a decision reach beyond what the command names: what is unbound, the exchanges that delete
-    /// themselves then, and the users of a virtual host that goes.
+    /// Adds claims on what a decision changes beyond the names in the command: the removed bindings, the auto-delete
+    /// exchanges that are deleted as a result, and the users who have permissions in a deleted virtual host.
     pub fn add_changes(&mut self, changes: &[Change], catalog: &Catalog) {
         for change in changes {
             match change {
                 Change::Unbound(binding) => {
-                    // Whether this was the last of an exchange that deletes itself depends on all of its bindings.
+                    // Whether an auto-delete exchange loses its last binding depends on all of its bindings.
                     let source = catalog.exchange(&binding.vhost, &binding.source);
                     self.add_binding(binding, source.is_some_and(|exchange| exchange.auto_delete));
                 }
@@ -105,7 +105,7 @@ impl Claims {
                     self.alone(Thing::Exchange(vhost.clone(), name.clone()));
                 }
                 Change::PermissionsCleared { user, .. } => self.alone(Thing::User(user.clone())),
-                // The command has named it.
+                // The command names these.
                 Change::QueueDeclared(_)
                 | Change::QueueForgotten { .. }
                 | Change::ExchangeDeclared(_)
@@ -117,14 +117,14 @@ impl Claims {
                 | Change::UserSet { .. }
                 | Change::UserDeleted { .. }
                 | Change::PermissionsSet { .. } => {}
-                // No command makes these.
+                // No command makes these changes.
                 Change::Incarnations { .. } | Change::UsersBegun => {}
             }
         }
     }
 
-    /// Adds what a command claims while it waits: of one that may delete exchanges and bindings that it does not name,
-    /// nobody knows which it will find when its turn comes.
+    /// Adds the claims of a command that has to wait. Some commands delete exchanges and bindings that they do not
+    /// name. Which ones is unknown until the decision, so they claim the whole topology of the virtual host.
     pub fn add_waiting(&mut self, command: &Command, catalog: &Catalog) {
         let vhost = match command {
             Command::ForgetQueue { queue } => catalog.queue_by_id(*queue).map(|record| record.vhost.clone()),
@@ -163,7 +163,7 @@ impl Claims {
     }
 }
 
-/// What several commands claim together.
+/// The claims of several commands together.
 #[derive(Debug, Default)]
 pub(super) struct Claimed(HashMap<Thing, Holders>);
 
@@ -179,7 +179,7 @@ impl Claimed {
         self.0.is_empty()
     }
 
-    /// Whether one of these claims must wait for those that are held.
+    /// Returns true if one of these claims conflicts with a claim that is held.
     pub fn blocks(&self, claims: &Claims) -> bool {
         !self.is_empty()
             && claims.0.iter().any(|Claim { thing, alone }| {

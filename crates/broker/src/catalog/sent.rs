@@ -1,4 +1,4 @@
-//! The form in which a command is sent to whoever decides: one AMQP list, its first item the number of the kind.
+//! The encoding of a command for the deciding shard: one AMQP list whose first item is the number of the kind.
 //!
 //! ```text
 //! list [ kind ubyte, fields ... ]
@@ -18,7 +18,7 @@
 //!  14 clear permissions user, vhost
 //! ```
 //!
-//! What is sent is not checked here: [`super::Catalog::decide`] checks every command.
+//! Decoding does not validate a command: [`super::Catalog::decide`] checks every command.
 
 use amqp10::Value;
 use bytes::BytesMut;
@@ -27,7 +27,7 @@ use super::fields::{Read, Written};
 use super::{Command, DeclareExchange, DeclareQueue, SetPolicy};
 use crate::ids::{ConnectionId, QueueId};
 
-/// Appends the form in which a command is sent.
+/// Appends the encoding of a command.
 pub fn encode_command(command: &Command, out: &mut BytesMut) {
     let fields = match command {
         Command::DeclareQueue(declare) => Written::new(1)
@@ -76,7 +76,7 @@ pub fn encode_command(command: &Command, out: &mut BytesMut) {
     fields.put(out);
 }
 
-/// Reads a command; `None` if the bytes are none.
+/// Decodes a command. Returns `None` if the bytes are not a command.
 pub fn decode_command(sent: &[u8]) -> Option<Command> {
     let fields = Read::new(sent)?;
     let text = |at| fields.text(at);
@@ -262,7 +262,7 @@ mod tests {
             prop_assert_eq!(decode_command(&bytes), Some(command));
         }
 
-        /// Also part of a command, and one with a byte that is another.
+        /// The bytes include truncated commands and commands with one changed byte.
         #[test]
         fn no_bytes_break_the_decoder(
             command in command(),

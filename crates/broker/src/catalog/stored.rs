@@ -1,4 +1,4 @@
-//! The stored form of a change: one AMQP list, its first item the number of the kind.
+//! The stored encoding of a change: one AMQP list whose first item is the number of the kind.
 //!
 //! ```text
 //! list [ kind ubyte, fields ... ]                         format 1, since 0.1
@@ -21,11 +21,11 @@
 //!  16 users begun
 //! ```
 //!
-//! Permissions are patterns of names, today `.*` or nothing. The hash is salt and SHA-256, the algorithm
-//! [`PasswordHash::ALGORITHM`].
+//! Permissions are stored as name patterns, today `.*` or empty. The hash is the salt and the SHA-256.
+//! The algorithm is [`crate::access::PasswordHash::ALGORITHM`].
 //!
-//! Exclusive queues are not stored, nor which policy a queue or an exchange has: that follows from
-//! the names.
+//! Exclusive queues are not stored. The policy of a queue or an exchange is not stored either, because
+//! it follows from the name.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ use super::fields::{Read, Written};
 use super::{ApplyTo, Change, Exchange, ExchangeKind, Pattern, Policy, QueueRecord, queue_config};
 use crate::ids::QueueId;
 
-/// Appends the stored form.
+/// Appends the stored encoding of a change.
 pub fn encode_change(change: &Change, out: &mut BytesMut) {
     let fields = match change {
         Change::QueueDeclared(q) => Written::new(1)
@@ -82,7 +82,7 @@ pub fn encode_change(change: &Change, out: &mut BytesMut) {
     fields.put(out);
 }
 
-/// Reads a change back; `None` if the bytes are none.
+/// Decodes a stored change. Returns `None` if the bytes are not a change.
 pub fn decode_change(stored: &[u8]) -> Option<Change> {
     let fields = Read::new(stored)?;
     let text = |at| fields.text(at);

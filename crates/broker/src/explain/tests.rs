@@ -1,4 +1,4 @@
-//! The table: what is known, and which cause wins.
+//! Tests the table of causes: which facts lead to which cause.
 
 use queue::Report;
 
@@ -56,7 +56,7 @@ fn ready(ready: u64) -> Report {
     Report { ready, consumers: 1, ..Report::default() }
 }
 
-/// The cause at one link.
+/// Returns the cause at one link.
 fn at(
     link: &LinkFacts,
     report: Report,
@@ -81,7 +81,7 @@ fn of_a_publisher() {
     let alarm = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.blocked = true;
     let full = |_: &mut ConnectionFacts, q: &mut QueueFacts| q.full = true;
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
-    // From the worst on: each row lacks what the rows above have.
+    // From the worst on. Each row lacks the causes of the rows above.
     assert_eq!(at(&publishing(3), ready(1), failed, stuck), Cause::SocketNotRead);
     assert_eq!(at(&unanswered, ready(1), failed, alarm), Cause::AttachUnanswered);
     assert_eq!(at(&publishing(3), ready(1), failed, alarm), Cause::LogFailed);
@@ -104,7 +104,7 @@ fn of_a_consumer() {
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
     let stuck = |c: &mut ConnectionFacts, _: &mut QueueFacts| c.unwritten_bytes = 1;
-    // An alarm and a full queue stop publishers alone.
+    // An alarm and a full queue stop only publishers.
     let other = |c: &mut ConnectionFacts, q: &mut QueueFacts| (c.blocked, q.full) = (true, true);
     assert_eq!(at(&shut, ready(0), LOG, stuck), Cause::SocketNotRead);
     assert_eq!(

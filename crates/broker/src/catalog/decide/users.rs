@@ -1,4 +1,4 @@
-//! Virtual hosts, users, and what users may do where.
+//! The rules for virtual hosts, users, and the permissions of users.
 
 use std::sync::Arc;
 

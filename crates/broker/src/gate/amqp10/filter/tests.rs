@@ -9,7 +9,7 @@ fn symbol(text: &str) -> Value {
     Value::Symbol(Symbol::from(text.to_owned()))
 }
 
-/// A filter whose name is no matter.
+/// A filter whose name does not matter.
 fn filter(descriptor: impl Into<Value>, value: impl Into<Value>) -> (Value, Value) {
     named("f", descriptor, value)
 }
@@ -44,7 +44,8 @@ fn take(filters: &[(Value, Value)]) -> Accepted {
     accept(Some(&Map(filters.to_vec())), NOW_MS).unwrap()
 }
 
-/// That of these filters exactly those are accepted, as they were written; and what they come to.
+/// Asserts that exactly the filters at `places` are accepted, as they were written. Returns the
+/// resulting replay.
 #[track_caller]
 fn accepts(filters: &[(Value, Value)], places: &[usize]) -> Replay {
     let accepted = take(filters);
@@ -147,7 +148,7 @@ fn bloom_filters() {
     assert_eq!(accepts(&[values("a".into()), no_boolean], &[0]).bloom, bloom(&["a"], false));
 }
 
-/// What a consumer sees of the messages with these subjects.
+/// Returns the filter of fields that these filters make together.
 fn fields(filters: &[(Value, Value)]) -> Filter {
     let mut expected = FieldFilter::default();
     for (_, filter) in filters {
@@ -337,7 +338,7 @@ fn what_we_do_not_know_is_left_out() {
         (symbol("rabbitmq:stream-offset-spec"), Value::from("first")),
         (symbol("rabbitmq:stream-filter"), Value::from("a")),
         (symbol("sql-filter"), Value::from("a = 1")),
-        // Keys are symbols.
+        // Keys must be symbols.
         (Value::from("f"), offset("first").1),
         (symbol("jms-selector"), Value::from("a = 1")),
         named("jms-selector", symbol("apache.org:selector-filter:string"), symbol("a = 1")),
@@ -356,7 +357,7 @@ fn what_we_do_not_know_is_left_out() {
 }
 
 proptest! {
-    /// Whatever is accepted is accepted again, alone, and comes to the same.
+    /// The accepted filters, sent again alone, are all accepted and have the same effect.
     #[test]
     fn the_answer_asks_for_the_same(picks in proptest::collection::vec(0usize..11, 0..8)) {
         let all = [
