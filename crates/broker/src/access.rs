@@ -188,7 +188,7 @@ impl Access {
     pub fn check(&self, login: &Login) -> Result<Identity, LoginRefused> {
         let Login { credentials, from, at_ms } = login;
         match credentials {
-            Credentials::Plain { .. } if self.guesses.are_too_many(*from, *at_ms) => {
+            Credentials::Plain { .. } if self.guesses.is_blocked(*from, *at_ms) => {
                 Err(LoginRefused::TooManyFailures)
             }
             Credentials::Plain { user, password } => {
@@ -197,12 +197,12 @@ impl Access {
                     Some(known) => Some(known).filter(|known| known.hash.is_of(password)),
                     // Hashes all the same, so that the time does not reveal whether the user exists.
                     None => {
-                        let _ = std::hint::black_box(PasswordHash::NOBODYS.is_of(password));
+                        let _ = std::hint::black_box(PasswordHash::UNKNOWN_USER.is_of(password));
                         None
                     }
                 };
                 right.map(UserRecord::identity).ok_or_else(|| {
-                    self.guesses.note(*from, *at_ms);
+                    self.guesses.record_failure(*from, *at_ms);
                     LoginRefused::UnknownUserOrPassword
                 })
             }
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn loopback_users_stay_home() {
+    fn loopback_users_log_in_from_this_machine_only() {
         let (access, identity) = access(Permissions::ALL);
         assert!(access.check_origin(&identity, "127.0.0.1".parse().unwrap()).is_ok());
         assert!(access.check_origin(&identity, "::ffff:127.0.0.1".parse().unwrap()).is_ok());

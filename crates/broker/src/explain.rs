@@ -278,7 +278,7 @@ impl QueueFacts {
     }
 
     /// Returns true if no message was added or removed since `before`.
-    fn is_as(&self, before: &Self) -> bool {
+    fn is_unchanged_since(&self, before: &Self) -> bool {
         let counts = |q: &Self| {
             let r = &q.report;
             (r.published, r.delivered, r.acknowledged, r.dropped, r.dead_lettered, r.expired)

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_never_has_the_home_of_its_namesake() {
+    fn a_new_queue_never_has_the_home_of_an_old_one() {
         let mut placements = Placements::default();
         let (old, new) = (QueueId::new(1, 3), QueueId::new(2, 3));
         placements.place(old, 1);

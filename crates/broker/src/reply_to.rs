@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_outlet() {
+    fn a_name_identifies_the_outlet() {
         let to = ReplyTo { outlet: ConsumerId(0x0300_0000_0100_0007), key: 0xfeed };
         assert_eq!(to.name(), "amq.rabbitmq.reply-to.0300000001000007.000000000000feed");
         assert_eq!((ReplyTo::parse(&to.name()), to.shard()), (Some(to), 3));
     }
 
     #[test]
-    fn nothing_else_is_a_name() {
+    fn other_names_are_refused() {
         for name in [
             "",
             "amq.rabbitmq.reply-to",

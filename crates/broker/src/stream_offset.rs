@@ -20,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_spans() {
+    fn offsets_are_keywords_or_durations() {
         for (text, start) in [
             ("first", Some(Start::First)),
             ("last", Some(Start::Last)),

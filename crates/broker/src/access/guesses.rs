@@ -39,12 +39,12 @@ impl Default for Guesses {
 
 impl Guesses {
     /// Returns true if the address has failed too often for another login to be checked now.
-    pub fn are_too_many(&self, from: IpAddr, now_ms: u64) -> bool {
+    pub fn is_blocked(&self, from: IpAddr, now_ms: u64) -> bool {
         self.place(from).load(Ordering::Relaxed) > now_ms + (BURST - 1) * FAILURE_MS
     }
 
     /// Records a failed login from this address.
-    pub fn note(&self, from: IpAddr, now_ms: u64) {
+    pub fn record_failure(&self, from: IpAddr, now_ms: u64) {
         let later = |forgiven_ms: u64| Some(forgiven_ms.max(now_ms) + FAILURE_MS);
         // `later` always returns `Some`, so the update cannot fail.
         let _ = self.place(from).fetch_update(Ordering::Relaxed, Ordering::Relaxed, later);
@@ -80,9 +80,9 @@ mod tests {
     /// Returns how many of `tries` failing logins at the same time are checked.
     fn looked_at(guesses: &Guesses, from: IpAddr, now_ms: u64, tries: u64) -> u64 {
         let tried = (0..tries).filter(|_| {
-            let looks = !guesses.are_too_many(from, now_ms);
+            let looks = !guesses.is_blocked(from, now_ms);
             if looks {
-                guesses.note(from, now_ms);
+                guesses.record_failure(from, now_ms);
             }
             looks
         });
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_so_many_tries_at_once_and_then_one_a_second() {
+    fn an_address_has_a_burst_of_tries_and_then_one_per_second() {
         let guesses = Guesses::default();
         let loopback = ip("127.0.0.1");
         assert_eq!(looked_at(&guesses, loopback, START_MS, 10_000), BURST);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guesser_is_its_network_and_nobody_else() {
+    fn failures_are_counted_per_network() {
         let guesses = Guesses::default();
         let tries = |from: &str| looked_at(&guesses, ip(from), START_MS, 1_000);
         assert_eq!(tries("192.0.2.1"), BURST);

@@ -18,7 +18,7 @@ impl PasswordHash {
     pub const ALGORITHM: &str = "rabbit_password_hashing_sha256";
 
     /// A hash for which no password is known.
-    pub(super) const NOBODYS: Self = Self([0; HASH_BYTES]);
+    pub(super) const UNKNOWN_USER: Self = Self([0; HASH_BYTES]);
 
     pub fn new(salt: [u8; SALT_BYTES], password: &Secret) -> Self {
         let digest = Sha256::new().chain_update(salt).chain_update(password.expose()).finalize();
@@ -62,7 +62,7 @@ mod tests {
 
     /// The example in RabbitMQ's documentation: password `test12`, salt 908DC60A.
     #[test]
-    fn it_is_the_references_hash() {
+    fn hashes_are_rabbitmqs() {
         let password = Secret::new("test12");
         let hash = PasswordHash::new([0x90, 0x8d, 0xc6, 0x0a], &password);
         assert_eq!(STANDARD.encode(hash.expose()), "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR");

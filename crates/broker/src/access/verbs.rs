@@ -249,7 +249,7 @@ mod tests {
     /// suffices. `v`: any permissions in the virtual host suffice. `*`: no permissions are needed. The tags that
     /// suffice follow, if tags count.
     #[test]
-    fn the_table_is_the_references() {
+    fn the_table_is_rabbitmqs() {
         let picture = |verb: Verb| {
             let ask = |rights, tags: &[&str]| permit(&who(tags), rights, "/", verb, resources(verb)).is_ok();
             let only = |permission| match permission {
@@ -313,7 +313,7 @@ ExplainConnection v administrator monitoring";
     }
 
     #[test]
-    fn what_needs_two_permissions_needs_both() {
+    fn a_verb_with_two_permissions_needs_both() {
         let all = Permissions::ALL;
         for verb in [Verb::DeadLetterTo, Verb::AlternateTo, Verb::Bind, Verb::Unbind, Verb::InspectBindings] {
             let ask = |rights| permit(&who(&[]), Some(rights), "/", verb, resources(verb)).is_ok();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_time() {
+    fn durations_are_parsed() {
         let day = 86_400_000;
         for (text, ms) in
             [("7D", Some(7 * day)), ("1Y", Some(365 * day)), ("2M", Some(60 * day)), ("0s", Some(0))]
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_out_of_bounds_is_told_the_bounds() {
+    fn a_number_out_of_bounds_is_refused_with_the_bounds() {
         for (key, number, bounds) in [
             ("x-max-priority", 300, "from 1 to 255"),
             ("x-max-priority", 0, "from 1 to 255"),
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn every_name_of_a_leader_locator_is_taken() {
+    fn every_leader_locator_is_accepted() {
         let locator = |value: Value| config(&[("x-queue-leader-locator", value)]);
         for name in ["client-local", "balanced", "random", "least-leaders", "min-masters"] {
             assert!(locator(name.into()).is_ok(), "{name}");

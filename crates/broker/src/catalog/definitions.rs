@@ -56,7 +56,7 @@ impl Catalog {
 
     fn tell_part(&self, told: &mut Told, rows_max: usize, each: &mut dyn FnMut(Change)) -> usize {
         let mut rows = 0;
-        let mut say = |change: Change| {
+        let mut emit = |change: Change| {
             rows += 1;
             if self.is_durable(&change) {
                 each(change);
@@ -64,15 +64,15 @@ impl Catalog {
         };
         told.0 = match told.0 {
             Next::Few => {
-                say(Change::Incarnations { next: self.next_incarnation });
-                self.user_definitions().into_iter().for_each(&mut say);
+                emit(Change::Incarnations { next: self.next_incarnation });
+                self.user_definitions().into_iter().for_each(&mut emit);
                 let policies = [false, true].into_iter().flat_map(|operator| self.policies(operator));
-                policies.cloned().map(Change::PolicySet).for_each(&mut say);
+                policies.cloned().map(Change::PolicySet).for_each(&mut emit);
                 Next::Queue(0)
             }
             Next::Queue(place) if place >= self.queue_places() => Next::Exchange(0),
             Next::Queue(place) => {
-                self.queues.at(place).iter().for_each(|row| say(Change::QueueDeclared(row.record.clone())));
+                self.queues.at(place).iter().for_each(|row| emit(Change::QueueDeclared(row.record.clone())));
                 rows = 1;
                 Next::Queue(place + 1)
             }
@@ -80,9 +80,9 @@ impl Catalog {
             Next::Exchange(place) => {
                 let mut next = Next::Bindings(place, 0);
                 if let Some(table) = self.table_at(place) {
-                    say(Change::ExchangeDeclared(table.exchange.clone()));
+                    emit(Change::ExchangeDeclared(table.exchange.clone()));
                     if table.exchange.kind.order_counts() {
-                        table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut say);
+                        table.bindings.by_age().into_iter().cloned().map(Change::Bound).for_each(&mut emit);
                         next = Next::Exchange(place + 1);
                     }
                 }
@@ -96,7 +96,7 @@ impl Catalog {
                     table.iter().flat_map(|table| table.bindings.since_age(age)).take(rows_max)
                 {
                     last = Some(age);
-                    say(Change::Bound(binding.clone()));
+                    emit(Change::Bound(binding.clone()));
                 }
                 match last.filter(|_| rows == rows_max) {
                     Some(age) => Next::Bindings(place, age + 1),

@@ -10,9 +10,9 @@ use crate::access::{PasswordHash, Permissions};
 
 /// The items of a list that is being written.
 #[derive(Debug)]
-pub(super) struct Written(Vec<Value>);
+pub(super) struct ListWriter(Vec<Value>);
 
-impl Written {
+impl ListWriter {
     pub fn new(kind: u8) -> Self {
         Self(vec![Value::Ubyte(kind)])
     }
@@ -71,9 +71,9 @@ impl Written {
 
 /// The items of a list that was read. Each call returns `None` if the item is missing or has another type.
 #[derive(Debug)]
-pub(super) struct Read(Value);
+pub(super) struct ListReader(Value);
 
-impl Read {
+impl ListReader {
     pub fn new(bytes: &[u8]) -> Option<Self> {
         let value = Reader::new(bytes).read_value().ok()?;
         value.as_list()?;
@@ -105,7 +105,7 @@ impl Read {
         map.iter().map(|(key, value)| Some((key.as_str()?.to_owned(), value.clone()))).collect()
     }
 
-    /// See [`Written::binding`].
+    /// See [`ListWriter::binding`].
     pub fn binding(&self, at: usize) -> Option<Binding> {
         let name = self.text(at + 2)?;
         let to_exchange = self.boolean(at + 3)?;
@@ -118,7 +118,7 @@ impl Read {
         })
     }
 
-    /// See [`Written::hash`].
+    /// See [`ListWriter::hash`].
     pub fn hash(&self, at: usize) -> Option<PasswordHash> {
         let Value::Binary(hash) = self.value(at + 1)? else { return None };
         (*self.text(at)? == *PasswordHash::ALGORITHM).then(|| PasswordHash::from_bytes(hash))?
@@ -129,7 +129,7 @@ impl Read {
         texts.iter().map(|text| text.as_str().map(str::to_owned)).collect()
     }
 
-    /// See [`Written::permissions`].
+    /// See [`ListWriter::permissions`].
     pub fn permissions(&self, at: usize) -> Option<Permissions> {
         Permissions::from_patterns([&*self.text(at)?, &*self.text(at + 1)?, &*self.text(at + 2)?])
     }

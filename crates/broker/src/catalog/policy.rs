@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_policy_is_for() {
+    fn apply_to_selects_the_kinds_of_objects() {
         let covers = |subject| ApplyTo::ALL.map(|a| a.covers(subject));
         assert_eq!(covers(Subject::Exchange), [true, true, false, false, false, false]);
         assert_eq!(covers(Subject::ClassicQueue), [true, false, true, true, false, false]);
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_lower_numbers_and_replace_words() {
+    fn operator_policies_lower_numbers_and_replace_texts() {
         let own = policy(
             false,
             "own",
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_and_policies_together() {
+    fn arguments_and_policies_are_merged() {
         let name: Arc<str> = "q".into();
         let arguments = |pairs: &[(&str, Value)]| -> Arguments {
             pairs.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect()
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_takes_of_a_policy_what_it_knows() {
+    fn a_stream_uses_only_its_own_policy_keys() {
         let own = Arguments::from([
             ("x-queue-type".to_owned(), "stream".into()),
             ("x-max-age".to_owned(), "7D".into()),
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_that_make_no_sense() {
+    fn invalid_definitions_are_refused() {
         let check = |operator, key: &str, value: Value| {
             check_definition(operator, &Arguments::from([(key.to_owned(), value)])).map_err(|e| e.to_string())
         };

@@ -46,7 +46,7 @@ fn clear(name: &str, operator: bool) -> Command {
 }
 
 #[test]
-fn policies_follow_what_is_there() {
+fn policies_apply_to_existing_and_new_queues() {
     let mut catalog = Catalog::default();
     run(&mut catalog, queue("q1", &[("x-max-length", Value::Int(50))]));
     let max = |catalog: &Catalog, name: &str| catalog.queue("/", name).unwrap().config.max_length;
@@ -80,7 +80,7 @@ fn policies_follow_what_is_there() {
 
 /// A record reads the same however many records the update has visited, and whatever else has changed meanwhile.
 #[test]
-fn an_outdated_record_reads_as_one_that_was_visited() {
+fn an_outdated_record_reads_like_a_refreshed_one() {
     let length = |n: i32| [("max-length", Value::Int(n))];
     let alternate = |to: &str| [("alternate-exchange", to.into())];
     let commands = |catalog: &mut Catalog, visit: &mut dyn FnMut(&mut Catalog)| {
@@ -128,7 +128,7 @@ fn an_outdated_record_reads_as_one_that_was_visited() {
 
 /// If the catalog changes while its definitions are told in parts, they still rebuild its final state.
 #[test]
-fn definitions_may_be_told_in_parts() {
+fn definitions_told_in_parts_rebuild_the_catalog() {
     let declare = |name: &str, kind: &str| {
         Command::DeclareExchange(DeclareExchange {
             vhost: "/".into(),
@@ -342,7 +342,7 @@ fn formats_are_versioned() {
 /// Auto-delete exchanges are deleted with their last binding, also in a cycle of bindings or if two of their
 /// destinations are deleted together.
 #[test]
-fn exchanges_go_with_their_last_binding() {
+fn auto_delete_exchanges_end_with_their_last_binding() {
     let exchange = |name: &str| {
         let (vhost, name, kind) = ("/".into(), name.into(), "fanout".into());
         let (durable, auto_delete, internal, arguments) = (true, true, false, Arguments::new());
@@ -398,7 +398,7 @@ fn exchanges_go_with_their_last_binding() {
 }
 
 #[test]
-fn the_default_exchange_leads_to_links_that_take_replies() {
+fn the_default_exchange_routes_to_reply_links() {
     let catalog = Catalog::default();
     let to = ReplyTo { outlet: ::queue::ConsumerId(7), key: 9 };
     let keys: [Arc<str>; 3] = [to.name().into(), "nobody".into(), to.name().into()];
@@ -409,7 +409,7 @@ fn the_default_exchange_leads_to_links_that_take_replies() {
 }
 
 #[test]
-fn a_local_exchange_leads_to_no_stream() {
+fn a_local_exchange_binds_no_stream() {
     let mut catalog = Catalog::default();
     for kind in ["x-local-random", "x-random"] {
         let (vhost, name, kind) = ("/".into(), kind.into(), kind.into());
@@ -433,7 +433,7 @@ fn a_local_exchange_leads_to_no_stream() {
 }
 
 #[test]
-fn a_virtual_host_with_queues_stays_and_one_without_takes_its_permissions_along() {
+fn deleting_a_virtual_host_needs_no_queues_and_clears_permissions() {
     let mut catalog = Catalog::default();
     let user = |name: &str| Command::SetUser {
         name: name.into(),

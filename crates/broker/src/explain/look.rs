@@ -65,7 +65,7 @@ impl Look {
             }
             Subject::Queue { vhost, name } => {
                 let queue = self.queue(vhost, name).ok_or_else(|| CatalogError::no_queue(vhost, name))?;
-                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_as(before));
+                let moved = before.queue(vhost, name).is_some_and(|before| !queue.is_unchanged_since(before));
                 let mut consumers: Vec<_> = self.connections.iter().flat_map(links).collect();
                 consumers
                     .retain(|l| matches!(l.link.role, Role::Consuming { queue: of, .. } if of == queue.id));

@@ -71,7 +71,7 @@ fn at(
 }
 
 #[test]
-fn of_a_publisher() {
+fn the_cause_at_a_publishing_link() {
     let failed = LogFacts { failed: true, receipts_held: 3, ..LOG };
     let held = LogFacts { receipts_held: 3, ..LOG };
     let crowded = LogFacts { memory_receipts_held: 3, ..held };
@@ -99,7 +99,7 @@ fn of_a_publisher() {
 }
 
 #[test]
-fn of_a_consumer() {
+fn the_cause_at_a_consuming_link() {
     let shut = LinkFacts { pending: 2, remote_incoming_window: 0, credit: 0, ..consuming(100) };
     let no_credit = LinkFacts { credit: 0, ..consuming(0) };
     let waits = Report { active_consumer: Some(ME + 1), ..ready(1) };
@@ -140,7 +140,7 @@ fn of_a_consumer() {
 }
 
 #[test]
-fn of_a_stream() {
+fn the_cause_at_a_stream() {
     let stream = |ready| Report { stream: Some(queue::Retained::default()), ..self::ready(ready) };
     let consuming = |unsettled, credit, standing| {
         let standing = Some(standing);
@@ -181,7 +181,7 @@ fn of_a_stream() {
 }
 
 #[test]
-fn of_a_link_past_all_queues() {
+fn the_cause_at_a_link_without_a_queue() {
     let as_is = |_: &mut ConnectionFacts, _: &mut QueueFacts| {};
     let replies = |credit, pending, remote_incoming_window| {
         let link = LinkFacts { credit, pending, remote_incoming_window, ..link(Role::Replies) };
@@ -194,7 +194,7 @@ fn of_a_link_past_all_queues() {
 }
 
 #[test]
-fn of_a_queue() {
+fn the_cause_at_a_queue() {
     let connection = connection();
     let of = |report: Report, links: &[LinkFacts], log: LogFacts, moved: bool| {
         let queue = queue(report);
@@ -225,7 +225,7 @@ fn of_a_queue() {
 }
 
 #[test]
-fn of_a_connection() {
+fn the_cause_at_a_connection() {
     let of = |links: &[(LinkFacts, bool)], unwritten_bytes| {
         let connection = ConnectionFacts { unwritten_bytes, ..connection() };
         let queue = queue(ready(1));
@@ -253,7 +253,7 @@ fn of_a_connection() {
 }
 
 #[test]
-fn a_name_alone_may_mean_two_links() {
+fn a_link_name_may_be_ambiguous() {
     let with = |name: &str| {
         let mut connection = ConnectionFacts { name: name.into(), ..connection() };
         let place = Place { connection: name.into(), ..publishing(0).place };
@@ -275,7 +275,7 @@ fn a_name_alone_may_mean_two_links() {
 }
 
 #[test]
-fn what_was_delivered_between_two_looks_moves() {
+fn a_delivery_between_two_looks_is_movement() {
     let mut before = Look { connections: vec![connection()], queues: vec![queue(ready(1))], log: LOG };
     before.connections[0].links = vec![consuming(0)];
     let mut now = before.clone();
@@ -292,7 +292,7 @@ fn what_was_delivered_between_two_looks_moves() {
 }
 
 #[test]
-fn operators_can_read_what_to_do_about_each() {
+fn every_cause_is_in_the_operators_page() {
     let page = include_str!("../../../../docs/operations.md");
     for cause in Cause::ALL {
         assert!(page.contains(&format!("| `{}` |", cause.word())), "{cause:?} is not in docs/operations.md");

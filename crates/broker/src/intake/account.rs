@@ -18,20 +18,20 @@ const UNCONFIRMED_BYTES_MAX: u64 = 32 * 1024 * 1024;
 /// withholds that receipt and rejects the messages after it, so only this bound stops the publisher.
 const PENDING_MAX: usize = 65_536;
 
-/// A publisher with more than one eighth of its credit unconfirmed, and with more than [`PATIENT_MIN`] messages, is
+/// A publisher with more than one eighth of its credit unconfirmed, and with more than [`PIPELINE_MIN`] messages, is
 /// assumed to pipeline (docs/decisions/0022). A publisher that waits for each receipt, or for a few, never has as many.
-const PATIENT_PART: u32 = 8;
-const PATIENT_MIN: u32 = 8;
+const PIPELINE_PART: u32 = 8;
+const PIPELINE_MIN: u32 = 8;
 
 /// How long it is assumed to pipeline, in milliseconds. Receipts arrive in bursts, and after a burst few are missing.
-const PATIENT_MS: u64 = 1000;
+const PIPELINE_MS: u64 = 1000;
 
 /// What a gate stores for a publish until its receipt.
 pub trait Publication: Copy {
     /// Returns true if the publisher wants to know the outcome.
     fn wants_receipt(&self) -> bool;
 
-    /// Returns true if the protocol can report the outcome of both publishes at once. `next` directly follows this one.
+    /// Returns true if the protocol can report the outcome of both publishes at once. `next` directly adapts this one.
     fn is_followed_by(&self, next: &Self) -> bool;
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Account<P> {
     unconfirmed: u32,
     unconfirmed_bytes: u64,
     /// When the publisher was last found to pipeline.
-    patient_ms: Option<u64>,
+    pipelined_ms: Option<u64>,
     /// `None` if the credit is fixed.
     adaptive: Option<Box<Adaptive>>,
     /// Adaptive credit applies to durable messages only. Receipts of other messages wait for no consumer, so a
     /// publisher that gets ahead of the consumers would build up a backlog.
-    durable_alone: bool,
+    durable_only: bool,
     /// Adaptive credit applies to the newest message.
-    follows: bool,
+    adapts: bool,
 }
 
 /// A message that waits for its receipts.
@@ -115,10 +115,10 @@ impl<P> Account<P> {
             pending: VecDeque::new(),
             unconfirmed: 0,
             unconfirmed_bytes: 0,
-            patient_ms: None,
+            pipelined_ms: None,
             adaptive,
-            durable_alone: settings.link_credit == LinkCredit::Auto,
-            follows: false,
+            durable_only: settings.link_credit == LinkCredit::Auto,
+            adapts: false,
         }
     }
 
@@ -127,7 +127,7 @@ impl<P> Account<P> {
     pub fn note_queue(&mut self, queue: &QueueRecord, settings: &Settings) {
         if settings.link_credit == LinkCredit::Auto && (queue.is_stream() || queue.fsync) {
             self.adaptive = Some(Box::new(Adaptive::new(settings.max_link_credit, CREDIT_MAX)));
-            self.durable_alone = false;
+            self.durable_only = false;
         }
     }
 
@@ -145,7 +145,7 @@ impl<P> Account<P> {
 impl<P: Publication> Account<P> {
     /// Returns the credit to grant now, if it is time: half of the credit is used, and receipts are not behind.
     pub fn grant(&mut self, credit: u32, fixed: u32, budget: &mut CreditBudget) -> Option<u32> {
-        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.follows);
+        let adaptive = self.adaptive.as_deref_mut().filter(|_| self.adapts);
         let max = adaptive.as_ref().map_or(fixed, |adaptive| adaptive.credit());
         let due =
             credit <= max / 2 && self.unconfirmed < max && self.unconfirmed_bytes < UNCONFIRMED_BYTES_MAX;
@@ -158,11 +158,11 @@ impl<P: Publication> Account<P> {
 
     /// Returns true if the publisher pipelines: it has, or recently had, so many unconfirmed publishes that it does not
     /// wait for each receipt.
-    pub fn is_patient(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
-        if self.unconfirmed > PATIENT_MIN.max(max_link_credit / PATIENT_PART) {
-            self.patient_ms = Some(now_ms);
+    pub fn pipelines(&mut self, max_link_credit: u32, now_ms: u64) -> bool {
+        if self.unconfirmed > PIPELINE_MIN.max(max_link_credit / PIPELINE_PART) {
+            self.pipelined_ms = Some(now_ms);
         }
-        self.patient_ms.is_some_and(|since| now_ms < since + PATIENT_MS)
+        self.pipelined_ms.is_some_and(|since| now_ms < since + PIPELINE_MS)
     }
 
     /// Adds a message that `left` queues will answer. Returns its sequence number.
@@ -171,8 +171,8 @@ impl<P: Publication> Account<P> {
         self.next_seq += 1;
         self.unconfirmed += 1;
         self.unconfirmed_bytes += u64::from(bytes);
-        self.follows = durable || !self.durable_alone;
-        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+        self.adapts = durable || !self.durable_only;
+        if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.adapts) {
             adaptive.handle_sent(seq, bytes, now_ms);
         }
         self.pending.push_back(Pending { publication, bytes, answers: Answers(left << 1) });
@@ -199,7 +199,7 @@ impl<P: Publication> Account<P> {
             let Some(verdict) = pending.answers.merge(verdict) else { continue };
             self.unconfirmed -= 1;
             self.unconfirmed_bytes -= u64::from(pending.bytes);
-            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.follows) {
+            if let Some(adaptive) = self.adaptive.as_mut().filter(|_| self.adapts) {
                 adaptive.handle_receipt(seq, now_ms, budget);
             }
             let publication = pending.publication;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_behind_a_receipt_that_is_withheld_stops_some_time() {
+    fn a_withheld_receipt_stops_the_credit_in_the_end() {
         let settings = Settings::default();
         let mut budget = CreditBudget::share(1);
         let mut account = Account::new(&settings);
@@ -307,17 +307,17 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_a_few_is_not_patient() {
+    fn a_publisher_that_waits_for_a_few_receipts_does_not_pipeline() {
         for (max, few) in [(1, 8), (8, 8), (10, 8), (170, 21)] {
             let settings = Settings { max_link_credit: max, ..Settings::default() };
             let mut account = Account::<Numbered>::new(&settings);
             account.unconfirmed = few;
-            assert!(!account.is_patient(max, 1000));
+            assert!(!account.pipelines(max, 1000));
             account.unconfirmed = few + 1;
-            assert!(account.is_patient(max, 1000));
+            assert!(account.pipelines(max, 1000));
             account.unconfirmed = 0;
-            assert!(account.is_patient(max, 1000 + PATIENT_MS - 1), "receipts come in swarms");
-            assert!(!account.is_patient(max, 1000 + PATIENT_MS));
+            assert!(account.pipelines(max, 1000 + PIPELINE_MS - 1), "receipts come in swarms");
+            assert!(!account.pipelines(max, 1000 + PIPELINE_MS));
         }
     }
 
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn receipts_of_several_queues_are_one() {
+    fn receipts_of_several_queues_are_merged() {
         use Verdict::{Accepted, Released};
         let full = Verdict::Rejected(RejectReason::MaxLength);
         assert_eq!(told(&[(0, 5, Accepted)]), []);

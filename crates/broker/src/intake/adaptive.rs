@@ -32,11 +32,11 @@ pub(crate) const PACED_CREDIT_MAX: u32 = 1_024;
 const PERIOD_MS: u64 = 32;
 
 /// A receipt within this time, in milliseconds, counts as immediate. The log has then been written, but not synced.
-const AT_ONCE_MS: u64 = 2;
+const IMMEDIATE_MS: u64 = 2;
 
 /// A doubled credit is kept if the rate rises by at least one eighth. A halved credit is kept if the rate falls by at
 /// most one eighth. A smaller part would follow the noise of the machine.
-const WORTH: u64 = 8;
+const RATE_PART: u64 = 8;
 
 /// The number of periods between two trials. It spreads the cost of trials that are not worth it.
 const HOLD: u32 = 16;
@@ -61,7 +61,7 @@ pub(crate) struct Adaptive {
     /// The size of the largest recent message in bytes.
     message_bytes: u64,
     period: Period,
-    way: Way,
+    direction: Direction,
     step: Step,
 }
 
@@ -71,7 +71,7 @@ struct Period {
     started_ms: u64,
     receipts: u32,
     /// The publisher had a quarter of its credit or less left when it was granted more.
-    hungry: bool,
+    ran_low: bool,
     /// One message whose receipt is timed: its number, and when it arrived.
     probe: Option<(u64, u64)>,
     /// The time of the fastest probe, in milliseconds. A busy machine delays some receipts, a disk that syncs delays
@@ -81,7 +81,7 @@ struct Period {
 
 /// The direction of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
 }
@@ -102,8 +102,8 @@ enum Step {
 }
 
 impl Period {
-    fn at_once(&self) -> bool {
-        self.fastest_ms.is_some_and(|ms| ms <= AT_ONCE_MS)
+    fn is_immediate(&self) -> bool {
+        self.fastest_ms.is_some_and(|ms| ms <= IMMEDIATE_MS)
     }
 }
 
@@ -116,7 +116,7 @@ impl Adaptive {
             reserved: 0,
             message_bytes: 1,
             period: Period::default(),
-            way: Way::Up,
+            direction: Direction::Up,
             step: Step::Hold { periods: FIRST_HOLD },
         }
     }
@@ -152,7 +152,7 @@ impl Adaptive {
 
     /// Called when it is time to grant. `left` is the credit that the publisher has left. Returns the credit to grant.
     pub fn poll_grant(&mut self, left: u32, budget: &mut CreditBudget) -> u32 {
-        self.period.hungry |= left <= self.credit / 4;
+        self.period.ran_low |= left <= self.credit / 4;
         self.set(self.credit, budget);
         // The size of a large message is forgotten as smaller ones follow.
         self.message_bytes = (self.message_bytes / 2).max(1);
@@ -168,42 +168,42 @@ impl Adaptive {
     /// Called at the end of a period with its rate, in receipts per second.
     fn compare(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         match &mut self.step {
-            Step::Hold { periods: 0 | 1 } => self.attempt(rate, period, budget),
+            Step::Hold { periods: 0 | 1 } => self.start_trial(rate, period, budget),
             Step::Hold { periods } => *periods -= 1,
             Step::Trial { settled: settled @ false, .. } => *settled = true,
             Step::Trial { credit, rate: before, .. } => {
                 let (credit, before) = (*credit, *before);
-                let worth = match self.way {
-                    Way::Up if period.at_once() => true,
-                    Way::Up => rate >= before + before / WORTH,
-                    Way::Down => rate + before / WORTH >= before,
+                let keep = match self.direction {
+                    Direction::Up if period.is_immediate() => true,
+                    Direction::Up => rate >= before + before / RATE_PART,
+                    Direction::Down => rate + before / RATE_PART >= before,
                 };
-                if worth {
-                    return self.attempt(rate, period, budget);
+                if keep {
+                    return self.start_trial(rate, period, budget);
                 }
                 self.set(credit, budget);
-                self.turn();
+                self.reverse();
             }
         }
     }
 
     /// Tries another credit, if there is one to be tried.
-    fn attempt(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
+    fn start_trial(&mut self, rate: u64, period: &Period, budget: &mut CreditBudget) {
         let credit = self.credit;
-        match self.way {
+        match self.direction {
             // More credit does not help a publisher that does not use its credit.
-            Way::Up if period.hungry => self.set(credit.saturating_mul(2), budget),
-            Way::Down if !(period.hungry && period.at_once()) => self.set(credit / 2, budget),
+            Direction::Up if period.ran_low => self.set(credit.saturating_mul(2), budget),
+            Direction::Down if !(period.ran_low && period.is_immediate()) => self.set(credit / 2, budget),
             _ => {}
         }
         if self.credit == credit {
-            return self.turn();
+            return self.reverse();
         }
         self.step = Step::Trial { credit, rate, settled: false };
     }
 
-    fn turn(&mut self) {
-        self.way = if self.way == Way::Up { Way::Down } else { Way::Up };
+    fn reverse(&mut self) {
+        self.direction = if self.direction == Direction::Up { Direction::Down } else { Direction::Up };
         self.step = Step::Hold { periods: HOLD };
     }
 
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_confirms_late_but_many_at_once_gets_more() {
+    fn late_receipts_in_large_bursts_raise_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert!(granted.is_sorted());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_confirms_at_once_gets_all_that_is_used() {
+    fn immediate_receipts_raise_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (1, 1_000), 10_000);
         assert!(granted.is_sorted());
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn where_receipts_wait_for_consumers_it_is_bounded() {
+    fn the_credit_is_bounded_where_receipts_wait_for_consumers() {
         let (mut link, mut budget) = (Adaptive::new(BASE, PACED_CREDIT_MAX), CreditBudget::share(1));
         for apart_ms in [1, 20] {
             let granted = bursts(&mut link, &mut budget, (apart_ms, u32::MAX), 200);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn it_stops_where_more_brings_no_more_per_second() {
+    fn the_credit_stops_where_more_raises_no_rate() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, 600), 2_000);
         let late = &granted[200..];
@@ -284,14 +284,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_takes_no_more_leaves_it_at_the_fixed_credit() {
+    fn a_queue_at_its_limit_leaves_the_fixed_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         let granted = bursts(&mut link, &mut budget, (8, BASE), 1_000);
         assert!(granted.iter().filter(|c| **c == BASE).count() * 4 > granted.len() * 3, "{granted:?}");
     }
 
     #[test]
-    fn it_comes_back_when_the_queue_has_become_slow() {
+    fn the_credit_falls_when_the_queue_becomes_slow() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         bursts(&mut link, &mut budget, (8, u32::MAX), 100);
         assert_eq!(link.credit(), CREDIT_MAX);
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_use_it_gets_no_more_and_gives_it_back() {
+    fn unused_credit_does_not_grow_and_is_returned() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         for now_ms in 0..1_000 {
             link.handle_receipt(0, now_ms, &mut budget);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn large_messages_are_not_promised() {
+    fn large_messages_limit_the_credit() {
         let (mut link, mut budget) = (Adaptive::new(BASE, CREDIT_MAX), CreditBudget::share(1));
         link.handle_sent(0, 1 << 20, 0);
         link.set(u32::MAX, &mut budget);

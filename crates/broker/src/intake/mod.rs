@@ -139,7 +139,7 @@ impl<P: Publication> Intake<P> {
         let range = trimmed.range.clone();
         let (bytes, left, durable) = (range.len() as u32, targets.len() as u32, trimmed.durable);
         let seq = self.account.push(publication, bytes, left, durable, cx.now_ms);
-        let patient = self.account.is_patient(cx.settings.max_link_credit, cx.now_ms);
+        let patient = self.account.pipelines(cx.settings.max_link_credit, cx.now_ms);
         let publisher = self.publisher;
         match (arrived.body, targets) {
             // Most messages are small and go to one queue. They are built in place, with no branch after it.

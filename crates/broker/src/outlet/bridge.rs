@@ -18,11 +18,11 @@ pub(super) struct Bridge {
     /// A grant is in flight, and its CreditState has not arrived.
     in_flight: bool,
     /// The peer has granted credit or asked for a report since the last grant.
-    news: bool,
+    peer_changed: bool,
     drain: bool,
     echo: bool,
     /// The queue has been asked because of an echo that is not answered yet.
-    asked_echo: bool,
+    echo_in_flight: bool,
 }
 
 /// A grant for the queue.
@@ -47,7 +47,7 @@ impl Bridge {
 
     /// Called when the peer has granted credit or asked for a report.
     pub fn handle_flow(&mut self, drain: bool, echo: bool) {
-        self.news = true;
+        self.peer_changed = true;
         self.drain = drain;
         self.echo |= echo;
     }
@@ -74,7 +74,7 @@ impl Bridge {
         self.queue_credit = state.credit;
         // A newer grant of the peer waits, and the queue's answer to it answers both. Until then the queue may exceed
         // it.
-        if self.news {
+        if self.peer_changed {
             return None;
         }
         if state.drained && self.drain {
@@ -83,16 +83,16 @@ impl Bridge {
                 return None;
             }
             self.drain = false;
-            self.asked_echo = false;
+            self.echo_in_flight = false;
             return Some(CreditReport { available: state.available, drain: true });
         }
-        std::mem::take(&mut self.asked_echo)
+        std::mem::take(&mut self.echo_in_flight)
             .then_some(CreditReport { available: state.available, drain: false })
     }
 
     /// Asks a stream to continue with its remaining credit, after it had to stop for lack of room. If an answer is
     /// still expected, the answer to this grant replaces it.
-    pub fn go_on(&mut self) -> Option<Batch> {
+    pub fn resume(&mut self) -> Option<Batch> {
         if self.queue_credit == 0 {
             return None;
         }
@@ -108,13 +108,13 @@ impl Bridge {
         }
         let batch = client_credit.min(self.batch_max).min(room);
         let batch = if blocked { batch.min(self.queue_credit) } else { batch };
-        if !self.news && (self.queue_credit > 0 || batch == 0) {
+        if !self.peer_changed && (self.queue_credit > 0 || batch == 0) {
             return None;
         }
-        self.news = false;
+        self.peer_changed = false;
         self.in_flight = true;
         self.queue_credit = batch;
-        self.asked_echo |= std::mem::take(&mut self.echo);
+        self.echo_in_flight |= std::mem::take(&mut self.echo);
         Some(Batch { delivery_count: self.queue_count, credit: batch, drain: self.drain })
     }
 }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn drain_works_across_rounds() {
+    fn a_drain_may_take_several_batches() {
         let mut bridge = Bridge::new(2);
         bridge.handle_flow(true, false);
         assert_eq!(
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn stop_is_answered_when_the_queue_has_stopped() {
+    fn an_echo_without_credit_is_answered_when_the_queue_has_stopped() {
         let mut bridge = Bridge::new(256);
         bridge.handle_flow(false, false);
         bridge.poll_grant(100, ROOM, false);

@@ -62,7 +62,7 @@ pub struct Outlet<A> {
     pub owned: Option<QueueId>,
     /// The largest delivery that the peer accepts, in bytes.
     pub message_bytes_max: Option<u64>,
-    standing: Standing,
+    attach_state: AttachState,
     /// The reader of the stream waits until there is room for its deliveries.
     waits_for_room: bool,
     bridge: Bridge,
@@ -75,7 +75,7 @@ pub struct Outlet<A> {
 
 /// The state of the consumer at the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Standing {
+enum AttachState {
     /// The queue has not answered the Attach.
     Asking,
     Attached,
@@ -130,7 +130,7 @@ impl<A> Outlet<A> {
             stream: record.is_stream(),
             owned: None,
             message_bytes_max,
-            standing: Standing::Asking,
+            attach_state: AttachState::Asking,
             waits_for_room: false,
             bridge: Bridge::new(cx.settings.max_queue_credit),
             unsettled: 0,
@@ -156,8 +156,8 @@ impl<A> Outlet<A> {
 
     /// Ends deliveries. Earlier deliveries may still be settled. Close the outlet when nothing is left unsettled.
     pub fn cancel(&mut self, cx: &mut Cx<'_>) {
-        if self.standing == Standing::Attached {
-            self.standing = Standing::Cancelled;
+        if self.attach_state == AttachState::Attached {
+            self.attach_state = AttachState::Cancelled;
             cx.post.request(self.queue, Request::Cancel { consumer: self.consumer });
         }
     }
@@ -169,12 +169,12 @@ impl<A> Outlet<A> {
 
     /// Returns true if the queue has answered the Attach.
     pub fn is_answered(&self) -> bool {
-        self.standing != Standing::Asking
+        self.attach_state != AttachState::Asking
     }
 
     /// Returns true if the queue does not know the consumer any more.
     pub fn is_gone(&self) -> bool {
-        self.standing == Standing::Gone
+        self.attach_state == AttachState::Gone
     }
 
     /// Returns what `sluice explain` shows of the consumer.
@@ -202,7 +202,7 @@ impl<A> Outlet<A> {
     /// Asks the queue for as much as the peer and the settings allow. `left`: the credit that the peer has left.
     /// `blocked`: deliveries wait for the peer's window or socket, so no more are fetched.
     pub fn poll_grant(&mut self, left: u32, blocked: bool, cx: &mut Cx<'_>) {
-        if self.standing != Standing::Attached {
+        if self.attach_state != AttachState::Attached {
             return;
         }
         let room = self.room();
@@ -235,10 +235,10 @@ impl<A> Outlet<A> {
     }
 
     /// Asks a stream to continue, because there is room again.
-    pub fn go_on(&mut self, cx: &mut Cx<'_>) {
+    pub fn resume(&mut self, cx: &mut Cx<'_>) {
         if std::mem::take(&mut self.waits_for_room)
             && !self.is_gone()
-            && let Some(grant) = self.bridge.go_on()
+            && let Some(grant) = self.bridge.resume()
         {
             self.grant(grant, cx);
         }
@@ -301,7 +301,7 @@ impl<A> Outlet<A> {
 
     /// Takes the settlements that the queue has not answered yet. For a consumer that ends before the answers can
     /// arrive. The queue handles the settlements first, so they may be answered now.
-    pub fn take_asked(&mut self) -> impl Iterator<Item = A> + use<A> {
+    pub fn take_unanswered(&mut self) -> impl Iterator<Item = A> + use<A> {
         std::mem::take(&mut self.asked).into_iter().map(|asked| asked.answer)
     }
 
@@ -325,21 +325,21 @@ impl<A> Outlet<A> {
                 let room = self.room();
                 self.bridge.handle_credit_state(state, left(), room).map(Word::Credit)
             }
-            Effect::Attached { .. } if self.standing == Standing::Asking => {
-                self.standing = Standing::Attached;
+            Effect::Attached { .. } if self.attach_state == AttachState::Asking => {
+                self.attach_state = AttachState::Attached;
                 Some(Word::Attached)
             }
             Effect::Refused { why, .. } => {
-                self.standing = Standing::Gone;
+                self.attach_state = AttachState::Gone;
                 Some(Word::Refused(why))
             }
             Effect::Gone { reason, .. } => {
                 match reason {
                     GoneReason::QueueDeleted => {
-                        self.standing = Standing::Gone;
+                        self.attach_state = AttachState::Gone;
                         self.owned = None;
                     }
-                    GoneReason::Damaged => self.standing = Standing::Gone,
+                    GoneReason::Damaged => self.attach_state = AttachState::Gone,
                     GoneReason::Cancelled | GoneReason::Detached => {}
                 }
                 Some(Word::Gone(reason))

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_found_by_all_that_it_is() {
+    fn a_binding_is_identified_by_destination_key_and_arguments() {
         let mut bindings = Bindings::default();
         let made =
             [("b", "k", None), ("a", "k", Some(1)), ("a", "k", Some(2)), ("a", "", None), ("a", "l", None)];

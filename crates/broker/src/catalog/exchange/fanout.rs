@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_and_many_are_the_same_to_others() {
+    fn a_list_and_a_set_of_destinations_behave_alike() {
         let queue = |i: usize| Destination::Queue(format!("{i:02}").into());
         let mut all = Destinations::default();
         for i in (0..2 * FEW_MAX).chain(0..2 * FEW_MAX) {

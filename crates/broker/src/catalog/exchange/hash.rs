@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_numbers_stay_as_they_are() {
+    fn hashes_never_change() {
         let mut hash = Fnv::new();
         hash.write(b"key");
         assert_eq!(
@@ -58,7 +58,7 @@ mod tests {
     const GOLDEN: [u64; 5] = [17_669_370_052_314_134_934, 10_451_216_379_200_822_465, 6, 0, 520];
 
     #[test]
-    fn one_bucket_more_moves_keys_only_into_it() {
+    fn a_new_bucket_only_takes_keys() {
         for buckets in 1..40 {
             for key in (0..500).map(mix) {
                 let (before, after) = (jump(key, buckets), jump(key, buckets + 1));

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_ones_are_kept() {
+    fn the_last_messages_are_kept() {
         let vhost: Arc<str> = "/".into();
         let arguments = Arguments::from([(LENGTH.to_owned(), Value::Int(3))]);
         let exchange = Exchange::new(vhost.clone(), "h".into(), ExchangeKind::RecentHistory, arguments);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn octets_are_bounded_too() {
+    fn the_bytes_of_a_history_are_bounded() {
         let exchange = Exchange::new("/".into(), "h".into(), ExchangeKind::RecentHistory, Arguments::new());
         let mut histories = Histories::default();
         let large = message(&vec![0; 12 * 1024 * 1024]);

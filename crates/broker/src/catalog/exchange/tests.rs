@@ -235,7 +235,7 @@ fn weights_share_the_keys() {
 }
 
 #[test]
-fn consistent_hash_on_a_header_or_a_property() {
+fn consistent_hash_uses_a_header_or_a_property() {
     let hashed = |arguments: &[(&str, Value)], letter: &dyn Fn(u64) -> BytesMut, headers: bool| {
         let mut x = table(ExchangeKind::ConsistentHash, arguments);
         assert!(!x.by_key_alone());
@@ -269,7 +269,7 @@ fn consistent_hash_on_a_header_or_a_property() {
 }
 
 #[test]
-fn chance_is_fair_and_decided_by_its_number() {
+fn random_choices_are_fair_and_depend_on_the_seed() {
     for kind in [ExchangeKind::Random, ExchangeKind::LocalRandom] {
         let mut x = table(kind, &[]);
         assert!(by_key(&x, "k", 1).is_empty() && !x.by_key_alone());
@@ -306,7 +306,7 @@ fn recent_history_is_a_fanout_that_remembers() {
 }
 
 #[test]
-fn declarations_that_make_no_sense() {
+fn invalid_declarations_are_refused() {
     let arguments = |pairs: &[(&str, &str)]| -> Arguments {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), Value::from(*v))).collect()
     };

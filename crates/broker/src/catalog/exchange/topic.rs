@@ -70,29 +70,29 @@ impl Trie {
 /// The `#` nodes below another `#` that a walk has visited.
 type Hashes = HashSet<*const Node>;
 
-/// `behind` is set below a `#`. There, words are skipped in their order, so the first visit to a further `#` has the
+/// `visited` is set below a `#`. There, words are skipped in their order, so the first visit to a further `#` has the
 /// longest rest of the key. A later visit to the same `#` would find nothing new and ends at once. So the cost is
 /// proportional to the length of the key, however many `#` are on the path.
 fn walk<'a>(
     node: &'a Node,
     key: &[&str],
-    mut behind: Option<&mut Hashes>,
+    mut visited: Option<&mut Hashes>,
     found: &mut dyn FnMut(&'a Destination),
 ) {
     match key.split_first() {
         None => node.destinations.iter().for_each(&mut *found),
         Some((word, rest)) => {
             if let Some(child) = node.words.get(*word) {
-                walk(child, rest, behind.as_deref_mut(), found);
+                walk(child, rest, visited.as_deref_mut(), found);
             }
             if let Some(child) = node.words.get("*") {
-                walk(child, rest, behind.as_deref_mut(), found);
+                walk(child, rest, visited.as_deref_mut(), found);
             }
         }
     }
     if let Some(child) = node.words.get("#") {
         let mut first = Hashes::new();
-        let hashes = match behind {
+        let hashes = match visited {
             None => &mut first,
             Some(hashes) => {
                 if !hashes.insert(child) {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stars_and_hashes() {
+    fn stars_match_one_word_and_hashes_any_number() {
         let all = ["a.b.c", "a.*.c", "a.#", "#", "*", "#.c", "", "a.#.c", "*.*", "a"];
         assert_eq!(matching(&all, "a.b.c"), ["#", "#.c", "a.#", "a.#.c", "a.*.c", "a.b.c"]);
         assert_eq!(matching(&all, "a"), ["#", "*", "a", "a.#"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn removing_leaves_nothing_behind() {
+    fn removing_all_keys_empties_the_trie() {
         let mut trie = Trie::default();
         let d = Destination::Queue("q".into());
         for key in ["a.b.c", "a.b", "#", ""] {
@@ -166,7 +166,7 @@ mod tests {
 
     /// Keys may be as long as a frame. With two `#`, a walk of every path would find this binding once for each word.
     #[test]
-    fn a_long_key_is_walked_once() {
+    fn a_long_key_is_matched_in_linear_time() {
         let mut trie = Trie::default();
         for binding in ["#.a.#", "#.*.a.#", "#.a.#.b", "#.#"] {
             trie.insert(binding, Destination::Queue(binding.into()));

@@ -198,7 +198,7 @@ proptest! {
     /// Every command gets the same answer as if each command were carried out before the next one is decided. The
     /// resulting catalog is the same too.
     #[test]
-    fn what_is_pending_looks_as_if_it_were_carried_out(steps in steps()) {
+    fn answers_are_as_if_commands_ran_one_by_one(steps in steps()) {
         let mut model = Catalog::default();
         run_one(&mut model, Command::AddVhost { name: "v".into() }).unwrap();
         let mut world = World::new(model.clone());
@@ -229,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn what_has_nothing_in_common_shares_a_sync() {
+fn commands_without_conflicts_share_a_sync() {
     let mut world = World::new(Catalog::default());
     for name in NAMES {
         world.propose(declare("/", name, true));
@@ -249,7 +249,7 @@ fn what_has_nothing_in_common_shares_a_sync() {
 }
 
 #[test]
-fn what_is_not_durable_waits_for_no_sync() {
+fn changes_that_are_not_durable_wait_for_no_sync() {
     let mut world = World::new(Catalog::default());
     world.propose(exchange("/", "x", true, false));
     world.propose(declare("/", "durable", true));
@@ -278,7 +278,7 @@ fn what_is_not_durable_waits_for_no_sync() {
 }
 
 #[test]
-fn too_many_that_wait_are_refused_except_the_ends_of_queues() {
+fn too_many_waiting_commands_are_refused_except_ends_of_queues() {
     let mut world = World::new(Catalog::default());
     world.propose(declare("/", "a", true));
     world.sync(0);

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn the_three_forms() {
+    fn the_three_forms_of_an_address_are_parsed() {
         assert_eq!(Address::parse("/queues/q"), Ok(Address::Queue("q".into())));
         assert_eq!(Address::parse("/queues/a%2Fb%20%F0%9F%A5%95"), Ok(Address::Queue("a/b 🥕".into())));
         assert_eq!(Address::parse("/exchanges/x/k"), exchange("x", "k"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_has_a_size() {
+    fn an_address_has_a_maximum_length() {
         let key = |bytes: usize| "k".repeat(bytes - "/exchanges/x/".len());
         let address = |bytes| format!("/exchanges/x/{}", key(bytes));
         assert_eq!(Address::parse(&address(ADDRESS_MAX)), exchange("x", &key(ADDRESS_MAX)));

@@ -130,7 +130,7 @@ impl Gate {
     }
 
     /// Stores a FLOW for a link that has no role yet. The newest FLOW counts, but an echo in any of them is answered.
-    pub(super) fn put_off_flow(&mut self, at: (u16, u32), new: &Flow) {
+    pub(super) fn defer_flow(&mut self, at: (u16, u32), new: &Flow) {
         let mut waiting = self.waiting.values_mut();
         let flow = waiting.find_map(|waiting| match waiting {
             Waiting::Making { session, link, flow, .. } if (*session, *link) == at => Some(flow),
@@ -143,7 +143,7 @@ impl Gate {
     }
 
     /// Continues after the catalog has answered a step.
-    pub(super) fn go_on_making(
+    pub(super) fn continue_making(
         &mut self,
         at: (u16, u32),
         attach: Box<Attach>,

@@ -3,7 +3,7 @@
 
 use amqp10::{AmqpError, Attach, Role, condition};
 
-use super::{Ending, Gate, LinkRole, Phase, error, told};
+use super::{Ending, Gate, LinkRole, Phase, error, shown_error};
 use crate::PEER;
 use crate::cx::Cx;
 
@@ -62,7 +62,7 @@ impl Gate {
             Ending::NodeStops => condition::CONNECTION_FORCED,
             Ending::Operator => condition::INTERNAL_ERROR,
         };
-        if self.can_be_told() {
+        if self.can_send_error() {
             self.fail(error(condition, format!("Connection forced: {why}")), cx);
         } else {
             self.handle_disconnect(cx);
@@ -79,7 +79,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", told(error));
+            tracing::info!(target: PEER, connection = %self.name, session, "client ended the session: {}", shown_error(error));
         }
         if answered {
             return;
@@ -163,7 +163,7 @@ impl Gate {
             }
             LinkRole::Outlet(link) => {
                 let mut outlet = link.outlet;
-                for asked in outlet.take_asked() {
+                for asked in outlet.take_unanswered() {
                     self.put_settlement(session, &asked);
                 }
                 outlet.close(failed, cx).into_iter().for_each(|queue| self.own.delete(queue, self.key, cx));
@@ -173,8 +173,8 @@ impl Gate {
                 cx.counters.consumers -= 1;
             }
             // A pair needs both of its links. The other link fails when it is used next.
-            LinkRole::Requests { pair } => self.drop_half(pair, Role::Sender),
-            LinkRole::Responses { pair } => self.drop_half(pair, Role::Receiver),
+            LinkRole::Requests { pair } => self.drop_pair_link(pair, Role::Sender),
+            LinkRole::Responses { pair } => self.drop_pair_link(pair, Role::Receiver),
         }
     }
 
@@ -231,7 +231,7 @@ impl Gate {
 
     fn put_detach(&mut self, session: u16, link: u32, error: Option<AmqpError>, cx: &mut Cx<'_>) {
         // [2.6.3] No DETACH before ATTACH. If the client detaches first, the answer to its ATTACH has no terminus.
-        if let Some(reply) = self.answer_in_passing(session, link)
+        if let Some(reply) = self.answer_before_detach(session, link)
             && !self.answer_attach(session, link, reply, cx)
         {
             return;
@@ -242,7 +242,7 @@ impl Gate {
     }
 
     /// Returns the answer to the ATTACH of a link that ends before the ATTACH was answered.
-    fn answer_in_passing(&self, session: u16, link: u32) -> Option<Attach> {
+    fn answer_before_detach(&self, session: u16, link: u32) -> Option<Attach> {
         let link = self.conn.session(session)?.link(link)?;
         if !link.awaits_answer() {
             return None;

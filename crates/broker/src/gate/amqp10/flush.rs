@@ -27,7 +27,7 @@ impl Gate {
     pub fn flush(&mut self, cx: &mut Cx<'_>) {
         self.pump();
         if !self.without_room.is_empty() {
-            self.go_on_reading(cx);
+            self.resume_reading(cx);
         }
         let touched = std::mem::take(&mut self.touched);
         for (session, _) in &touched {
@@ -35,8 +35,8 @@ impl Gate {
         }
         for (session, link) in &touched {
             match self.role(*session, *link) {
-                Some(LinkRole::Intake(_)) => self.regulate(*session, *link, cx),
-                Some(LinkRole::Outlet(_)) => self.bridge(*session, *link, cx),
+                Some(LinkRole::Intake(_)) => self.grant_link_credit(*session, *link, cx),
+                Some(LinkRole::Outlet(_)) => self.grant_queue_credit(*session, *link, cx),
                 Some(LinkRole::Requests { pair } | LinkRole::Responses { pair }) => {
                     let pair = *pair;
                     self.regulate_management(*session, pair, cx);

@@ -145,7 +145,7 @@ fn own_route(
     delivery: &Delivery<'_>,
 ) -> Result<Option<Arc<Route>>, Refusal> {
     let bytes = &delivery.message[..];
-    if matches!(target, Target::Route { .. }) && more_keys(found, bytes).is_none() {
+    if matches!(target, Target::Route { .. }) && cc_value(found, bytes).is_none() {
         return Ok(None);
     }
     let extra_keys = extra_keys(found, bytes).map_err(|error| match target {
@@ -236,7 +236,7 @@ fn subject<'a>(found: &Sections, bytes: &'a [u8]) -> Result<&'a str, DecodeError
 }
 
 /// Returns the encoded value of annotation `x-cc`.
-fn more_keys<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
+fn cc_value<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
     let range = found.message_annotations.as_ref()?;
     let pairs = sections::map_pairs(&bytes[range.start as usize..range.end as usize]).ok()?;
     pairs.flatten().find(|(key, _)| *key == "x-cc").map(|(_, value)| value)
@@ -244,7 +244,7 @@ fn more_keys<'a>(found: &Sections, bytes: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Returns the routing keys of annotation `x-cc`, which must be a list of strings (docs/compatibility.md, Publishing).
 fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError> {
-    let Some(value) = more_keys(found, bytes) else { return Ok(Vec::new()) };
+    let Some(value) = cc_value(found, bytes) else { return Ok(Vec::new()) };
     let keys = amqp10::Reader::new(value).read_value().ok().and_then(|value| {
         value
             .as_list()?
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn more_keys_have_room_in_a_stored_message() {
+    fn extra_keys_must_fit_into_a_stored_message() {
         let list = |n: usize, key: &str| Value::List(vec![Value::from(key); n]);
         assert_eq!(keys_of(list(65_534, "k")), Ok(65_534));
         assert_eq!(keys_of(list(65_535, "k")), Err(condition::INVALID_FIELD));

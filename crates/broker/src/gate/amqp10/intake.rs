@@ -92,7 +92,7 @@ impl Gate {
     }
 
     /// Grants credit if it is time.
-    pub(super) fn regulate(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
+    pub(super) fn grant_link_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(l) = self.conn.session(session).and_then(|s| s.link(link)) else { return };
         let credit = l.receiver_credit().credit();
         let Some(LinkRole::Intake(intake)) = self.role(session, link) else { return };

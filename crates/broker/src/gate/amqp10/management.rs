@@ -139,7 +139,7 @@ impl Gate {
 
     /// Called when one link of a pair has ended. The other link waits for a new one of its name. The pair is removed
     /// with its last link. Without a response link, the request in flight is carried out, and its response is dropped.
-    pub(super) fn drop_half(&mut self, pair: u32, role: Role) {
+    pub(super) fn drop_pair_link(&mut self, pair: u32, role: Role) {
         let Some(p) = self.pairs.get_mut(pair as usize) else { return };
         match role {
             Role::Sender => p.requests = None,

@@ -455,7 +455,7 @@ impl Gate {
         match self.waiting.remove(&ticket) {
             Some(Waiting::Management { pair, request }) => self.finish_command(pair, request, result, cx),
             Some(Waiting::Making { session, link, attach, step, flow }) => {
-                self.go_on_making((session, link), attach, step, result, cx);
+                self.continue_making((session, link), attach, step, result, cx);
                 // The link has a role now and answers the FLOW, or it still waits and stores the FLOW again.
                 flow.into_iter().for_each(|flow| self.handle_flow(session, link, &flow));
             }
@@ -491,9 +491,9 @@ impl Gate {
 
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
         match self.phase {
-            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.give_up_handshake(cx),
-            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.give_up_login(cx),
-            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.tell_refusal(),
+            Phase::Handshake if cx.now_ms >= self.handshake_deadline_ms => self.time_out_handshake(cx),
+            Phase::Login if cx.now_ms >= self.handshake_deadline_ms => self.time_out_login(cx),
+            Phase::Refused if cx.now_ms >= self.handshake_deadline_ms => self.report_refusal(),
             Phase::Open => {
                 if let Err(fault) = self.conn.handle_timeout(cx.now_ms) {
                     self.handle_fault(&fault, cx);
@@ -528,7 +528,7 @@ fn shown(name: &str) -> String {
 }
 
 /// Formats an error of the client for the log.
-fn told(error: &AmqpError) -> String {
+fn shown_error(error: &AmqpError) -> String {
     let description = error.description.as_deref().unwrap_or("no reason given");
     format!("{}: {}", shown(error.condition.as_str()), shown(description))
 }

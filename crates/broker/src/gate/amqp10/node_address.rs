@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_v1() {
+    fn every_form_of_v1_is_parsed() {
         for (address, target, source) in [
             ("q", queue("q", true), queue("q", true)),
             ("a b", queue("a b", true), queue("a b", true)),
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn v2_comes_first_and_is_all_that_is_taken_by_default() {
+    fn v2_takes_precedence_and_v1_needs_the_setting() {
         let v2 = |node: Option<Node>| node.map(|node| (node, Format::V2));
         for permit_v1 in [false, true] {
             assert_eq!(of_target("/queues/q", permit_v1).ok(), v2(queue("q", false)));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_neither_format_is_refused() {
+    fn an_address_of_neither_format_is_refused() {
         for address in [
             "",
             "/",

@@ -6,7 +6,7 @@ use amqp10::{AmqpError, ConnectionState, Map, Open, SaslCode, SaslInit, Symbol, 
 use queue::Ticket;
 
 use super::ends::Farewell;
-use super::{Client, Cx, Gate, Phase, Waiting, error, shown, told};
+use super::{Client, Cx, Gate, Phase, Waiting, error, shown, shown_error};
 use crate::PEER;
 use crate::access::{Credentials, Identity, Login, LoginRefused, Verb};
 use crate::settings::SLUICE_VERSION;
@@ -88,7 +88,7 @@ impl Gate {
     }
 
     /// Called when the login was not checked in time. The client may try again [5.3.3.6].
-    pub(super) fn give_up_login(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn time_out_login(&mut self, cx: &mut Cx<'_>) {
         let ms = cx.settings.handshake_timeout_ms;
         cx.counters.auth_attempts_failed += 1;
         tracing::warn!(
@@ -100,19 +100,19 @@ impl Gate {
         self.phase = Phase::Done;
     }
 
-    pub(super) fn tell_refusal(&mut self) {
+    pub(super) fn report_refusal(&mut self) {
         self.conn.sasl_outcome(SaslCode::Auth);
         self.phase = Phase::Done;
     }
 
-    pub(super) fn give_up_handshake(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn time_out_handshake(&mut self, cx: &mut Cx<'_>) {
         let ms = cx.settings.handshake_timeout_ms;
         let reason = format!("no OPEN within the handshake timeout of {ms} ms");
         self.fail(error(condition::RESOURCE_LIMIT_EXCEEDED, reason), cx);
     }
 
     /// Returns true if the state of the protocol allows sending an error.
-    pub(super) fn can_be_told(&self) -> bool {
+    pub(super) fn can_send_error(&self) -> bool {
         matches!(self.conn.state(), ConnectionState::Opening | ConnectionState::Opened)
     }
 
@@ -124,7 +124,7 @@ impl Gate {
             self.fail(refused, cx);
             return;
         }
-        self.conn.open(our_open(cx));
+        self.conn.open(open_frame(cx));
         self.phase = Phase::Open;
         tracing::info!(
             target: PEER,
@@ -152,13 +152,13 @@ impl Gate {
     /// Sends OPEN if it has not been sent, so that a CLOSE with the error can follow.
     pub(super) fn send_open_if_needed(&mut self, cx: &Cx<'_>) {
         if self.phase == Phase::Handshake && self.conn.state() == ConnectionState::Opening {
-            self.conn.open(our_open(cx));
+            self.conn.open(open_frame(cx));
         }
     }
 
     pub(super) fn handle_close(&mut self, error: Option<&AmqpError>, cx: &mut Cx<'_>) {
         if let Some(error) = error {
-            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", told(error));
+            tracing::info!(target: PEER, connection = %self.name, "client closed the connection: {}", shown_error(error));
         }
         if self.phase == Phase::Done {
             return;
@@ -176,7 +176,7 @@ impl Gate {
     }
 }
 
-fn our_open(cx: &Cx<'_>) -> Open {
+fn open_frame(cx: &Cx<'_>) -> Open {
     let mut properties = Map::new();
     let mut put =
         |key: &'static str, value: &str| properties.insert(Symbol::from_static(key), Value::from(value));

@@ -44,7 +44,7 @@ impl Gate {
             Some(LinkRole::Responses { .. } | LinkRole::Replies(_)) if flow.drain || flow.echo => {
                 self.conn.report_credit(session, link, 0, flow.drain);
             }
-            None => self.put_off_flow((session, link), flow),
+            None => self.defer_flow((session, link), flow),
             _ => {}
         }
         self.touch(session, link);
@@ -55,7 +55,7 @@ impl Gate {
     }
 
     /// Asks the queue for as much as the client and the settings allow.
-    pub(super) fn bridge(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
+    pub(super) fn grant_queue_credit(&mut self, session: u16, link: u32, cx: &mut Cx<'_>) {
         let Some(s) = self.conn.session(session) else { return };
         let Some(l) = s.link(link) else { return };
         let client_credit = l.sender_credit().credit();
@@ -66,7 +66,7 @@ impl Gate {
 
     /// Continues the next link that reads a stream and waits for room. The links are served in the order in which they
     /// began to wait.
-    pub(super) fn go_on_reading(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn resume_reading(&mut self, cx: &mut Cx<'_>) {
         let waits = |session, link| match self.role_of(session, link) {
             Some(LinkRole::Outlet(link)) => link.outlet.waits_for_room(),
             _ => false,
@@ -75,7 +75,7 @@ impl Gate {
         let Some(at) = self.without_room.iter().position(is_next) else { return };
         let Some((session, link)) = self.without_room.remove(at) else { return };
         if let Some(LinkRole::Outlet(link)) = self.role(session, link) {
-            link.outlet.go_on(cx);
+            link.outlet.resume(cx);
         }
     }
 

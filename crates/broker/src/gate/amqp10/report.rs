@@ -55,7 +55,7 @@ impl Gate {
         let links = self.conn.sessions().flat_map(|(number, session)| {
             session.links().filter_map(move |(handle, link)| {
                 let role = self.role_of(number, handle);
-                let waits = self.attaches_late(number, handle);
+                let waits = self.is_attach_pending(number, handle);
                 let (answered, role) = match role {
                     Some(LinkRole::Outlet(link)) => (link.outlet.is_answered(), link.outlet.facts()),
                     Some(LinkRole::Intake(intake)) => (true, intake.facts()),
@@ -114,7 +114,7 @@ impl Gate {
     }
 
     /// Returns true if the answer to the link's ATTACH waits for the catalog or for another shard.
-    fn attaches_late(&self, session: u16, link: u32) -> bool {
+    fn is_attach_pending(&self, session: u16, link: u32) -> bool {
         self.waiting.values().any(|waiting| match waiting {
             Waiting::Making { session: s, link: l, .. } | Waiting::Replies { session: s, link: l, .. } => {
                 (*s, *l) == (session, link)
