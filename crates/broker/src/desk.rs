@@ -378,7 +378,7 @@ pub trait Desk: Clone + Send + Sync + 'static {
         limit: usize,
     ) -> impl Future<Output = Result<Vec<(usize, QueueRow)>, DeskError>> + Send {
         let _ = (who, from, limit);
-        async { Err(DeskError::Refused("figures per queue are not available".into())) }
+        async { Err(DeskError::Refused("statistics per queue are not available".into())) }
     }
 
     /// Returns the active alarms of all nodes.

@@ -140,11 +140,11 @@ impl Cause {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::LogFailed => {
-                "the disk does not take the log or the backlog: messages are refused until it does"
+                "the disk cannot store the log or the backlog: messages are refused until it can"
             }
-            Self::QueueDamaged => "messages of the queue are damaged on the disk: it is closed",
+            Self::QueueDamaged => "messages of the queue are damaged on the disk: the queue is closed",
             Self::SocketNotRead => "the client does not read its socket",
-            Self::Alarm => "memory or disk is short, or the node stops: publishing is stopped",
+            Self::Alarm => "memory or disk is short, or the node is stopping: publishing is blocked",
             Self::AttachUnanswered => "the link waits for its queue or for the catalog",
             Self::WaitingForMemory => {
                 "too much of the backlog is in memory: the disk is slower than the publishers"
@@ -153,22 +153,22 @@ impl Cause {
             Self::WaitingForReceipts => "a queue has not given its receipts yet",
             Self::ClientWindowClosed => "the client has closed its session's window",
             Self::MessageTooLarge => "the next message is larger than the client takes (max-message-size)",
-            Self::UnsettledLimit => "the client holds as many unsettled deliveries as it may",
+            Self::UnsettledLimit => "the client has reached its limit of unsettled deliveries",
             Self::NoCredit => "the client has granted no credit",
             Self::ReadingBacklog => "the next message is being read from the disk",
             Self::InactiveConsumer => "another consumer is the single active one",
             Self::QueueFull => "the queue is at its length limit and refuses messages",
-            Self::NoConsumer => "messages are ready and nobody is attached to take them",
-            Self::AllUnsettled => "everything in the queue is delivered and not settled",
-            Self::DeadLettersLeaving => "everything in the queue is on its way to where dead letters go",
-            Self::DeliveryIncomplete => "the client has sent a part of a delivery and not its end",
+            Self::NoConsumer => "messages are ready and no consumer is attached",
+            Self::AllUnsettled => "all messages of the queue are delivered and unsettled",
+            Self::DeadLettersLeaving => "all messages of the queue are being dead-lettered",
+            Self::DeliveryIncomplete => "the client has sent only a part of a delivery",
             Self::QueueEmpty => "the queue is empty",
             Self::EndOfStream => "the consumer is at the end of the stream",
-            Self::NoReader => "nobody reads the stream; its messages stay, as they are to",
+            Self::NoReader => "nobody reads the stream; its messages are retained",
             Self::ClientSilent => "the link has credit and its client sends nothing",
             Self::NoLinks => "the connection has no link",
-            Self::Nothing => "nothing stops it, and nothing has moved while it was looked at",
-            Self::Moving => "it moves",
+            Self::Nothing => "no obstacle is visible, but nothing moved during the check",
+            Self::Moving => "messages are moving",
         }
     }
 }

@@ -171,7 +171,7 @@ pub fn queue_config(
             "x-queue-leader-locator" => return Err(invalid(key, "client-local or balanced is needed")),
             // Version 2 is the only behaviour of classic queues.
             "x-queue-version" if value.as_u64() == Some(2) => {}
-            "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is not supported any more")),
+            "x-queue-mode" | "x-queue-version" => return Err(invalid(key, "it is no longer supported")),
             // Unknown arguments are stored and shown: clients use them for notes.
             _ => {}
         }

@@ -428,7 +428,7 @@ fn a_local_exchange_binds_no_stream() {
         )
     };
     assert!(bind("x-local-random", "c").is_ok() && bind("x-random", "s").is_ok());
-    let reason = "x-local-random leads to classic queues only: queue 's' in vhost '/' is a stream".into();
+    let reason = "x-local-random routes to classic queues only: queue 's' in vhost '/' is a stream".into();
     assert_eq!(bind("x-local-random", "s").map(|_| ()), Err(CatalogError::Invalid { reason }));
 }
 

@@ -124,6 +124,9 @@ fn ambiguous(name: &str, links: &[LinkInPlace<'_>]) -> CatalogError {
     let more = if links.len() > NAMED_MAX { ", ..." } else { "" };
     let named = named.collect::<Vec<_>>().join(", ");
     CatalogError::PreconditionFailed {
-        reason: format!("{} links have the name '{name}': {named}{more}; name the connection", links.len()),
+        reason: format!(
+            "{} links have the name '{name}': {named}{more}; specify the connection",
+            links.len()
+        ),
     }
 }

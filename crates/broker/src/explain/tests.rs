@@ -268,7 +268,7 @@ fn a_link_name_may_be_ambiguous() {
     };
     assert_eq!(link(Some("b")), Ok((Cause::ClientSilent, Some("b".into()))));
     let reason =
-        "2 links have the name 'l': 'a' session 0 handle 0, 'b' session 0 handle 0; name the connection"
+        "2 links have the name 'l': 'a' session 0 handle 0, 'b' session 0 handle 0; specify the connection"
             .into();
     assert_eq!(link(None), Err(CatalogError::PreconditionFailed { reason }));
     assert_eq!(link(Some("c")), Err(CatalogError::NotFound { reason: "no link 'l'".into() }));

@@ -228,7 +228,7 @@ pub(super) fn refused(record: &QueueRecord, answer: &Effect) -> DeskError {
         Effect::Refused { why: Refusal::NotSupported, .. } => {
             format!("is a {} and does not do this", record.kind())
         }
-        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk refuses".into(),
+        Effect::Refused { why: Refusal::Unavailable, .. } => "cannot be opened: the disk has failed".into(),
         Effect::Refused { why: Refusal::Damaged, .. } => "is damaged on the disk".into(),
         // No request that the desk makes has such an answer.
         _ => "gave another answer than was asked for".into(),

@@ -37,7 +37,7 @@ pub(super) fn check_local_queue(queue: &QueueRecord) -> Result<(), CatalogError>
     let (name, vhost, kind) = (&queue.name, &queue.vhost, queue.kind());
     Err(CatalogError::Invalid {
         reason: format!(
-            "x-local-random leads to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"
+            "x-local-random routes to classic queues only: queue '{name}' in vhost '{vhost}' is a {kind}"
         ),
     })
 }
@@ -58,7 +58,7 @@ pub(super) fn check_local_binding(binding: &Binding) -> Result<(), CatalogError>
     match binding.destination {
         Destination::Queue(_) => Ok(()),
         Destination::Exchange(_) => Err(CatalogError::Invalid {
-            reason: "x-local-random leads to classic queues only, not to exchanges".into(),
+            reason: "x-local-random routes to classic queues only, not to exchanges".into(),
         }),
     }
 }

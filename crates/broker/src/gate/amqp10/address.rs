@@ -68,8 +68,8 @@ impl fmt::Display for BadAddress {
             }
             WhyBad::V1 => write!(
                 f,
-                "amqp_address_v1_not_permitted: address '{address}' is of format v1, which the setting \
-                 deprecated_features.permit.amqp_address_v1 permits; in format v2 it is /queues/:queue or \
+                "amqp_address_v1_not_permitted: address '{address}' has format v1, which is permitted only by \
+                 the setting deprecated_features.permit.amqp_address_v1; the format v2 is /queues/:queue or \
                  /exchanges/:exchange/:routing-key"
             ),
         }

@@ -185,7 +185,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) -> Result<Intake<Published>, Refused> {
         Intake::open(self.address(session, link), target, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more publishers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many publishers on this shard"))
         })
     }
 
@@ -225,8 +225,8 @@ impl Gate {
                 connection = %self.name,
                 link = shown(&attach.name),
                 address = shown(address),
-                "an address of format v1 is in use, which is deprecated: use /queues/:queue and \
-                 /exchanges/:exchange/:routing-key; further ones are counted only \
+                "an address of the deprecated format v1 is in use: use /queues/:queue and \
+                 /exchanges/:exchange/:routing-key; further ones are only counted \
                  (sluice_amqp_address_v1_links_total)"
             );
         }
@@ -351,7 +351,7 @@ impl Gate {
             left_out: (!left_out.is_empty()).then(|| left_out.iter().map(ToString::to_string).collect()),
         };
         let mut outlet = Outlet::open(self.address(session, link), record, wanted, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
         outlet.owned = dynamic;
         let attach = Some(Box::new(attach));

@@ -123,7 +123,10 @@ impl Gate {
     ) -> Result<(), Refused> {
         let waiting = Waiting::Making { session, link, attach, step, flow: None };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+            Refused::Link(error(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "too many requests in flight on this shard",
+            ))
         })?;
         cx.post.propose(Some(ticket), command);
         Ok(())

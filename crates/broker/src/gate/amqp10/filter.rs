@@ -92,13 +92,13 @@ impl fmt::Display for LeftOut {
         }
         f.write_str(" is left out: ")?;
         match &self.why {
-            Why::NotDescribed => f.write_str("it is not a described value under a symbol"),
+            Why::NotDescribed => f.write_str("its name is not a symbol, or its value is not described"),
             Why::Unknown(descriptor) => write!(f, "descriptor '{descriptor}' is unknown"),
             Why::Type => f.write_str("its value has the wrong type"),
             Why::Sql(error) => error.fmt(f),
             Why::Fields(error) => error.fmt(f),
-            Why::Excluded => f.write_str("another filter is in place that excludes it"),
-            Why::NoStream => f.write_str("the queue is no stream"),
+            Why::Excluded => f.write_str("it cannot be combined with another filter that is in place"),
+            Why::NoStream => f.write_str("the queue is not a stream"),
         }
     }
 }

@@ -161,7 +161,8 @@ fn own_route(
             let subject = subject(found, bytes).map_err(|e| undecodable(delivery, &e))?;
             if subject.len() > Route::KEY_BYTES_MAX {
                 let max = Route::KEY_BYTES_MAX;
-                let reason = format!("a subject that is the routing key takes at most {max} bytes");
+                let reason =
+                    format!("a subject that is used as the routing key may have at most {max} bytes");
                 let error = error(condition::INVALID_FIELD, reason);
                 return Err(Refusal::Detach(Box::new(error), Some(DeliveryState::Released)));
             }
@@ -260,8 +261,9 @@ fn extra_keys(found: &Sections, bytes: &[u8]) -> Result<Vec<Arc<str>>, AmqpError
     // One key comes from the address.
     let (keys_max, bytes_max) = (Route::KEYS_MAX - 1, Route::KEY_BYTES_MAX);
     if keys.len() > keys_max || keys.iter().any(|key| key.len() > bytes_max) {
-        let reason =
-            format!("annotation 'x-cc' has more than {keys_max} keys, or one of more than {bytes_max} bytes");
+        let reason = format!(
+            "annotation 'x-cc' has more than {keys_max} keys, or a key of more than {bytes_max} bytes"
+        );
         return Err(invalid(reason));
     }
     Ok(keys)

@@ -130,7 +130,8 @@ impl Gate {
         let Some(pair) = self.pairs.get_mut(at) else { return Ok(0) };
         let half = if requests { &mut pair.requests } else { &mut pair.responses };
         if half.is_some() {
-            let reason = format!("the management link pair '{}' has this half already", attach.name);
+            let reason =
+                format!("the management link pair '{}' has a link in this direction already", attach.name);
             return Err(error(condition::PRECONDITION_FAILED, reason).into());
         }
         *half = Some(link);
@@ -185,7 +186,7 @@ impl Gate {
         cx: &mut Cx<'_>,
     ) {
         if self.pairs.get(pair as usize).is_none_or(|p| p.responses.is_none()) {
-            let reason = "a management request came before its response link";
+            let reason = "a management request arrived before its response link was attached";
             self.end(session, error(condition::PRECONDITION_FAILED, reason), cx);
             return;
         }

@@ -57,7 +57,7 @@ impl Gate {
                 self.phase = Phase::Login;
                 cx.post.logins.push((ticket, Login { credentials, from: self.peer, at_ms: cx.now_ms }));
             }
-            None => self.refuse_login("no more requests on this shard", cx),
+            None => self.refuse_login("too many requests in flight on this shard", cx),
         }
     }
 

@@ -283,7 +283,7 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         ),
         Refusal::LockedQueue => (
             condition::RESOURCE_LOCKED,
-            format!("queue '{queue}' in vhost '{vhost}' is another connection's own"),
+            format!("queue '{queue}' in vhost '{vhost}' is exclusive to another connection"),
         ),
         Refusal::InUse => {
             (condition::PRECONDITION_FAILED, format!("queue '{queue}' in vhost '{vhost}' is in use"))
@@ -293,11 +293,11 @@ pub(super) fn refused_by_queue(why: Refusal, queue: &str, vhost: &str) -> (Symbo
         }
         Refusal::NotSupported => (
             condition::NOT_IMPLEMENTED,
-            format!("queue '{queue}' in vhost '{vhost}' is of a type that does not do this"),
+            format!("queue '{queue}' in vhost '{vhost}' has a type that does not support this"),
         ),
         Refusal::Unavailable => (
             condition::INTERNAL_ERROR,
-            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk refuses"),
+            format!("queue '{queue}' in vhost '{vhost}' cannot be opened: the disk has failed"),
         ),
         Refusal::Damaged => {
             (condition::INTERNAL_ERROR, format!("queue '{queue}' in vhost '{vhost}' is damaged on the disk"))

@@ -59,7 +59,7 @@ impl Gate {
         }
         let address = self.address(session, link);
         let outlet = cx.consumers.insert(address).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more consumers on this shard"))
+            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "too many consumers on this shard"))
         })?;
         let to = ReplyTo { outlet: ConsumerId(outlet), key: cx.reply_keys.hash_one(outlet) };
         let name = to.name();
@@ -86,7 +86,10 @@ impl Gate {
     ) -> Result<(), Refused> {
         let waiting = Waiting::Replies { session, link, attach: Box::new(attach.clone()), to };
         let ticket = self.ticket(waiting, cx).ok_or_else(|| {
-            Refused::Link(error(condition::RESOURCE_LIMIT_EXCEEDED, "no more requests on this shard"))
+            Refused::Link(error(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "too many requests in flight on this shard",
+            ))
         })?;
         cx.post.probe(&self.vhost, to, ticket);
         Ok(())

@@ -303,8 +303,8 @@ fn the_reason_for_leaving_a_filter_out_is_named() {
             subject("a")
         ]),
         [
-            "filter 'sql-filter' with expression 'a = 1' is left out: another filter is in place that excludes it",
-            "filter 'g' is left out: it is not a described value under a symbol",
+            "filter 'sql-filter' with expression 'a = 1' is left out: it cannot be combined with another filter that is in place",
+            "filter 'g' is left out: its name is not a symbol, or its value is not described",
             "filter 'h' with expression 'y' is left out: descriptor 'no:such' is unknown",
         ]
     );
@@ -318,7 +318,7 @@ fn the_reason_for_leaving_a_filter_out_is_named() {
 fn every_filter_of_a_classic_queue_is_left_out() {
     assert_eq!(leave_out(None), []);
     let told: Vec<_> = leave_out(Some(&Map(vec![sql("a = 1")]))).iter().map(LeftOut::to_string).collect();
-    assert_eq!(told, ["filter 'sql-filter' with expression 'a = 1' is left out: the queue is no stream"]);
+    assert_eq!(told, ["filter 'sql-filter' with expression 'a = 1' is left out: the queue is not a stream"]);
 }
 
 #[test]

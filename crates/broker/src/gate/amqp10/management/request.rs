@@ -103,7 +103,7 @@ pub(super) fn parse(message: &[u8], vhost: &Arc<str>) -> Result<Parsed, String> 
                 }
             }
             Ok((SectionKind::Properties, _)) => {
-                return Err("a management request needs properties once".into());
+                return Err("a management request must have only one properties section".into());
             }
             Ok((SectionKind::AmqpValue | SectionKind::Data | SectionKind::AmqpSequence, _)) => {
                 fault = Some(NEEDS_VALUE.into());
