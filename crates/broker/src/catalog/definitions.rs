@@ -44,7 +44,7 @@ impl Catalog {
     /// together with its bindings, if their order counts. Returns the number of rows inspected.
     ///
     /// The catalog may change between two calls. A receiver that also applies those changes, in their order, ends with
-    /// the same catalog. A row that changes before it is told is told in its new state. A binding of an exchange that
+    /// the same catalog. A row that changes before its call is passed in its new state. A binding of an exchange that
     /// the receiver does not know yet has no effect.
     pub fn tell(&self, told: &mut Told, rows_max: usize, mut each: impl FnMut(Change)) -> usize {
         let mut rows = 0;

@@ -126,7 +126,7 @@ fn an_outdated_record_reads_like_a_refreshed_one() {
     assert_eq!((outdated.queue_count(), outdated.exchange_count()), (4, 6));
 }
 
-/// If the catalog changes while its definitions are told in parts, they still rebuild its final state.
+/// The definitions rebuild the final state of the catalog, even if it changes while they are told in parts.
 #[test]
 fn definitions_told_in_parts_rebuild_the_catalog() {
     let declare = |name: &str, kind: &str| {

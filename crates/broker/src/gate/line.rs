@@ -12,7 +12,7 @@
 //! | `GET g queue n`: without a consumer, held under `g` | `MSG g ...`; `GOT g n ready` |
 //! | `ACK c first last`, `BACK c first last`: accepted, released | |
 //! | `SETTLE c first last`: accepted, and the client waits | `SETTLED c first last` |
-//! | `CLOSE n`; `QUIT` | `BYE` to the second, when the connection's own queues are gone |
+//! | `CLOSE n`; `QUIT` | `BYE` to the second, when the connection's exclusive queues are deleted |
 //!
 //! `GONE n`: the queue of `n` was deleted. `BAD why` ends the connection.
 

@@ -1,4 +1,5 @@
-//! Intake: what every publisher needs, in every protocol.
+//! Intake: what every publisher needs, in every protocol. It checks permissions, finds routes, merges receipts and
+//! regulates credit.
 //!
 //! ```text
 //!   gate: bytes, keys ──> Intake::publish ── permitted? route, home, Publish ──> queues

@@ -1,4 +1,5 @@
-//! Outlet: what every consumer needs, in every protocol.
+//! Outlet: what every consumer needs, in every protocol. It turns the peer's credit into grants, bounds unsettled
+//! deliveries and sends settlements.
 //!
 //! ```text
 //!   gate: credit      ──> Outlet::poll_grant ── at most one batch, one in flight ── Grant ──> queue

@@ -1,6 +1,6 @@
 //! `x-recent-history`: routes like `fanout` and keeps the last messages for destinations that are bound later.
 //!
-//! Routing only says that a message is to be kept. The node has one [`Histories`] with the messages, on the
+//! Routing only marks a message as to be kept. The node has one [`Histories`] with the messages, on the
 //! shard that decides bindings. They are in memory only, so a restart begins without them.
 
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
 //! Consuming links: deliveries to the client and settlements from it (docs/compatibility.md, Consuming and Credit).
-//! [`crate::outlet`] has what a consumer needs in every protocol.
+//! [`crate::outlet`] does what every consumer needs, in every protocol.
 
 use amqp10::session::OUTPUT_HIGH_WATER;
 use amqp10::{
