@@ -88,7 +88,7 @@ mod tests {
         let mut copy = |part: &[u8]| copy_of(part, &mut input, &mut buffer);
         let (first, second) = (copy(&read[30..50]), copy(&read[60..90]));
         assert_eq!((&first[..], &second[..]), (&read[30..50], &read[60..90]));
-        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "as they stood");
+        assert_eq!(second.as_ptr().addr() - first.as_ptr().addr(), 30, "in the order of the input");
         // Bytes from elsewhere are copied, and so is a message that is incomplete in the input.
         let (other, cut) = (copy(b"another"), copy(&read[100..cut]));
         assert_eq!((&other[..], &cut[..]), (&b"another"[..], &read[100..149]));

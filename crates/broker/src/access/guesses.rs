@@ -97,7 +97,11 @@ mod tests {
         assert_eq!(looked_at(&guesses, loopback, START_MS + FAILURE_MS - 1, 10), 0);
         let later = (1..=100).map(|n| looked_at(&guesses, loopback, START_MS + n * FAILURE_MS, 10));
         assert_eq!(later.collect::<Vec<_>>(), [1; 100]);
-        assert_eq!(looked_at(&guesses, loopback, START_MS + 1_000_000, 10_000), BURST, "all is forgiven");
+        assert_eq!(
+            looked_at(&guesses, loopback, START_MS + 1_000_000, 10_000),
+            BURST,
+            "all failures are forgiven"
+        );
     }
 
     #[test]

@@ -435,8 +435,8 @@ mod tests {
             &[("x-fsync", Value::Boolean(true))],
             &[("dead-letter-routing-key", "k".into()), ("fsync", Value::Boolean(false))],
         );
-        assert_eq!(config.dead_letter, None, "a key alone leads nowhere");
-        assert!(fsync, "nobody makes a queue less safe than it was declared");
+        assert_eq!(config.dead_letter, None, "a key without an exchange has no effect");
+        assert!(fsync, "a policy cannot switch off the declared fsync");
     }
 
     #[test]

@@ -391,9 +391,9 @@ fn auto_delete_exchanges_end_with_their_last_binding() {
     assert_eq!(left(&[("a", to("a"))], &|_| Command::Unbind(binding("a", to("a")))), "bc");
     assert_eq!(left(&[("a", to("b")), ("b", to("a"))], &|_| delete("a")), "c");
     assert_eq!(left(&[("a", to("b")), ("b", to("c")), ("c", to("a"))], &|_| delete("b")), "");
-    assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "it leads to itself");
+    assert_eq!(left(&[("a", q()), ("a", to("a"))], &forget), "abc", "the exchange is still bound to itself");
     assert_eq!(left(&[("a", q()), ("b", to("a")), ("c", to("b"))], &forget), "");
-    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("a"))], &forget), "c", "b led to nothing else");
+    assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("a"))], &forget), "c", "b had no other binding");
     assert_eq!(left(&[("a", q()), ("b", q()), ("b", to("c"))], &forget), "bc");
 }
 

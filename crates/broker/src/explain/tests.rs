@@ -176,7 +176,7 @@ fn the_cause_at_a_stream() {
     assert_eq!(
         of(stream(5), &[consuming(0, 0, Standing::Behind), consuming(0, 9, Standing::AtEnd)]),
         Cause::EndOfStream,
-        "the one nearer to moving"
+        "the best cause"
     );
 }
 
@@ -218,10 +218,14 @@ fn the_cause_at_a_queue() {
     assert_eq!(
         of(ready(1), &[consuming(100), no_credit.clone()], LOG, false),
         Cause::NoCredit,
-        "the one nearer to moving"
+        "the best cause"
     );
-    assert_eq!(of(single, &[other, consuming(100)], LOG, false), Cause::UnsettledLimit, "the active one");
-    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be looked at");
+    assert_eq!(
+        of(single, &[other, consuming(100)], LOG, false),
+        Cause::UnsettledLimit,
+        "the active consumer"
+    );
+    assert_eq!(of(ready(1), &[], LOG, false), Cause::Nothing, "its consumers could not be inspected");
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn the_cause_at_a_connection() {
     assert_eq!(
         of(&[(consuming(100), false), (publishing(3), false)], 0),
         Cause::WaitingForReceipts,
-        "the worst"
+        "the worst cause"
     );
     assert_eq!(of(&[], 0), Cause::NoLinks);
 }

@@ -316,7 +316,7 @@ mod tests {
             account.unconfirmed = few + 1;
             assert!(account.pipelines(max, 1000));
             account.unconfirmed = 0;
-            assert!(account.pipelines(max, 1000 + PIPELINE_MS - 1), "receipts come in swarms");
+            assert!(account.pipelines(max, 1000 + PIPELINE_MS - 1), "receipts arrive in bursts");
             assert!(!account.pipelines(max, 1000 + PIPELINE_MS));
         }
     }

@@ -142,11 +142,7 @@ mod tests {
             assert_eq!(bridge.poll_grant(u32::MAX, ROOM, false), None);
         }
         bridge.handle_delivery();
-        assert_eq!(
-            bridge.poll_grant(1000, ROOM, true),
-            None,
-            "nothing more while the client does not take it"
-        );
+        assert_eq!(bridge.poll_grant(1000, ROOM, true), None, "no grant while the client does not read");
         let grant = bridge.poll_grant(1000, ROOM, false);
         assert_eq!(grant, Some(Batch { delivery_count: 256, credit: 256, drain: false }));
     }
@@ -243,6 +239,6 @@ mod tests {
         bridge.handle_credit_state(state(0, 3, 0, false), 1000, 3);
         (0..3).for_each(|_| bridge.handle_delivery());
         assert_eq!(bridge.poll_grant(997, 0, false), None);
-        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "it has settled two");
+        assert_eq!(bridge.poll_grant(997, 2, false).unwrap().credit, 2, "the client has settled two");
     }
 }

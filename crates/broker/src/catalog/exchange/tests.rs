@@ -220,7 +220,7 @@ proptest! {
         hash.write(&[0]);
         let expected = hash.finish().checked_rem(queues.len() as u64).map(|i| queues[i as usize].clone());
         prop_assert_eq!(by_key(&x, &key, 0), Vec::from_iter(expected));
-        prop_assert_eq!(by_key(&x, &key, 0), by_key(&x, &key, 99), "no chance in it");
+        prop_assert_eq!(by_key(&x, &key, 0), by_key(&x, &key, 99), "the choice does not depend on the seed");
     }
 }
 
@@ -247,7 +247,7 @@ fn consistent_hash_uses_a_header_or_a_property() {
             let keys = [format!("{i}").into()];
             let mut found =
                 routed(&x, Letter { keys: &keys, application_properties, properties, ..Letter::default() });
-            assert_eq!(found.len(), 1, "a message without the value goes somewhere too");
+            assert_eq!(found.len(), 1, "a message without the value has a destination too");
             found.remove(0)
         };
         (0..50).map(ask).collect::<std::collections::BTreeSet<_>>().len()
@@ -296,7 +296,7 @@ fn recent_history_is_a_fanout_that_remembers() {
     x.bind(binding("b", "", &[]));
     assert_eq!(by_key(&x, "k", 0), ["a", "b"]);
     x.unbind(&binding("a", "1", &[]));
-    assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding still leads there");
+    assert_eq!(by_key(&x, "k", 0), ["a", "b"], "another binding to the queue remains");
     let remembers = |value: Value| {
         let section = section(descriptor::APPLICATION_PROPERTIES, &[("x-recent-history-no-store", value)]);
         x.remembers(&Facts::new(Letter { application_properties: &section, ..Letter::default() }))

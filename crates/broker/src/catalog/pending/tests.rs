@@ -243,7 +243,7 @@ fn commands_without_conflicts_share_a_sync() {
     assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 6), "bindings wait for their queues");
     assert!(world.answers.is_empty() && world.catalog.queues().count() == 0);
     world.sync(u8::MAX);
-    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "and for nothing else");
+    assert_eq!((world.unsynced.len(), world.pending.waiting.len()), (6, 0), "bindings wait for nothing else");
     world.sync(u8::MAX);
     assert!(world.answers.values().all(Result::is_ok) && world.answers.len() == 12);
 }
@@ -263,7 +263,7 @@ fn changes_that_are_not_durable_wait_for_no_sync() {
     assert_eq!(world.answers.len(), 2);
     let own = world.catalog.queue("/", "own").unwrap().id;
     world.sync(0);
-    assert_eq!(world.answers.len(), 4, "its exchange is there");
+    assert_eq!(world.answers.len(), 4, "its exchange exists now");
     world.propose(Command::ForgetQueue { queue: own });
     assert_eq!(world.answers.len(), 5);
     world.propose(declare("/", "next", false));

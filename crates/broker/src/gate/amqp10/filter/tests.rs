@@ -140,7 +140,7 @@ fn bloom_filters_are_read() {
     assert_eq!(accepts(&[values("a".into()), unfiltered(true)], &[0, 1]).bloom, bloom(&["a"], true));
     assert_eq!(accepts(&[unfiltered(false), values("a".into())], &[0, 1]).bloom, bloom(&["a"], false));
     assert_eq!(accepts(&[values("a".into()), values("b".into())], &[0, 1]).bloom, bloom(&["a"], false));
-    assert_eq!(accepts(&[unfiltered(true)], &[0]).bloom, None, "alone it says nothing");
+    assert_eq!(accepts(&[unfiltered(true)], &[0]).bloom, None, "it has no effect alone");
     for wrong in [symbol("a"), Value::Null, Value::Uint(1)] {
         assert_eq!(accepts(&[values(wrong)], &[]).bloom, None);
     }
@@ -175,7 +175,7 @@ fn filters_of_both_sections_are_combined() {
     assert_eq!(
         accepts(&wrong, &[0]).matching.as_deref(),
         Some(&fields(&wrong[..1])),
-        "the other takes its place"
+        "the valid filter is in place"
     );
 }
 
@@ -249,7 +249,7 @@ fn a_selector_sets_start_chunks_and_filter() {
     for said in [[selector(text), offset("first"), chunks.clone()], [offset("first"), chunks, selector(text)]]
     {
         let replay = accepts(&said, &[0, 1, 2]);
-        assert_eq!(replay.start, Start::First, "what is said of the place itself counts");
+        assert_eq!(replay.start, Start::First, "the filter for the offset takes precedence");
         assert_eq!(replay.bloom.as_deref(), Some(&values(["b", "c"], false)));
         assert_eq!(replay.matching.as_deref(), Some(&filter));
     }
